@@ -1,0 +1,159 @@
+"""Rules and search, compiled from the C++20 headers in `azq/core`.
+
+Letters: A actions, P bytes of a packed observation, T plies of a game, L leaves, V values per leaf
+(1 for two-player zero-sum games: the value for the player to move; else one per seat).
+Packed observation: the planes' bits (plane-major, row-major, little bit order, padded to a byte), then S int8 scalars.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CHANCE_PLAYER: int  # -1, as in OpenSpiel
+TERMINAL_PLAYER: int  # -4, as in OpenSpiel
+
+def game_names() -> list[str]: ...
+def load_game(name: str, params: dict[str, int | float | str | bool]) -> Game: ...
+
+class Game:
+    """The rules of one game with its parameters; OpenSpiel's names."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def params(self) -> dict[str, Any]: ...
+    def num_distinct_actions(self) -> int: ...
+    def num_players(self) -> int: ...
+    def max_game_length(self) -> int: ...
+    def new_initial_state(self) -> State: ...
+    def observation_planes(self) -> tuple[int, int, int]: ...  # planes, rows, columns
+    def num_scalars(self) -> int: ...  # S
+    def packed_size(self) -> int: ...  # P
+    def value_size(self) -> int: ...  # V
+    def num_symmetries(self) -> int: ...  # identity included
+    def action_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (A,): action a becomes permutation[a]
+    def plane_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (rows*columns,): cell c of the image is cell permutation[c]
+    def replay(self, actions: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int8], NDArray[np.float32]]:
+        """Replays a game: packed observations (T, P), legal masks (T, A), players to move (T,), returns (num_players,), zeros if unfinished.
+
+        Raises IllegalActionError (azq.errors) naming the ply.
+        """
+
+class State:
+    """One position; OpenSpiel's names."""
+
+    def current_player(self) -> int: ...
+    def legal_actions(self) -> list[int]: ...
+    def legal_actions_mask(self) -> list[int]: ...
+    def apply_action(self, action: int) -> None: ...
+    def is_terminal(self) -> bool: ...
+    def returns(self) -> list[float]: ...
+    def is_chance_node(self) -> bool: ...
+    def chance_outcomes(self) -> list[tuple[int, float]]: ...
+    def observation_tensor(self, player: int = ...) -> NDArray[np.float32]: ...  # (planes, rows, columns)
+    def packed_observation(self) -> NDArray[np.uint8]: ...  # (P,), for the player to move
+    def history(self) -> list[int]: ...
+    def action_to_string(self, action: int) -> str: ...
+    def clone(self) -> State: ...
+    def __str__(self) -> str: ...
+
+class SearchConfig:
+    """Keyword-only mirror of azq.config.SearchConfig, without defaults hidden in C++."""
+
+    def __init__(
+        self,
+        *,
+        algorithm: str,  # "gumbel" or "puct"
+        num_simulations: int,
+        leaves_per_step: int = 1,
+        reuse_subtree: bool = True,
+        max_considered_actions: int = 16,
+        gumbel_scale: float = 1.0,
+        c_visit: float = 50.0,
+        c_scale: float = 1.0,
+        c_puct: float = 1.5,
+        fpu_reduction: float = 0.25,
+        dirichlet_alpha: float = 1.0,
+        dirichlet_fraction: float = 0.25,
+        temperature: float = 1.0,
+        temperature_plies: int = 10,
+        random_opening_plies: int = 0,
+    ) -> None: ...
+
+class Record:
+    """What self-play keeps of one game: searched plies only carry targets (a random opening ply has simulations = 0)."""
+
+    uid: int
+    actions: NDArray[np.uint16]  # (T,)
+    policies: NDArray[np.float16]  # (T, A) search's policy target
+    root_values: NDArray[np.float32]  # (T, V) search's value for the player to move
+    simulations: NDArray[np.uint16]  # (T,) simulations spent; 0 = no target
+    weight_versions: NDArray[np.uint32]  # (T,)
+    returns: NDArray[np.float32]  # (num_players,); zeros while open
+    terminal: bool
+
+class Search:
+    """Many trees searched in step: one call gives the next leaves of all of them, the next takes their evaluations.
+
+    A slot holds one game with its tree. In `autoplay` a slot whose budget is spent records its targets, plays the chosen
+    action and searches on, until its game ends. Without it the slot waits: read `result`, then `play`.
+    All calls with arrays release the GIL and use `num_threads` threads started at the first call (after fork).
+    The memory of all trees is one arena, allocated once and reused by later games.
+    """
+
+    def __init__(self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True) -> None: ...
+    def start(self, slot: int, uid: int, actions: NDArray[np.uint16], policies: NDArray[np.float16] | None = None, root_values: NDArray[np.float32] | None = None, simulations: NDArray[np.uint16] | None = None, weight_versions: NDArray[np.uint32] | None = None) -> None:
+        """Puts a game into a slot after replaying its actions (with the targets recorded so far); IllegalActionError leaves the slot empty."""
+    def clear(self, slot: int) -> None: ...
+    def collect(self, packed: NDArray[np.uint8], slots: NDArray[np.int32]) -> int:
+        """Advances every busy tree to its next unevaluated leaf; returns L and writes packed[:L] (capacity x P) and slots[:L].
+
+        Trees reach terminal or solved leaves without evaluation and go on; in autoplay finished plies are played on the way.
+        Capacity must be >= num_slots * leaves_per_step. Must alternate with `apply` (RuntimeError otherwise), except that
+        collect may follow collect when the first returned 0.
+        """
+    def apply(self, logits: NDArray[np.float16], values: NDArray[np.float16], weight_version: int = 0) -> None:
+        """Gives the evaluations of the last collect, in its order: logits (L, A), values (L, V); expands and backs up."""
+    def run_uniform(self, max_simulations: int) -> int:
+        """Searches with the built-in uniform evaluator (prior logits 0, value 0) until that many simulations are done over all slots; finished games are restarted. For benchmarks. Returns the simulations done."""
+    def finished_slots(self) -> list[int]: ...  # autoplay: games that ended, to be read with `record` and then cleared or started anew
+    def idle_slots(self) -> list[int]: ...  # without autoplay: budget spent, `result` is ready
+    def empty_slots(self) -> list[int]: ...
+    def record(self, slot: int) -> Record: ...
+    def changed_slots(self) -> list[int]: ...  # slots whose record grew since this was last asked (open games only)
+    def result(self, slot: int) -> Result: ...
+    def play(self, slot: int, action: int) -> None: ...  # without autoplay: applies an action (anyone's), keeps its subtree, searches on if not terminal
+    def state(self, slot: int) -> State: ...
+    @property
+    def num_slots(self) -> int: ...
+    @property
+    def simulations(self) -> int: ...  # done since creation
+    @property
+    def evaluations(self) -> int: ...  # asked for since creation
+    @property
+    def plies(self) -> int: ...  # played since creation
+    @property
+    def memory_bytes(self) -> int: ...
+
+class Result:
+    """Root statistics of a spent search, for the player to move."""
+
+    action: int  # what autoplay would play
+    best_action: int  # without exploration: most visited (PUCT) or the last sequential-halving survivor without Gumbel noise
+    policy: NDArray[np.float32]  # (A,) policy target
+    visit_counts: NDArray[np.int32]  # (A,)
+    q_values: NDArray[np.float32]  # (A,) NaN where unvisited
+    prior_logits: NDArray[np.float32]  # (A,) -inf where illegal
+    root_value: float
+    proven: bool  # root_value is exact
+
+class Uct:
+    """Pure UCT (UCB1, random playouts to the end), the classical opponent: Kocsis and Szepesvari, ECML 2006."""
+
+    def __init__(self, game: Game, *, num_simulations: int, seed: int, c_uct: float = 1.414) -> None: ...
+    def best_action(self, state: State) -> int: ...
+    def visit_counts(self) -> NDArray[np.int32]: ...  # (A,) of the last search
+
+def random_playouts(game: Game, count: int, seed: int) -> tuple[int, int]:
+    """Plays `count` uniformly random games; returns (games, plies). For benchmarks."""

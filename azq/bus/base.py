@@ -1,0 +1,72 @@
+"""What azq asks of a message bus: streams with consumer groups, reply lists, values with a life.
+
+Two implementations, one test suite: `azq.bus.redis.RedisBus` and `azq.bus.memory.MemoryBus`.
+Every method may raise `BrokerUnavailable` or `BrokerRefused`; none retries by itself except where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One frame read from a stream."""
+
+    stream: str
+    id: str
+    frame: bytes
+
+
+class Bus(Protocol):
+    """One broker instance (control plane or data plane)."""
+
+    def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
+        """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
+
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+        """New frames for this consumer of the group, oldest first; creates missing groups at the stream's start. block_ms=0: do not wait."""
+
+    def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
+        """Takes over entries that another consumer read and did not acknowledge for `min_idle_ms`."""
+
+    def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
+        """Acknowledges and deletes entries in one step."""
+
+    def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
+        """Frames after `last_id` ("0" from the start) without a group: every reader sees all."""
+
+    def newest(self, stream: str, count: int = 1) -> list[Entry]:
+        """The newest frames, newest first."""
+
+    def length(self, stream: str) -> int:
+        """Entries in a stream."""
+
+    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
+
+    def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
+        """Waits for at least one frame of a reply list and takes up to `count`; [] after `timeout_s`."""
+
+    def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
+        """Sets a value, with a life where given."""
+
+    def get(self, key: str) -> bytes | None:
+        """A value, or None."""
+
+    def values(self, prefix: str) -> dict[str, bytes]:
+        """All live values whose key starts with `prefix`."""
+
+    def delete(self, *keys: str) -> None:
+        """Deletes keys of any type."""
+
+    def dead_letter(self, entry: Entry, reason: str) -> None:
+        """Counts and keeps an unreadable frame in the capped dead-letter stream `azq:dead` of this instance."""
+
+    def ping(self) -> float:
+        """Seconds of one round trip."""
+
+    def close(self) -> None:
+        """Drops connections."""

@@ -1,0 +1,296 @@
+"""Settings that humans write: `azq.toml`, `AZQ_SECTION__KEY` in the environment, `--set section.key=value`.
+
+Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`) describe this host;
+run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`) travel with the run to every worker.
+Functions elsewhere take the section they need, never the whole.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from azq.errors import ConfigError
+
+RUN_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+TAG_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
+
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Field(gt=0.0)]
+Tag = Annotated[str, Field(pattern=TAG_PATTERN)]
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BrokerConfig(Section):
+    """Where the control plane (durable) and the data plane (evaluation streams) are."""
+
+    control_url: str = ""  # empty: an embedded server is started by `azq up`
+    data_url: str = ""  # empty: likewise; may equal control_url
+    connect_timeout_s: Seconds = 5.0
+
+
+class StoreConfig(Section):
+    """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
+
+    url: str = "file"
+
+
+class DaemonConfig(Section):
+    """The operations daemon and its REST interface."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    token: SecretStr = SecretStr("")  # required when host is not loopback
+    tick_s: Seconds = 0.5
+    lease_s: Seconds = 20.0
+    unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
+    max_attempts: Positive = 4
+    jobs_ahead: Positive = 1  # queued jobs kept beyond what live workers hold, per tag
+
+
+class WorkerConfig(Section):
+    """This host's Celery workers."""
+
+    tags: tuple[Tag, ...] = ()  # added to the detected ones
+    heartbeat_s: Seconds = 2.0
+    heartbeat_life_s: Seconds = 8.0
+
+
+class InferenceConfig(Section):
+    """This host's inference worker."""
+
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_batch: Positive = 4096
+    deadline_ms: Annotated[float, Field(ge=0.0)] = 2.0
+    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by the number of cores
+    resident_versions: Positive = 8
+    claim_after_s: Seconds = 2.0
+
+
+class RunConfig(Section):
+    """What is trained."""
+
+    game: str = "connect_four"
+    params: dict[str, int | float | str | bool] = {}
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    tag: Tag = "cpu"  # hardware tag that its jobs ask for
+
+
+class SearchConfig(Section):
+    """Tree search. Gumbel: Danihelka et al., ICLR 2022. PUCT: Silver et al., Science 2018."""
+
+    algorithm: Literal["gumbel", "puct"] = "gumbel"
+    num_simulations: Positive = 64
+    leaves_per_step: Positive = 1
+    reuse_subtree: bool = True
+    max_considered_actions: Positive = 16
+    gumbel_scale: Annotated[float, Field(ge=0.0)] = 1.0
+    c_visit: float = 50.0
+    c_scale: float = 1.0
+    c_puct: float = 1.5
+    fpu_reduction: float = 0.25
+    dirichlet_alpha: Annotated[float, Field(gt=0.0)] = 1.0
+    dirichlet_fraction: Fraction = 0.25
+    temperature: Annotated[float, Field(ge=0.0)] = 1.0
+    temperature_plies: Annotated[int, Field(ge=0)] = 10  # later plies play greedily
+
+
+class SelfPlayConfig(Section):
+    """How a self-play job makes games."""
+
+    evaluator: Literal["stream", "local", "uniform"] = "stream"
+    games_in_flight: Positive = 512
+    groups: Positive = 2  # halves in turn, so that search and evaluation overlap
+    threads: Positive = 1
+    slice_s: Seconds = 60.0
+    journal_s: Seconds = 5.0
+    resend_after_s: Seconds = 5.0
+    random_opening_plies: Annotated[int, Field(ge=0)] = 0
+
+
+class NetworkConfig(Section):
+    """The evaluator's network, free of batch norm."""
+
+    kind: Literal["resnet", "mlp"] = "resnet"
+    blocks: Positive = 4
+    channels: Positive = 48
+
+
+class LearnerConfig(Section):
+    """Training."""
+
+    device: str = "auto"
+    batch_size: Positive = 512
+    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-3
+    lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
+    lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    warmup_steps: Annotated[int, Field(ge=0)] = 100
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
+    value_weight: Annotated[float, Field(gt=0.0)] = 1.0
+    root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
+    ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
+    samples_per_insert: Annotated[float, Field(gt=0.0)] = 2.0
+    limiter_slack: Positive = 200_000  # samples either side may run ahead before it stalls
+    min_window: Positive = 8_192  # samples before the first step
+    max_window: Positive = 1_000_000
+    window_fraction: Fraction = 0.5  # the newest share of all samples, once above min_window
+    publish_every_s: Seconds = 10.0
+    checkpoint_every_s: Seconds = 60.0
+    symmetries: bool = True
+    threads: Annotated[int, Field(ge=0)] = 0
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+
+class ArenaConfig(Section):
+    """Evaluation jobs that follow a run."""
+
+    every_s: Annotated[float, Field(ge=0.0)] = 120.0  # 0: never
+    num_simulations: Positive = 64
+    games: Positive = 40  # per match, colours swapped in pairs
+    opponents: tuple[str, ...] = ("previous", "uct:100")
+    grade_positions: Annotated[int, Field(ge=0)] = 200  # graded positions per evaluation, where the game has a set
+    opening_plies: Annotated[int, Field(ge=0)] = 4  # random plies before a match game
+
+
+class RunSections(Section):
+    """Everything a worker needs to know of a run, on whatever host it is."""
+
+    run: RunConfig = RunConfig()
+    search: SearchConfig = SearchConfig()
+    selfplay: SelfPlayConfig = SelfPlayConfig()
+    network: NetworkConfig = NetworkConfig()
+    learner: LearnerConfig = LearnerConfig()
+    arena: ArenaConfig = ArenaConfig()
+
+
+class Config(BaseSettings):
+    """All settings of one azq process."""
+
+    model_config = SettingsConfigDict(env_prefix="AZQ_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    home: Path = Path("runs")  # folder that holds every run
+    broker: BrokerConfig = BrokerConfig()
+    store: StoreConfig = StoreConfig()
+    daemon: DaemonConfig = DaemonConfig()
+    worker: WorkerConfig = WorkerConfig()
+    inference: InferenceConfig = InferenceConfig()
+    run: RunConfig = RunConfig()
+    search: SearchConfig = SearchConfig()
+    selfplay: SelfPlayConfig = SelfPlayConfig()
+    network: NetworkConfig = NetworkConfig()
+    learner: LearnerConfig = LearnerConfig()
+    arena: ArenaConfig = ArenaConfig()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment over file: `load` passes the file's content as init values."""
+        return (env_settings, init_settings)
+
+    def run_sections(self) -> RunSections:
+        """The part of the settings that travels with a run."""
+        return RunSections(**{name: getattr(self, name) for name in RunSections.model_fields})
+
+
+def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+    """Settings from a TOML file, the environment and `section.key=value` overrides, in that order.
+
+    `base` holds values below the file's (a preset, a stored run). Without `path`, `azq.toml` is read where it exists.
+    Raises `ConfigError` naming the key, the source and the remedy.
+    """
+    file = path or Path("azq.toml")
+    values: dict[str, Any] = _merge({}, base or {})
+    if file.is_file():
+        values = _merge(values, _read_toml(file))
+    elif path is not None:
+        raise ConfigError(f"no configuration file at {path}; create it or drop --config")
+    try:
+        before = Config(**values)
+        changes = _parse_overrides(overrides)
+        if not changes:
+            return before
+        return Config.model_validate(_merge(_plain(before), changes))
+    except ValidationError as error:
+        raise ConfigError(_explain(error, file)) from None
+
+
+def dump_run(sections: RunSections) -> dict[str, Any]:
+    """Plain values of a run's sections, ready for TOML, JSON or msgpack."""
+    return sections.model_dump(mode="json")
+
+
+def parse_run(values: Mapping[str, Any], source: str) -> RunSections:
+    """The run's sections from plain values; `ConfigError` names `source` where they do not fit."""
+    try:
+        return RunSections.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, source)) from None
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    values = config.model_dump()
+    values["daemon"]["token"] = config.daemon.token.get_secret_value()
+    return values
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path} is not readable TOML: {error}; mend the file") from None
+
+
+def _parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            raise ConfigError(f"--set {text!r} is not of the form section.key=value")
+        nested: Any = _parse_value(value.strip())
+        for part in reversed(parts):
+            nested = {part: nested}
+        changes = _merge(changes, nested)
+    return changes
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _explain(error: ValidationError, source: object) -> str:
+    problems = []
+    for item in error.errors(include_url=False, include_input=False):
+        key = ".".join(str(part) for part in item["loc"]) or "(top level)"
+        what = "unknown key" if item["type"] == "extra_forbidden" else item["msg"]
+        problems.append(f"{key}: {what}")
+    return f"configuration ({source}, environment or --set) is wrong: {'; '.join(problems)}; `azq config show` lists every key"

@@ -1,0 +1,158 @@
+"""Every error azq raises on purpose, and the exit code each one ends a process with.
+
+    AzqError
+    ├── ConfigError              a setting, flag or file an operator wrote is wrong        exit 2
+    │   ├── UnknownGameError     no such game
+    │   └── UnknownTagError      a job asks for a hardware tag nobody declared
+    ├── IllegalActionError       an action that the rules forbid here                      exit 2
+    ├── BrokerError
+    │   ├── BrokerUnavailable    nobody answers at the broker's address                    exit 3
+    │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
+    ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
+    ├── WeightsError             weights that are missing, damaged or do not fit           exit 6
+    ├── StoreError               a blob that cannot be read or written                     exit 7
+    ├── SegmentError             the segment log is damaged beyond its last record         exit 7
+    ├── LeaseLost                this worker's claim on a job was taken over               (handled)
+    ├── EvaluationTimeout        no inference worker answered in time                      exit 8
+    ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
+    ├── NotFound                 no such run, job, weights                                 exit 9
+    ├── StateConflict            the thing exists and its state forbids this               exit 10
+    └── MissingExtra             an optional package is not installed                      exit 11
+
+Messages follow one form: what is wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every azq process. A supervisor restarts none of `DO_NOT_RESTART`."""
+
+    OK = 0
+    CRASH = 1
+    CONFIG = 2
+    BROKER_UNAVAILABLE = 3
+    BROKER_REFUSED = 4
+    WIRE = 5
+    WEIGHTS = 6
+    STORE = 7
+    EVALUATION = 8
+    NOT_FOUND = 9
+    CONFLICT = 10
+    MISSING_EXTRA = 11
+    INTERRUPTED = 130
+
+
+DO_NOT_RESTART = frozenset(
+    {
+        ExitCode.OK,
+        ExitCode.CONFIG,
+        ExitCode.BROKER_REFUSED,
+        ExitCode.WEIGHTS,
+        ExitCode.NOT_FOUND,
+        ExitCode.CONFLICT,
+        ExitCode.MISSING_EXTRA,
+    }
+)
+
+
+class AzqError(Exception):
+    """Root of all errors that azq raises on purpose."""
+
+    exit_code: ExitCode = ExitCode.CRASH
+
+
+class ConfigError(AzqError):
+    """A setting, flag or file an operator wrote is wrong."""
+
+    exit_code = ExitCode.CONFIG
+
+
+class UnknownGameError(ConfigError):
+    """No game of that name is registered."""
+
+
+class UnknownTagError(ConfigError):
+    """A job asks for a hardware tag that no live worker has."""
+
+
+class IllegalActionError(AzqError):
+    """An action that the rules forbid in this position; the position is unchanged."""
+
+    exit_code = ExitCode.CONFIG
+
+
+class BrokerError(AzqError):
+    """The message broker failed."""
+
+
+class BrokerUnavailable(BrokerError):
+    """Nobody answers at the broker's address."""
+
+    exit_code = ExitCode.BROKER_UNAVAILABLE
+
+
+class BrokerRefused(BrokerError):
+    """The broker answers and refuses the password or the command."""
+
+    exit_code = ExitCode.BROKER_REFUSED
+
+
+class WireError(AzqError):
+    """Bytes that do not decode: too large, wrong shape or wrong schema number."""
+
+    exit_code = ExitCode.WIRE
+
+
+class WeightsError(AzqError):
+    """Weights that are missing, damaged or do not fit the network."""
+
+    exit_code = ExitCode.WEIGHTS
+
+
+class StoreError(AzqError):
+    """A blob that cannot be read or written."""
+
+    exit_code = ExitCode.STORE
+
+
+class SegmentError(AzqError):
+    """The segment log is damaged in a place that cutting its tail does not mend."""
+
+    exit_code = ExitCode.STORE
+
+
+class LeaseLost(AzqError):
+    """This worker's claim on a job was taken over; nothing it holds may be committed."""
+
+
+class EvaluationTimeout(AzqError):
+    """No inference worker answered a request in time, re-sends included."""
+
+    exit_code = ExitCode.EVALUATION
+
+
+class EvaluatorFailure(AzqError):
+    """An inference worker answered a request with a named failure."""
+
+    exit_code = ExitCode.EVALUATION
+
+
+class NotFound(AzqError):
+    """No such run, job or weights."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class StateConflict(AzqError):
+    """The thing exists, and its state forbids what was asked."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class MissingExtra(AzqError):
+    """An optional package is not installed."""
+
+    exit_code = ExitCode.MISSING_EXTRA

@@ -1,0 +1,93 @@
+"""The nouns of the ledger: jobs and their leases, runs and their counts. Frozen values; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from azq.wire.messages import GameRecord, Job, RunRecord
+
+
+class JobState(StrEnum):
+    """queued -> leased -> done | failed | cancelled; an expired lease goes back to queued under the next attempt."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    """created as running; paused and back; finished and failed are final for jobs, yet a finished run may be resumed."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class Directive(StrEnum):
+    """What the ledger tells a worker after each journal write."""
+
+    GO_ON = "go_on"
+    RELEASE = "release"  # the run is paused or finished, or the job was cancelled: give the games back
+    STALL = "stall"  # the limiter says self-play is ahead: give the games back
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job as the ledger knows it."""
+
+    job: Job
+    state: JobState
+    attempt: int  # 1 at the first publication; the fencing token
+    owner: str
+    lease_until_ms: int
+    published_ms: int  # 0: enqueued, not yet handed to Celery
+    created_ms: int
+    claimed_ms: int
+    ended_ms: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A worker's claim on a job; every commit names it and is refused once it was taken over."""
+
+    job: Job
+    attempt: int
+    owner: str
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run as the ledger knows it."""
+
+    record: RunRecord
+    state: RunState
+    reason: str
+    active_ms: int  # time spent running, pauses left out
+    changed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCounts:
+    """The proof that nothing is lost: opened = finished + open + abandoned, finished = inserted + in transit."""
+
+    opened: int
+    finished: int
+    open: int
+    abandoned: int
+    inserted: int
+    in_transit: int  # finished, in the sample stream, not yet in the segment log
+    duplicates_dropped: int
+
+    @property
+    def balanced(self) -> bool:
+        """True when both sums hold."""
+        return self.opened == self.finished + self.open + self.abandoned and self.finished == self.inserted + self.in_transit
+
+
+__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "RunState", "RunView"]

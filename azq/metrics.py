@@ -1,0 +1,47 @@
+"""Names of the figures azq reports, in one place: heartbeats, `azq status`, TensorBoard and Prometheus use the same ones."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+GAMES_PER_S = "games_per_s"
+PLIES_PER_S = "plies_per_s"
+SIMULATIONS_PER_S = "simulations_per_s"
+EVALUATIONS_PER_S = "evaluations_per_s"
+MEAN_BATCH = "mean_batch"
+POLICY_LAG = "policy_lag"
+EVAL_LATENCY_MS = "eval_latency_ms"
+NETWORK_BUSY = "network_busy"  # share of wall time spent in forward passes
+RESENT = "evaluations_resent"
+DEAD_LETTERS = "dead_letters"
+SAMPLES_PER_S = "samples_per_s"
+
+
+class Rate:
+    """Events per second over a sliding window of `window_s` seconds."""
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        self._window_s = window_s
+        self._marks: deque[tuple[float, float]] = deque([(time.monotonic(), 0.0)])
+        self._total = 0.0
+
+    def add(self, count: float) -> None:
+        """Counts events that happened now."""
+        self._total += count
+        now = time.monotonic()
+        if now - self._marks[-1][0] >= self._window_s / 20:
+            self._marks.append((now, self._total))
+            while len(self._marks) > 2 and now - self._marks[1][0] > self._window_s:
+                self._marks.popleft()
+
+    @property
+    def total(self) -> float:
+        """All events since creation."""
+        return self._total
+
+    def per_s(self) -> float:
+        """The rate; 0 before anything was counted."""
+        now = time.monotonic()
+        then, total = self._marks[0]
+        return (self._total - total) / max(now - then, 1e-9)

@@ -1,0 +1,103 @@
+"""Every key azq owns in Redis: its type, its owner and its life. Celery's keys live beside them under `azq.`.
+
+Braces make all keys of one run fall into one slot of a Redis Cluster.
+
+control plane
+    azq:runs                        set        names of all runs                                  for ever
+    azq:{run}:run                   hash       record, state, reason, times                       until the run is deleted
+    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped job_seq
+    azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished
+    azq:{run}:pool                  list       uids of open games that no lease holds
+    azq:{run}:abandoned             hash       uid -> reason
+    azq:{run}:job:<number>          hash       one job: spec, state, attempt, owner, lease_until_ms, ...
+    azq:{run}:held:<number>         set        uids that the job's lease holds
+    azq:{run}:jobs                  zset       numbers of jobs neither done nor cancelled, by time of publication
+    azq:{run}:jobs_done             list       the newest ended jobs (capped)
+    azq:{run}:samples               stream     SampleEvent frames; group `learner`; deleted when acknowledged
+    azq:{run}:weights               stream     WeightEvent frames, all of them; plain readers
+    azq:{run}:results               stream     MatchResult and GradeResult frames, all of them; plain readers
+    azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
+    azq:blob:<sha256>               string     a blob of the `redis` store
+    azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
+    azq:dead                        stream     DeadLetter frames, capped
+data plane
+    azq:{run}:eval                  stream     EvalRequest frames; group `inference`; deleted when acknowledged
+    azq:reply:<client>              list       EvalReply frames                                    a minute to live
+"""
+
+from __future__ import annotations
+
+RUNS = "azq:runs"
+DEAD = "azq:dead"
+BEAT_PREFIX = "azq:beat:"
+LEARNER_GROUP = "learner"
+INFERENCE_GROUP = "inference"
+CELERY_PREFIX = "azq."
+
+
+def run(name: str) -> str:
+    return f"azq:{{{name}}}:run"
+
+
+def ledger(name: str) -> str:
+    return f"azq:{{{name}}}:ledger"
+
+
+def open_games(name: str) -> str:
+    return f"azq:{{{name}}}:open"
+
+
+def pool(name: str) -> str:
+    return f"azq:{{{name}}}:pool"
+
+
+def abandoned(name: str) -> str:
+    return f"azq:{{{name}}}:abandoned"
+
+
+def job(name: str, number: int) -> str:
+    return f"azq:{{{name}}}:job:{number}"
+
+
+def held(name: str, number: int) -> str:
+    return f"azq:{{{name}}}:held:{number}"
+
+
+def jobs(name: str) -> str:
+    return f"azq:{{{name}}}:jobs"
+
+
+def jobs_done(name: str) -> str:
+    return f"azq:{{{name}}}:jobs_done"
+
+
+def samples(name: str) -> str:
+    return f"azq:{{{name}}}:samples"
+
+
+def weights(name: str) -> str:
+    return f"azq:{{{name}}}:weights"
+
+
+def results(name: str) -> str:
+    return f"azq:{{{name}}}:results"
+
+
+def learner_status(name: str) -> str:
+    return f"azq:{{{name}}}:learner"
+
+
+def blob(sha256: str) -> str:
+    return f"azq:blob:{sha256}"
+
+
+def beat(worker: str) -> str:
+    return f"{BEAT_PREFIX}{worker}"
+
+
+def eval_stream(name: str) -> str:
+    return f"azq:{{{name}}}:eval"
+
+
+def reply(client: str) -> str:
+    return f"azq:reply:{client}"

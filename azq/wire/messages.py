@@ -1,0 +1,185 @@
+"""Every message that crosses a process boundary: frozen structs, written by machines, msgpack on the wire.
+
+Letters: L leaves, P bytes of a packed observation, A actions, V values per leaf, T plies.
+Arrays travel as raw little-endian bytes; their shapes follow from the counts beside them.
+`SCHEMA` changes whenever a field changes meaning; `azq.wire.codec` refuses every other number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+SCHEMA = 1
+LATEST = 0  # weight version that asks for the newest
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Base of all messages; the codec writes `[SCHEMA, body]`."""
+
+
+class EvalRequest(Message):
+    """Leaves to evaluate, one message per half-batch."""
+
+    request_id: int
+    client: str  # replies go to the reply list of this name
+    weight_version: int  # LATEST, or pinned for a match
+    count: int  # L
+    packed: bytes  # uint8 (L, P)
+    sent_ms: int  # sender's clock, for latency metrics only
+
+
+class EvalReply(Message):
+    """Evaluations in the request's order, or a named failure."""
+
+    request_id: int
+    weight_version: int
+    count: int  # L
+    logits: bytes  # float16 (L, A)
+    values: bytes  # float16 (L, V)
+    error: str = ""
+
+
+class GameRecord(Message):
+    """A game in flight, as any worker can adopt it."""
+
+    uid: int  # number of the game in its run, from 1
+    actions: bytes = b""  # uint16 (T,)
+    policies: bytes = b""  # float16 (T, A)
+    root_values: bytes = b""  # float32 (T, V)
+    simulations: bytes = b""  # uint16 (T,)
+    weight_versions: bytes = b""  # uint32 (T,)
+
+
+class SampleEvent(Message):
+    """A finished game."""
+
+    record: GameRecord
+    returns: tuple[float, ...]
+    worker: str
+    finished_ms: int
+
+
+class WeightEvent(Message):
+    """New weights: immutable, named by hash, monotone version."""
+
+    run: str
+    version: int  # from 1
+    sha256: str
+    uri: str
+    step: int
+    published_ms: int
+
+
+class Job(Message):
+    """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
+
+    job_id: str  # "<run>:<number>"
+    run: str
+    kind: str  # "selfplay" | "eval"
+    tag: str
+    priority: int = 6  # 0 most urgent, 9 least
+    games: int = 0
+    slice_s: float = 0.0
+    payload: bytes = b""
+
+
+class MatchSpec(Message):
+    """Two players, games in colour-swapped pairs. A player is `weights:<version>`, `latest`, `uct:<simulations>`, `random` or `solver`."""
+
+    first: str
+    second: str
+    games: int
+    num_simulations: int
+    opening_plies: int
+    seed: int
+
+
+class GradeSpec(Message):
+    """Moves of one set of weights on positions whose best moves are known."""
+
+    weight_version: int
+    positions: int
+    num_simulations: int
+    seed: int
+
+
+class MatchResult(Message):
+    """Seen from the first player."""
+
+    spec: MatchSpec
+    first: str  # players with `latest` resolved to a version
+    second: str
+    wins: int
+    draws: int
+    losses: int
+    finished_ms: int
+
+
+class GradeResult(Message):
+    """How many of the graded moves lost a result class."""
+
+    weight_version: int
+    num_simulations: int
+    positions: int
+    errors: int
+    finished_ms: int
+    by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
+
+
+class Heartbeat(Message):
+    """A process says it lives; kept in the control plane with a life of seconds."""
+
+    role: str  # "selfplay" | "eval" | "inference" | "learner" | "daemon"
+    worker: str  # "<role>@<host>:<pid>" or the Celery node name
+    host: str
+    pid: int
+    version: str  # azq's
+    schema: int
+    started_ms: int
+    sent_ms: int
+    run: str = ""
+    queues: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    slots: int = 1  # jobs it can hold at once
+    rates: dict[str, float] = {}  # names are those of azq.metrics
+    weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
+
+
+class RunRecord(Message):
+    """A run as the control plane keeps it."""
+
+    run: str
+    sections: bytes  # JSON of azq.config.RunSections
+    until: dict[str, float]  # any of minutes, games, steps; empty: no end
+    directory: str  # of the run on the learner's host
+    created_ms: int
+
+
+class LearnerStatus(Message):
+    """What the learner says of itself after each publish interval; also the limiter's verdict."""
+
+    step: int
+    samples_inserted: int
+    samples_consumed: int
+    games_inserted: int
+    duplicates_dropped: int
+    window: int
+    loss_policy: float
+    loss_value: float
+    learning_rate: float
+    weight_version: int
+    stall_selfplay: bool
+    waiting: bool  # the learner itself is stalled by the limiter
+    samples_per_s: float
+    sent_ms: int
+    progress: float = 0.0  # of the run's horizon, 0..1
+
+
+class DeadLetter(Message):
+    """A frame nobody could read, kept for inspection."""
+
+    stream: str
+    entry_id: str
+    reason: str
+    frame: bytes
+    received_ms: int
