@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.errors import ConfigError
 
@@ -193,18 +193,6 @@ class Config(BaseSettings):
     learner: LearnerConfig = LearnerConfig()
     arena: ArenaConfig = ArenaConfig()
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment over file: `load` passes the file's content as init values."""
-        return (env_settings, init_settings)
-
     def run_sections(self) -> RunSections:
         """The part of the settings that travels with a run."""
         return RunSections(**{name: getattr(self, name) for name in RunSections.model_fields})
@@ -222,12 +210,24 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
         values = _merge(values, _read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
+    below = values
+
+    class Layered(Config):
+        """Overrides over the environment over the file over the base; later sources are deeply merged."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=below))
+
     try:
-        before = Config(**values)
-        changes = _parse_overrides(overrides)
-        if not changes:
-            return before
-        return Config.model_validate(_merge(_plain(before), changes))
+        return Layered(**_parse_overrides(overrides))
     except ValidationError as error:
         raise ConfigError(_explain(error, file)) from None
 
@@ -243,12 +243,6 @@ def parse_run(values: Mapping[str, Any], source: str) -> RunSections:
         return RunSections.model_validate(values)
     except ValidationError as error:
         raise ConfigError(_explain(error, source)) from None
-
-
-def _plain(config: Config) -> dict[str, Any]:
-    values = config.model_dump()
-    values["daemon"]["token"] = config.daemon.token.get_secret_value()
-    return values
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class ExitCode(IntEnum):
 
 DO_NOT_RESTART = frozenset(
     {
-        ExitCode.OK,
         ExitCode.CONFIG,
         ExitCode.BROKER_REFUSED,
         ExitCode.WEIGHTS,

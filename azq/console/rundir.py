@@ -1,0 +1,101 @@
+"""A run as a folder: `runs/<run>/{run.toml,segments/,checkpoints/,weights/,logs/,tensorboard/}`."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, parse_run
+from azq.errors import ConfigError, NotFound
+
+PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The folder of one run."""
+
+    home: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """The folder itself, absolute: other processes of this host use it too."""
+        return (self.home / self.name).absolute()
+
+    @property
+    def settings(self) -> Path:
+        """The file that holds the run's settings."""
+        return self.path / "run.toml"
+
+    def exists(self) -> bool:
+        """True once the run was created."""
+        return self.settings.is_file()
+
+    def create(self, sections: RunSections) -> None:
+        """Makes the folders and writes `run.toml` atomically (again, when settings changed)."""
+        for part in PARTS:
+            (self.path / part).mkdir(parents=True, exist_ok=True)
+        draft = self.settings.with_suffix(".new")
+        draft.write_text(to_toml(dump_run(sections)), "utf-8")
+        os.replace(draft, self.settings)
+
+    def values(self) -> dict[str, Any]:
+        """The settings as plain values; `NotFound` names the runs there are."""
+        if not self.exists():
+            raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
+        try:
+            return tomllib.loads(self.settings.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.settings} is not readable TOML: {error}; mend the file") from None
+
+    def sections(self) -> RunSections:
+        """The settings."""
+        return parse_run(self.values(), str(self.settings))
+
+
+def check_name(name: str) -> str:
+    """The name, if it can name a run; `ConfigError` otherwise."""
+    if not re.fullmatch(RUN_NAME_PATTERN, name):
+        raise ConfigError(f"run name {name!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
+    return name
+
+
+def list_runs(home: Path) -> list[str]:
+    """Names of the runs under a home folder."""
+    return sorted(path.parent.name for path in home.glob("*/run.toml"))
+
+
+def preset(game: str) -> dict[str, Any]:
+    """The settings that learn this game on two cores; only the game's name where there is no preset."""
+    resource = importlib.resources.files("azq.console") / "presets" / f"{game}.toml"
+    return tomllib.loads(resource.read_text("utf-8")) if resource.is_file() else {"run": {"game": game}}
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """TOML of plain nested values (tables, numbers, strings, flat lists)."""
+    tables: list[str] = []
+    _write_table((), values, tables)
+    return "\n".join(tables)
+
+
+def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[str]) -> None:
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    if path and (plain or not values):
+        tables.append("\n".join([f"[{'.'.join(path)}]", *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            _write_table((*path, key), value, tables)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return json.dumps(value)  # numbers, booleans and strings are written alike in JSON and TOML

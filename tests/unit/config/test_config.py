@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from azq import config
+from azq.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "azq.toml").write_text("[search]\nnum_simulations = 11\nc_puct = 3.0\n[daemon]\nport = 1\n")
+    monkeypatch.setenv("AZQ_DAEMON__PORT", "2")
+    monkeypatch.setenv("AZQ_SEARCH__NUM_SIMULATIONS", "12")
+    settings = config.load(overrides=["search.num_simulations=13"], base={"search": {"c_puct": 9.0, "c_scale": 0.5}})
+    assert settings.search.num_simulations == 13
+    assert settings.search.c_puct == 3.0
+    assert settings.search.c_scale == 0.5
+    assert settings.daemon.port == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        (["search.simulations=5"], "search.simulations"),
+        (["nosuch.key=1"], "nosuch"),
+        (["search.num_simulations=0"], "search.num_simulations"),
+        (["search.num_simulations"], "section.key=value"),
+        (["selfplay.evaluator=magic"], "selfplay.evaluator"),
+        (["run.tag=Has Space"], "run.tag"),
+    ],
+)
+def test_wrong_settings_are_named_in_one_line(overrides: list[str], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load(overrides=overrides)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "azq.toml").write_text("[search\n")
+    with pytest.raises(ConfigError, match=r"azq\.toml"):
+        config.load()
+
+
+def test_a_configuration_asked_for_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        config.load(tmp_path / "gone.toml")
+
+
+def test_the_token_never_shows() -> None:
+    settings = config.load(overrides=["daemon.token=hunter2"])
+    assert "hunter2" not in repr(settings)
+    assert settings.daemon.token.get_secret_value() == "hunter2"
+
+
+def test_run_sections_survive_plain_values() -> None:
+    sections = config.load(overrides=["learner.batch_size=7"]).run_sections()
+    assert config.parse_run(config.dump_run(sections), "test") == sections

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from azq.config import RunSections, dump_run, load, parse_run
+from azq.console import rundir
+from azq.errors import ConfigError, NotFound
+
+
+def test_settings_survive_the_file(tmp_path: Path) -> None:
+    sections = load(None, ["learner.lr_drops=[0.5]", "run.seed=7"]).run_sections()
+    run = rundir.RunDir(tmp_path, "first")
+    run.create(sections)
+    assert run.sections() == sections
+    assert {part.name for part in run.path.iterdir() if part.is_dir()} == set(rundir.PARTS)
+    assert rundir.list_runs(tmp_path) == ["first"]
+
+
+def test_toml_writer_agrees_with_the_reader() -> None:
+    values = dump_run(RunSections())
+    assert tomllib.loads(rundir.to_toml(values)) == values
+
+
+def test_a_missing_run_names_those_there_are(tmp_path: Path) -> None:
+    rundir.RunDir(tmp_path, "here").create(RunSections())
+    with pytest.raises(NotFound, match="here"):
+        rundir.RunDir(tmp_path, "gone").values()
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "../up", "a" * 65, "with space"])
+def test_names_that_cannot_be_folders_or_keys_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        rundir.check_name(name)
+
+
+@pytest.mark.parametrize("game", ["connect_four", "tic_tac_toe"])
+def test_presets_hold_only_known_keys(game: str) -> None:
+    assert parse_run(rundir.preset(game), game).run.game == game
+
+
+def test_a_broken_run_file_is_named(tmp_path: Path) -> None:
+    run = rundir.RunDir(tmp_path, "broken")
+    run.create(RunSections())
+    run.settings.write_text("[run\n")
+    with pytest.raises(ConfigError, match=r"run\.toml"):
+        run.values()

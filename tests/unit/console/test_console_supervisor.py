@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from azq.console import supervisor as sup
+from azq.errors import ExitCode
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@dataclass
+class FakeProcess:
+    pid: int
+    code: int | None = None
+    signals: list[int] = field(default_factory=list)
+    obeys: bool = True
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def send_signal(self, sig: int) -> None:
+        self.signals.append(sig)
+        if self.obeys or sig == signal.SIGKILL:
+            self.code = -sig
+
+
+class Bench:
+    """A supervisor with a clock and processes that the test moves."""
+
+    def __init__(self, obeys: bool = True) -> None:
+        self.now = 100.0
+        self.started: list[FakeProcess] = []
+
+        def start(spec: sup.ChildSpec, env: object) -> FakeProcess:
+            self.started.append(FakeProcess(pid=len(self.started) + 1, obeys=obeys))
+            return self.started[-1]
+
+        self.supervisor = sup.Supervisor(env={}, start_process=start, clock=lambda: self.now)
+        self.supervisor.start(sup.ChildSpec("learner", ["x"], Path("log")))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_dead_child_is_started_again_after_its_delay() -> None:
+    bench = Bench()
+    bench.started[0].code = -9
+    assert bench.supervisor.tick() == [("learner", -9)]
+    assert bench.supervisor.tick() == []
+    assert len(bench.started) == 1
+    bench.now += sup.FIRST_DELAY_S
+    bench.supervisor.tick()
+    assert len(bench.started) == 2
+
+
+def test_delays_double_for_a_child_that_keeps_dying() -> None:
+    bench = Bench()
+    waits = []
+    for _ in range(9):
+        bench.started[-1].code = 1
+        bench.supervisor.tick()
+        again = bench.supervisor.children["learner"].start_again_s
+        assert again is not None
+        waits.append(again - bench.now)
+        bench.now = again
+        bench.supervisor.tick()
+    assert waits[:3] == pytest.approx([0.2, 0.4, 0.8])
+    assert max(waits) <= sup.LONGEST_DELAY_S
+
+
+def test_exit_codes_that_no_restart_mends_are_given_up() -> None:
+    bench = Bench()
+    bench.started[0].code = ExitCode.CONFIG
+    bench.supervisor.tick()
+    bench.now += 1000
+    bench.supervisor.tick()
+    assert len(bench.started) == 1
+    assert bench.supervisor.failed() == {"learner": ExitCode.CONFIG}
+
+
+def test_stop_kills_what_does_not_stop() -> None:
+    bench = Bench(obeys=False)
+    process = bench.started[0]
+    bench.supervisor.stop(["learner"], bench.wait)
+    assert process.signals[0] == signal.SIGTERM
+    assert process.signals[-1] == signal.SIGKILL
+    assert bench.now - 100.0 >= 15.0
+    assert bench.supervisor.children == {}
+
+
+@given(delay=st.floats(0.01, 60), lived=st.floats(0, 1000))
+def test_the_delay_is_always_bounded(delay: float, lived: float) -> None:
+    assert 0 < sup.next_delay_s(delay, lived) <= sup.LONGEST_DELAY_S
