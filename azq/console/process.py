@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from azq import logs
+from azq.config import Config, load
 from azq.errors import AzqError, ExitCode
 
 PARENT_VARIABLE = "AZQ_PARENT_PID"
+MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -36,3 +40,18 @@ def run_main(role: str, main: Callable[[], int]) -> int:
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
+
+
+def use_config(file: Path | None, overrides: Sequence[str], *, tags: Sequence[str] = ()) -> Config:
+    """The settings of a worker process; they are also put into its environment, where Celery's app and children look."""
+    extra = [f"worker.tags={json.dumps(list(tags))}"] if tags else []
+    config = load(file, [*overrides, *extra])
+    os.environ.update(machine_environment(config))
+    return config
+
+
+def machine_environment(config: Config) -> dict[str, str]:
+    """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it."""
+    sections = {name: getattr(config, name).model_dump(mode="json") for name in MACHINE_SECTIONS}
+    sections["daemon"]["token"] = config.daemon.token.get_secret_value()
+    return {"AZQ_HOME": str(config.home.absolute()), **{f"AZQ_{name.upper()}": json.dumps(values) for name, values in sections.items()}}

@@ -88,8 +88,9 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[str]) -> None:
     plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
-    if path and (plain or not values):
-        tables.append("\n".join([f"[{'.'.join(path)}]", *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
+    if plain or (path and not values):
+        header = [f"[{'.'.join(path)}]"] if path else []
+        tables.append("\n".join([*header, *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
     for key, value in values.items():
         if isinstance(value, Mapping):
             _write_table((*path, key), value, tables)

@@ -1,0 +1,5 @@
+"""`python -m azq` is `azq`."""
+
+from azq.cli import main
+
+main()

@@ -1,0 +1,316 @@
+"""The command line: the composition root. Commands import what they need when they run, so that `azq --help` is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from azq import __version__
+from azq.errors import AzqError, ConfigError, ExitCode
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split(":")[0] if __doc__ else None)
+config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
+games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
+systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
+app.add_typer(config_app, name="config")
+app.add_typer(bench_app, name="bench")
+app.add_typer(games_app, name="games")
+app.add_typer(systemd_app, name="systemd")
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
+
+
+def main() -> None:
+    """Runs the command line; every foreseen error is one line and an exit code of the README's table."""
+    try:
+        app()
+    except AzqError as error:
+        print(f"azq: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(int(ExitCode.INTERRUPTED))
+
+
+def _emit(value: Any, as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(value) if as_json else text)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(f"azq {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def up(
+    game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
+    run: RunName = None,
+    overrides: Overrides = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="Stop there.")] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train: start every process on this machine, watch the agent learn; Ctrl-C drains, twice aborts. Resumes the run if it exists."""
+    from azq.console.up import up as command
+
+    raise typer.Exit(command(game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json))
+
+
+@app.command()
+def status(run: RunName = None, config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show runs, workers, queues and rates."""
+    from azq.config import load
+    from azq.console.reading import show_status
+
+    show_status(load(config, overrides or []), run, as_json)
+
+
+@app.command()
+def ledger(run: RunName = None, config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Show the proof that no game was lost: opened = finished + open + abandoned, finished = inserted."""
+    from azq.config import load
+    from azq.console.reading import show_ledger
+
+    show_ledger(load(config, overrides or []), run, as_json)
+
+
+@app.command()
+def play(
+    run: RunName = None,
+    num_simulations: Annotated[int, typer.Option(help="Simulations a move.")] = 400,
+    first: Annotated[bool, typer.Option("--first/--second", help="You begin, or the agent does.")] = True,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Play against a run's newest weights in the terminal."""
+    from azq.config import load
+    from azq.console.play import play as command
+
+    command(load(config, overrides or []), run, num_simulations, first)
+
+
+@app.command()
+def move(
+    game: Annotated[str, typer.Option("--game", help="Name of the game.")],
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Read positions as JSON lines {"actions": [..]}, write {"action", "value", "visit_counts"} for each."""
+    from azq.config import load
+    from azq.console.move import move as command
+
+    command(load(config, overrides or []), game, run, weights, num_simulations, sys.stdin, sys.stdout)
+
+
+@app.command()
+def worker(
+    queues: Annotated[str, typer.Option("--queues", help="Celery queues, comma-separated: selfplay.cpu,eval.cpu")] = "selfplay.cpu,eval.cpu",
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Jobs at once.")] = 1,
+    tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run a Celery worker for self-play and evaluation jobs."""
+    from azq.console.process import run_main, use_config
+
+    settings = use_config(config, overrides or [], tags=_names(tags))
+
+    def body() -> int:
+        from workers.lifecycle import run_worker
+
+        return run_worker(settings, _names(queues), concurrency)
+
+    raise typer.Exit(run_main("worker", body))
+
+
+@app.command()
+def inference(
+    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda:0, mps; the best there is by default.")] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run an inference worker: evaluate leaves for every run."""
+    from azq.console.process import run_main, use_config
+
+    chosen = [f'inference.device="{device}"'] if device else []
+    settings = use_config(config, [*(overrides or []), *chosen])
+
+    def body() -> int:
+        from workers.inference import main as inference_main
+
+        return inference_main(settings)
+
+    raise typer.Exit(run_main("inference", body))
+
+
+@app.command()
+def learner(
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Run the learner of one run."""
+    from azq.console.process import run_main, use_config
+
+    settings = use_config(config, overrides or [])
+
+    def body() -> int:
+        from workers.learner import main as learner_main
+
+        return learner_main(settings, run)
+
+    raise typer.Exit(run_main("learner", body))
+
+
+@app.command()
+def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Run the operations daemon and its REST interface."""
+    from azq.console.process import run_main, use_config
+
+    settings = use_config(config, overrides or [])
+
+    def body() -> int:
+        from daemon.main import main as daemon_main
+
+        return daemon_main(settings)
+
+    raise typer.Exit(run_main("daemon", body))
+
+
+@config_app.command("show")
+def config_show(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Print every setting in force; secrets are masked."""
+    from azq.config import load
+    from azq.console.rundir import to_toml
+
+    values = load(config, overrides or []).model_dump(mode="json")
+    _emit(values, as_json, to_toml(values))
+
+
+@config_app.command("check")
+def config_check(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check settings, game and broker; exit code 0 when all is sound."""
+    from azq.config import load
+    from azq.console.reading import check_config
+
+    problems = check_config(load(config, overrides or []))
+    _emit({"ok": not problems, "problems": problems}, as_json, "\n".join(problems) or "configuration is sound")
+    if problems:
+        raise typer.Exit(int(ExitCode.CONFIG))
+
+
+@games_app.command("list")
+def games_list(as_json: AsJson = False) -> None:
+    """List the games."""
+    from azq import games
+
+    rows = []
+    for name in games.names():
+        game = games.load(name)
+        rows.append({"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()})
+    lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
+    _emit(rows, as_json, "\n".join(lines))
+
+
+@systemd_app.command("install")
+def systemd_install(
+    root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Install the units, the user and the folders that azq needs under systemd."""
+    from azq.console.systemd import install
+
+    steps = install(root=root, dry_run=dry_run)
+    _emit(steps, as_json, "\n".join(steps))
+
+
+def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
+    from azq.config import load
+    from azq.console.bench import BENCHES, as_text
+
+    result = BENCHES[name](load(config, overrides or []), **options)
+    _emit(result, as_json, as_text(name, result))
+
+
+BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+
+
+@bench_app.command("search")
+def bench_search(
+    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The search core alone, with the built-in uniform evaluator."""
+    _bench("search", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("selfplay")
+def bench_selfplay(
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    seconds: BenchSeconds = 20.0,
+    game: str = "connect_four",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Self-play with a 3x32 network and 200 simulations, over all processes."""
+    if evaluator not in ("stream", "local"):
+        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
+    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator)
+
+
+@bench_app.command("inference")
+def bench_inference(
+    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The network's forward pass, bare and through the stream."""
+    _bench("inference", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("learner")
+def bench_learner(
+    seconds: BenchSeconds = 10.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The learner's step against a bare training loop."""
+    _bench("learner", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("bus")
+def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Requests and replies over the data plane."""
+    _bench("bus", as_json, config, overrides, seconds=seconds)
+
+
+@bench_app.command("peers")
+def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
+    _bench("peers", as_json, config, overrides, seconds=seconds)
+
+
+@bench_app.command("strength")
+def bench_strength(
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
+    _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,102 @@
+"""The two broker instances of one machine: the configured ones, or two embedded servers under the home folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import redis
+
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+from azq.config import Config
+from azq.errors import ConfigError, StateConflict
+
+BROKER_FOLDER = ".broker"
+LOCK_FILE = ".azq-up.lock"
+
+
+def with_urls(config: Config, control_url: str, data_url: str) -> Config:
+    """The same settings with broker addresses filled in."""
+    broker = config.broker.model_copy(update={"control_url": control_url, "data_url": data_url})
+    return config.model_copy(update={"broker": broker})
+
+
+def resolve(config: Config) -> Config:
+    """Settings with the addresses of running brokers: the configured ones, else the embedded ones of the home folder.
+
+    Raises `ConfigError` when neither exists; for commands that read or work beside a running `azq up`.
+    """
+    control = config.broker.control_url or _embedded_url(config.home, "control")
+    data = config.broker.data_url or (config.broker.control_url or _embedded_url(config.home, "data"))
+    if not control or not data:
+        raise ConfigError(
+            f"no broker: broker.control_url is not set and no embedded one was ever started under {config.home}; "
+            "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
+        )
+    return with_urls(config, control, data)
+
+
+def _embedded_url(home: Path, role: str) -> str:
+    server = EmbeddedServer("control" if role == "control" else "data", home.absolute() / BROKER_FOLDER / role)
+    return server.known_url() or ""
+
+
+class Brokers:
+    """Starts the embedded servers that the settings leave to azq, and stops them at the end."""
+
+    def __init__(self, config: Config, home: Path) -> None:
+        self._config = config
+        folder = home.absolute() / BROKER_FOLDER
+        self._servers: dict[str, EmbeddedServer] = {}
+        if not config.broker.control_url:
+            self._servers["control"] = EmbeddedServer("control", folder / "control")
+        if not config.broker.data_url and "control" in self._servers:
+            self._servers["data"] = EmbeddedServer("data", folder / "data")
+        self.control: redis.Redis
+
+    def apply(self, config: Config) -> Config:
+        """Settings with the addresses in force."""
+        control = self._servers["control"].url if "control" in self._servers else config.broker.control_url
+        data = self._servers["data"].url if "data" in self._servers else (config.broker.data_url or control)
+        return with_urls(config, control, data)
+
+    def __enter__(self) -> Brokers:
+        started: list[EmbeddedServer] = []
+        try:
+            for server in self._servers.values():
+                server.start()
+                started.append(server)
+            self.control = connect(self.apply(self._config).broker.control_url, timeout_s=self._config.broker.connect_timeout_s)
+        except BaseException:
+            for server in started:
+                server.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.control.close()
+        for server in reversed(self._servers.values()):
+            server.stop()
+
+
+@contextlib.contextmanager
+def home_lock(home: Path) -> Iterator[None]:
+    """One `azq up` a home folder; a dead holder loses the lock. Raises `StateConflict` naming the holder."""
+    path = home / LOCK_FILE
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StateConflict(
+                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; stop it, or set another home with --set home=FOLDER"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,241 @@
+"""`azq up`: broker, daemon, inference, workers and learner as supervised children of one command, and a table that shows them learn.
+
+Order of a stop, each step only after the one before: the run is paused or finished, self-play and eval workers give their
+games back, the learner takes in what is left and writes its checkpoint, then inference, daemon and broker go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from azq import games, logs
+from azq.config import Config, load
+from azq.console import final, rundir
+from azq.console.brokers import Brokers, home_lock
+from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.supervisor import ChildSpec, Supervisor
+from azq.console.table import Screen
+from azq.console.watch import Watch
+from azq.errors import ConfigError, ExitCode, StateConflict
+from azq.ledger import Ledger
+from azq.ledger.types import RunState, RunView
+from azq.wire.messages import RunRecord
+
+UNTIL_KEYS = ("minutes", "games", "steps")
+WORKERS = ("selfplay", "eval")
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What one `azq up` is about, after all settings were read."""
+
+    config: Config
+    run: rundir.RunDir
+    until: dict[str, float]
+    as_json: bool
+
+
+def up(*, game: str | None, run: str | None, overrides: Sequence[str], until: str | None, config_file: Path | None, as_json: bool) -> int:
+    """Trains until Ctrl-C or the end that was asked for; returns an exit code."""
+    logs.setup("up")
+    start = read_start(game, run, overrides, until, config_file, as_json)
+    start.run.home.mkdir(parents=True, exist_ok=True)
+    with home_lock(start.run.home), Brokers(start.config, start.run.home) as brokers:
+        config = brokers.apply(start.config)
+        ledger = Ledger(brokers.control)
+        view = open_run(ledger, start)
+        supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
+        with Interrupts() as interrupts:
+            return Session(start, config, ledger, supervisor, Watch(brokers.control, config), interrupts).run(view)
+
+
+def read_start(
+    game: str | None, run: str | None, overrides: Sequence[str], until: str | None, config_file: Path | None, as_json: bool
+) -> Start:
+    """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
+    machine = load(config_file, [text for text in overrides if text.startswith("home=")])
+    name = rundir.check_name(run or (game or machine.run.game).replace(":", "-").lower())
+    folder = rundir.RunDir(machine.home, name)
+    if folder.exists():
+        base = folder.values()
+        if game and game != base["run"]["game"]:
+            raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
+    else:
+        base = rundir.preset(game or machine.run.game)
+    chosen = [f'run.game="{game}"'] if game else []
+    config = load(config_file, [*chosen, *overrides], base=base)
+    games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
+    return Start(config, folder, parse_until(until), as_json)
+
+
+def parse_until(text: str | None) -> dict[str, float]:
+    """`minutes=5` as {"minutes": 5.0}; several, comma-separated: the first one reached ends the run."""
+    until: dict[str, float] = {}
+    for part in (text or "").split(","):
+        if not part:
+            continue
+        key, _, value = part.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if key not in UNTIL_KEYS or number <= 0:
+            raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N with a positive number")
+        until[key] = number
+    return until
+
+
+def open_run(ledger: Ledger, start: Start) -> RunView:
+    """Creates the run, or resumes it with the settings and the end of now."""
+    sections = start.config.run_sections()
+    start.run.create(sections)
+    body = msgspec.json.encode(sections.model_dump(mode="json"))
+    known = {view.record.run: view for view in ledger.runs()}
+    if start.run.name not in known:
+        record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
+        return ledger.create_run(record)
+    view = known[start.run.name]
+    record = msgspec.structs.replace(view.record, sections=body, until=_from_here(ledger, view, start.until), directory=str(start.run.path))
+    ledger.update_run(record)
+    return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
+
+
+def _from_here(ledger: Ledger, view: RunView, until: dict[str, float]) -> dict[str, float]:
+    """A resumed run counts its end from where it stands."""
+    status = final.learner_status(ledger, view.record.run)
+    done = {
+        "minutes": view.active_ms / 60_000,
+        "games": float(ledger.counts(view.record.run).finished),
+        "steps": float(status.step if status else 0),
+    }
+    return {key: value + done[key] for key, value in until.items()}
+
+
+class Interrupts(contextlib.AbstractContextManager["Interrupts"]):
+    """Counts SIGINT and SIGTERM: the first drains, the second aborts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._wake = threading.Event()
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _handle(self, *_: object) -> None:
+        self.count += 1
+        self._wake.set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleeps, unless a signal comes; raises `Aborted` on the second one."""
+        if self.count >= 2:
+            raise Aborted
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+
+class Aborted(Exception):
+    """The operator asked twice to stop."""
+
+
+class Session:
+    """One `azq up` from the first child to the last."""
+
+    def __init__(self, start: Start, config: Config, ledger: Ledger, supervisor: Supervisor, watch: Watch, interrupts: Interrupts) -> None:
+        self._start = start
+        self._config = config
+        self._ledger = ledger
+        self._supervisor = supervisor
+        self._watch = watch
+        self._interrupts = interrupts
+        self._name = start.run.name
+
+    def run(self, view: RunView) -> int:
+        """Starts everything, watches, drains; returns the exit code."""
+        try:
+            for spec in self.specs():
+                self._supervisor.start(spec)
+            with Screen(self._name, as_json=self._start.as_json) as screen:
+                code = self._watch_until_end(screen)
+                self._drain(screen)
+                screen.show(self._watch.summary(self._name), force=True)
+            return code
+        except Aborted:
+            self._supervisor.kill()
+            log.warning("aborted", run=self._name, remedy=f"azq up --run {self._name} resumes; open games are adopted again")
+            return int(ExitCode.INTERRUPTED)
+        finally:
+            self._supervisor.stop(tuple(self._supervisor.children), _patient_wait)
+
+    def specs(self) -> Iterator[ChildSpec]:
+        """The children of one machine."""
+        tag = self._config.run.tag
+        tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
+        settings = {
+            "daemon": ["daemon"],
+            "inference": ["inference"],
+            "selfplay": ["worker", "--queues", f"selfplay.{tag}", *tags],
+            "eval": ["worker", "--queues", f"eval.{tag}", *tags],
+            "learner": ["learner", "--run", self._name],
+        }
+        if self._config.selfplay.evaluator != "stream" and not self._config.arena.every_s:
+            del settings["inference"]
+        for name, arguments in settings.items():
+            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
+
+    def _watch_until_end(self, screen: Screen) -> int:
+        while not self._interrupts.count:
+            for name, code in self._supervisor.tick():
+                log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+            if failed := self._supervisor.failed():
+                name, code = next(iter(failed.items()))
+                log.error("child_given_up", name=name, exit_code=code, remedy=f"see {self._start.run.path / 'logs' / f'{name}.log'}")
+                return code
+            screen.show(self._watch.summary(self._name))
+            state = self._ledger.run(self._name)
+            if state.state is RunState.FAILED:
+                log.error("run_failed", run=self._name, reason=state.reason)
+                return int(ExitCode.CONFLICT)
+            if state.state is RunState.FINISHED:
+                return int(ExitCode.OK)
+            self._interrupts.wait(0.5)
+        return int(ExitCode.OK)
+
+    def _drain(self, screen: Screen) -> None:
+        finished = self._ledger.run(self._name).state is RunState.FINISHED
+        screen.note("draining: open games go back to the pool, the learner writes its checkpoint (Ctrl-C again aborts)")
+        if not finished:
+            with contextlib.suppress(StateConflict):
+                self._ledger.set_run_state(self._name, RunState.PAUSED, "azq up was stopped")
+        self._supervisor.stop(["selfplay"], self._interrupts.wait)
+        self._supervisor.stop(["learner"], self._interrupts.wait)
+        if finished:
+            screen.note("final evaluation of the newest weights")
+            final.evaluate(self._ledger, self._name, self._config, self._tick_and_wait)
+        self._supervisor.stop(["eval", "inference", "daemon"], self._interrupts.wait)
+
+    def _tick_and_wait(self, seconds: float) -> None:
+        self._supervisor.tick()
+        self._interrupts.wait(seconds)
+
+
+def _patient_wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
