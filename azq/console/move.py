@@ -1,0 +1,139 @@
+"""`azq move`: positions in, moves out, as JSON lines; the run may be stopped, no broker is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from azq import games
+from azq.arena.analyse import analyse
+from azq.config import Config, SearchConfig
+from azq.console import rundir
+from azq.errors import AzqError, ConfigError, NotFound, WireError
+from azq.search.evaluator import Evaluator
+
+BATCH_LINES = 256  # positions searched together
+MAX_LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A network with its search, ready to answer positions."""
+
+    game: games.Game
+    evaluator: Evaluator
+    weight_version: int
+    search: SearchConfig
+    num_simulations: int
+
+    def moves(self, histories: list[list[int]]) -> list[dict[str, Any]]:
+        """One answer per list of actions from the initial state; all are searched at once."""
+        return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
+
+    def move(self, history: list[int]) -> dict[str, Any]:
+        """One answer."""
+        return self.moves([history])[0]
+
+
+def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Player:
+    """Loads weights from a file or from the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
+    from azq.inference.local import LocalEvaluator
+
+    folder = _folder(config, game, run)
+    path = Path(weights) if weights != "latest" else newest_weights(folder)
+    if not path.is_file():
+        raise NotFound(f"no weights file at {path}; give --weights FILE, or --run with `latest`")
+    settings = folder.sections() if folder.exists() else config.run_sections()
+    name = game or settings.run.game
+    rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
+    evaluator = LocalEvaluator.from_file(rules, path, config.inference)
+    return Player(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
+
+
+def newest_weights(folder: rundir.RunDir) -> Path:
+    """The weights the run's learner published last, as its `weights/latest.json` says."""
+    pointer = folder.path / "weights" / "latest.json"
+    if not pointer.is_file():
+        raise NotFound(f"run {folder.name!r} has published no weights yet ({pointer} is missing); train it with `azq up --run {folder.name}`")
+    try:
+        return folder.path / "weights" / str(json.loads(pointer.read_text("utf-8"))["file"])
+    except (ValueError, KeyError, TypeError):
+        raise NotFound(f"{pointer} is damaged; name a file with --weights") from None
+
+
+def _folder(config: Config, game: str | None, run: str | None) -> rundir.RunDir:
+    if run:
+        folder = rundir.RunDir(config.home, rundir.check_name(run))
+        folder.values()
+        return folder
+    folders = [rundir.RunDir(config.home, name) for name in rundir.list_runs(config.home)]
+    of_game = [folder for folder in folders if game is None or folder.sections().run.game == game]
+    newest = max(of_game, key=lambda folder: folder.settings.stat().st_mtime, default=None)
+    return newest or rundir.RunDir(config.home, game or config.run.game)
+
+
+def move(config: Config, game: str, run: str | None, weights: str, num_simulations: int, source: TextIO, sink: TextIO) -> None:
+    """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand."""
+    if num_simulations < 1:
+        raise ConfigError(f"--num-simulations {num_simulations} must be at least 1")
+    player = open_player(config, game=game, run=run, weights=weights, num_simulations=num_simulations)
+    for batch in batches(source):
+        histories: list[list[int]] = []
+        problem: AzqError | None = None
+        for number, line in batch:
+            try:
+                histories.extend(_read_line(player.game, number, line))
+            except AzqError as error:
+                problem = error
+                break
+        for answer in player.moves(histories) if histories else []:
+            sink.write(json.dumps({key: answer[key] for key in ("action", "value", "visit_counts")}) + "\n")
+        sink.flush()
+        if problem:
+            raise problem
+
+
+def batches(source: TextIO) -> Iterator[list[tuple[int, str]]]:
+    """Numbered lines in groups: all that have arrived, never waiting for more once there is one, so that a dialogue works."""
+    try:
+        descriptor = source.fileno()
+    except OSError:  # not a file: a text in memory
+        yield list(enumerate(source, start=1))
+        return
+    number, rest = 0, b""
+    while chunk := os.read(descriptor, MAX_LINE_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            raise WireError(f"line {number + len(lines) + 1} exceeds {MAX_LINE_BYTES} bytes")
+        for start in range(0, len(lines), BATCH_LINES):
+            yield [(number + start + i + 1, line.decode("utf-8", "replace")) for i, line in enumerate(lines[start : start + BATCH_LINES])]
+        number += len(lines)
+    if rest.strip():
+        yield [(number + 1, rest.decode("utf-8", "replace"))]
+
+
+def _read_line(game: games.Game, number: int, line: str) -> Iterator[list[int]]:
+    """No position for a blank line, else one."""
+    if not line.strip():
+        return
+    try:
+        actions = json.loads(line)["actions"]
+        if not isinstance(actions, list) or not all(type(action) is int for action in actions):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}}') from None
+    state = game.new_initial_state()
+    for action in actions:
+        if state.is_terminal():
+            raise WireError(f"line {number}: the game is over before action {action}")
+        try:
+            state.apply_action(action)
+        except AzqError as error:
+            raise WireError(f"line {number}: {error}") from None
+    if state.is_terminal():
+        raise WireError(f"line {number}: the game is over, there is no move")
+    yield actions
