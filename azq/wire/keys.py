@@ -19,6 +19,8 @@ control plane
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
+    azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
+    azq:daemon                      string     "<host>:<pid>:<start>" of the one daemon            seconds to live
     azq:dead                        stream     DeadLetter frames, capped
 data plane
     azq:{run}:eval                  stream     EvalRequest frames; group `inference`; deleted when acknowledged
@@ -29,6 +31,7 @@ from __future__ import annotations
 
 RUNS = "azq:runs"
 DEAD = "azq:dead"
+DAEMON = "azq:daemon"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -85,6 +88,10 @@ def results(name: str) -> str:
 
 def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
+
+
+def eval_round(name: str) -> str:
+    return f"azq:{{{name}}}:round"
 
 
 def blob(sha256: str) -> str:

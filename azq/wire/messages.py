@@ -126,6 +126,13 @@ class GradeResult(Message):
     by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
 
 
+class EvalRound(Message):
+    """The newest evaluation round that the daemon asked for; kept so that a restarted daemon does not ask again."""
+
+    weight_version: int
+    asked_ms: int
+
+
 class Heartbeat(Message):
     """A process says it lives; kept in the control plane with a life of seconds."""
 
