@@ -1,0 +1,98 @@
+"""Commands that only read: `azq status`, `azq ledger`, `azq config check`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import typer
+
+from azq import games
+from azq.bus.connect import connect
+from azq.config import Config
+from azq.console import brokers, table
+from azq.console.watch import Watch
+from azq.errors import AzqError, NotFound
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts
+
+
+def show_status(config: Config, run: str | None, as_json: bool) -> None:
+    """Prints one run in full, or a line for each run."""
+    config = brokers.resolve(config)
+    client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    watch = Watch(client, config)
+    names = [run] if run else [view.record.run for view in Ledger(client).runs()]
+    summaries = [watch.summary(name) for name in names]
+    if as_json:
+        typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
+    elif run:
+        table.print_summary(summaries[0])
+    else:
+        for summary in summaries:
+            typer.echo(table.line(summary))
+        if not summaries:
+            typer.echo("no runs yet; `azq up` starts one")
+
+
+def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
+    """Prints the counts of one run, or of the only one."""
+    config = brokers.resolve(config)
+    ledger = Ledger(connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s))
+    name = run or only_run(ledger)
+    counts = ledger_values(ledger.counts(ledger.run(name).record.run))
+    if as_json:
+        typer.echo(json.dumps({"run": name, **counts}))
+        return
+    for key, value in counts.items():
+        typer.echo(f"{key:<20} {value}")
+
+
+def ledger_values(counts: LedgerCounts) -> dict[str, Any]:
+    """The counts and the verdict, under their public names."""
+    return {
+        "opened": counts.opened,
+        "finished": counts.finished,
+        "open": counts.open,
+        "abandoned": counts.abandoned,
+        "inserted": counts.inserted,
+        "in_transit": counts.in_transit,
+        "duplicates_dropped": counts.duplicates_dropped,
+        "balanced": counts.balanced,
+    }
+
+
+def only_run(ledger: Ledger) -> str:
+    """The name of the only run; `NotFound` asks for `--run` otherwise."""
+    names = sorted(view.record.run for view in ledger.runs())
+    if len(names) != 1:
+        raise NotFound(f"name one run with --run; there are: {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def check_config(config: Config) -> list[str]:
+    """What is wrong with the settings: game, broker, REST binding; empty when all is sound."""
+    problems: list[str] = []
+    checks = (
+        lambda: games.load(config.run.game, **config.run.params),
+        lambda: _check_brokers(config),
+        lambda: _check_binding(config),
+    )
+    for check in checks:
+        try:
+            check()
+        except AzqError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _check_brokers(config: Config) -> None:
+    for url in {config.broker.control_url, config.broker.data_url} - {""}:
+        connect(url, timeout_s=config.broker.connect_timeout_s).close()
+
+
+def _check_binding(config: Config) -> None:
+    from daemon.api.auth import check_binding
+
+    check_binding(config.daemon)
