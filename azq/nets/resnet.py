@@ -1,0 +1,72 @@
+"""A residual network without normalisation: every branch starts as zero, so depth costs nothing at the start of training."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from azq.errors import ConfigError
+from azq.nets.spec import NetSpec
+
+POLICY_CHANNELS = 16
+VALUE_CHANNELS = 8
+VALUE_HIDDEN = 64
+
+
+class Block(nn.Module):
+    """relu(x + b(relu(a(x)))), 3x3 convolutions; b starts at zero (Fixup: Zhang et al., ICLR 2019, section 3.2)."""
+
+    def __init__(self, channels: int, depth: int) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(channels, channels, 3, padding=1)
+        self.b = nn.Conv2d(channels, channels, 3, padding=1)
+        nn.init.kaiming_normal_(self.a.weight, nonlinearity="relu")
+        with torch.no_grad():
+            self.a.weight *= depth**-0.5
+        nn.init.zeros_(self.b.weight)
+        nn.init.zeros_(self.a.bias)  # type: ignore[arg-type]
+        nn.init.zeros_(self.b.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, K, H, W) to the same shape."""
+        return F.relu(x + self.b(F.relu(self.a(x))))
+
+
+class ResNet(nn.Module):
+    """`blocks` residual blocks of K = `channels`; planes (B, C, H, W), scalars (B, S) -> logits (B, A), values (B, V) in [-1, 1].
+
+    Raises ConfigError for a game without planes.
+    """
+
+    def __init__(self, spec: NetSpec, blocks: int, channels: int) -> None:
+        super().__init__()
+        if spec.planes == 0 or spec.cells < 2:
+            raise ConfigError("network.kind = 'resnet' needs a game with planes of at least two cells; set network.kind = 'mlp'")
+        self.spec = spec
+        self.stem = nn.Conv2d(spec.planes, channels, 3, padding=1)
+        self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
+        self.blocks = nn.ModuleList(Block(channels, blocks) for _ in range(blocks))
+        self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + VALUE_CHANNELS, 1)
+        self.policy = nn.Linear(POLICY_CHANNELS * spec.cells, spec.num_actions)
+        self.value_hidden = nn.Linear(VALUE_CHANNELS * spec.cells, VALUE_HIDDEN)
+        self.value = nn.Linear(VALUE_HIDDEN, spec.value_size)
+        for layer in (self.stem, self.squeeze, self.value_hidden):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        for head in (self.policy, self.value):  # zero: the first evaluations are uniform and undecided
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, A), unmasked, and values (B, V)."""
+        x = self.stem(planes)
+        if self.scalars is not None:
+            x = x + self.scalars(scalars)[:, :, None, None]
+        x = F.relu(x)
+        for block in self.blocks:
+            x = block(x)
+        x = F.relu(self.squeeze(x))
+        policy, value = x[:, :POLICY_CHANNELS], x[:, POLICY_CHANNELS:]
+        hidden = F.relu(self.value_hidden(value.flatten(1)))
+        return self.policy(policy.flatten(1)), torch.tanh(self.value(hidden))

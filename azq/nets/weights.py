@@ -1,0 +1,78 @@
+"""Weights as safetensors bytes that say what they are; never pickle."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from azq.errors import WeightsError
+
+SCHEMA = 1
+_META_KEY = "azq"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsMeta:
+    """What a set of weights is: which game and network it belongs to and how old it is."""
+
+    game: str
+    version: int = 0  # 0: not published
+    step: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)  # plain values of azq.config.NetworkConfig
+    schema: int = SCHEMA
+
+
+def to_bytes(module: nn.Module, meta: WeightsMeta, *, state: Mapping[str, Tensor] | None = None) -> bytes:
+    """The module's weights (or `state`, an average of them) in float32 with their description."""
+    source = module.state_dict() if state is None else state
+    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in source.items()}
+    return bytes(safetensors.torch.save(tensors, {_META_KEY: json.dumps(asdict(meta), sort_keys=True)}))
+
+
+def from_bytes(data: bytes) -> tuple[dict[str, Tensor], WeightsMeta]:
+    """State and description; `WeightsError` when damaged, truncated, of another schema or not finite."""
+    try:
+        state: dict[str, Tensor] = safetensors.torch.load(data)
+    except (SafetensorError, ValueError, OverflowError) as error:
+        raise WeightsError(f"{len(data)} bytes are not whole safetensors weights: {error}; publish them again") from None
+    meta = _read_meta(data)
+    for name, value in state.items():
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise WeightsError(f"weights version {meta.version} of {meta.game}: tensor {name} holds NaN or infinity; they are refused")
+    return state, meta
+
+
+def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Copies a state into a module; `WeightsError` names the first tensor that does not fit, and nothing is copied then."""
+    wanted = module.state_dict()
+    for name, value in wanted.items():
+        if name not in state:
+            raise WeightsError(f"weights do not fit the network: tensor {name} is missing; compare network.kind, blocks and channels")
+        if state[name].shape != value.shape:
+            have, need = tuple(state[name].shape), tuple(value.shape)
+            raise WeightsError(f"weights do not fit the network: tensor {name} is {have}, the network has {need}; compare [network]")
+    extra = next((name for name in state if name not in wanted), None)
+    if extra is not None:
+        raise WeightsError(f"weights do not fit the network: it has no tensor {extra}; compare network.kind, blocks and channels")
+    module.load_state_dict(dict(state))
+
+
+def _read_meta(data: bytes) -> WeightsMeta:
+    try:
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[8 : 8 + length])
+        fields = json.loads(header["__metadata__"][_META_KEY])
+        if fields.get("schema") != SCHEMA:
+            raise WeightsError(f"weights have schema {fields.get('schema')}, this azq reads {SCHEMA}; run one version of azq on all hosts")
+        return WeightsMeta(**fields)
+    except (KeyError, ValueError, TypeError, AttributeError, struct.error) as error:
+        raise WeightsError(f"safetensors without azq's description ({error}); these weights were not written by azq") from None
