@@ -1,0 +1,102 @@
+/// What the binding sees of a game, whichever it is: each game instantiates these once, in its own translation unit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "azq/config.hpp"
+#include "azq/record.hpp"
+
+namespace azq::bind {
+
+class AnyState {
+  public:
+    virtual ~AnyState() = default;
+    virtual std::unique_ptr<AnyState> clone() const = 0;
+    virtual int actor() const = 0;
+    virtual int mover() const = 0;  ///< actor(), or in a terminal position the player whose turn it would be.
+    virtual std::vector<int> legal() const = 0;
+    virtual bool is_legal(int action) const = 0;
+    virtual void apply(int action) = 0;
+    virtual float returns(int player) const = 0;
+    virtual void observe(int player, std::uint8_t* packed) const = 0;
+    virtual std::string action_text(int action) const = 0;
+    virtual std::string text() const = 0;
+};
+
+/// Root statistics of a spent search, indexed by action.
+struct RootStatistics {
+    int action;
+    int best_action;
+    float root_value;
+    bool proven;
+    std::vector<float> policy;
+    std::vector<std::int32_t> visit_counts;
+    std::vector<float> q_values;      ///< For the player to move; NaN where unvisited.
+    std::vector<float> prior_logits;  ///< -infinity where illegal.
+};
+
+enum class Slot : std::uint8_t { kEmpty, kBusy, kIdle, kFinished };
+
+/// Many games, one per slot. Calls on different slots may run in different threads.
+class AnySearch {
+  public:
+    virtual ~AnySearch() = default;
+    virtual int num_slots() const = 0;
+    virtual std::size_t memory_bytes() const = 0;
+    virtual Slot status(int slot) const = 0;
+    virtual int pending(int slot) const = 0;
+    virtual bool take_changed(int slot) = 0;
+    virtual const GameRecord& record(int slot) const = 0;
+    virtual std::unique_ptr<AnyState> state(int slot) const = 0;
+    virtual RootStatistics result(int slot) const = 0;
+    virtual void start(int slot, GameRecord record) = 0;
+    virtual void clear(int slot) = 0;
+    virtual void play(int slot, int action) = 0;
+
+    /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
+    virtual void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) = 0;
+    /// For the same slots: the evaluations of slot s begin at row offsets[s].
+    virtual void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) = 0;
+    /// Runs quota(s) simulations on each of these slots, one after the other, so that a slot's tree stays in the cache.
+    virtual std::uint64_t run_uniform(int first, int last, const std::function<std::uint64_t(int)>& quota) = 0;
+
+    virtual std::uint64_t simulations() const = 0;
+    virtual std::uint64_t evaluations() const = 0;
+    virtual std::uint64_t plies() const = 0;
+};
+
+class AnyUct {
+  public:
+    virtual ~AnyUct() = default;
+    virtual int best_action(const AnyState& state) = 0;
+    virtual std::vector<std::int32_t> visit_counts() const = 0;
+};
+
+/// Sizes of a game's arrays.
+struct Dimensions {
+    int players, actions, max_length, planes, rows, columns, scalars, packed_size, symmetries;
+};
+
+class AnyGame {
+  public:
+    virtual ~AnyGame() = default;
+    virtual std::string name() const = 0;
+    virtual Dimensions dimensions() const = 0;
+    virtual std::unique_ptr<AnyState> new_initial_state() const = 0;
+    virtual int symmetric_action(int symmetry, int action) const = 0;
+    virtual int symmetric_cell(int symmetry, int cell) const = 0;
+    virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay) const = 0;
+    virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;
+    virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
+};
+
+std::unique_ptr<AnyGame> make_connect_four();
+std::unique_ptr<AnyGame> make_tic_tac_toe();
+
+}  // namespace azq::bind

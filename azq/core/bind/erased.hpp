@@ -1,0 +1,226 @@
+/// A game's templates behind the interfaces of any_game.hpp.
+#pragma once
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "any_game.hpp"
+#include "azq/search.hpp"
+#include "azq/uct.hpp"
+
+namespace azq::bind {
+
+template <Game G>
+class ErasedState final : public AnyState {
+  public:
+    ErasedState(const G& rules, const typename G::State& state) : rules_(rules), state_(state) {}
+
+    const typename G::State& state() const { return state_; }
+    std::unique_ptr<AnyState> clone() const override { return std::make_unique<ErasedState>(*this); }
+    int actor() const override { return rules_.actor(state_); }
+    int mover() const override { return G::mover(state_); }
+    bool is_legal(int action) const override { return azq::is_legal(rules_, state_, action); }
+    void apply(int action) override { rules_.apply(state_, action); }
+    float returns(int player) const override { return actor() == kTerminalPlayer ? rules_.returns(state_, player) : 0.0f; }
+    void observe(int player, std::uint8_t* packed) const override { rules_.observe(state_, player, packed); }
+    std::string action_text(int action) const override { return rules_.action_text(state_, action); }
+    std::string text() const override { return rules_.text(state_); }
+
+    std::vector<int> legal() const override {
+        if (actor() == kTerminalPlayer) return {};
+        std::uint16_t actions[G::kMaxLegal];
+        const int count = rules_.legal(state_, actions);
+        return {actions, actions + count};
+    }
+
+  private:
+    G rules_;
+    typename G::State state_;
+};
+
+/// One zeroed allocation of 64-byte aligned blocks. Large callocs come from the system page by page as they are first
+/// touched, so slots that never fill their tree cost nothing.
+class Arena {
+  public:
+    Arena(std::size_t blocks, std::size_t block_bytes)
+        : bytes_(blocks * block_bytes + 64), block_bytes_(block_bytes), memory_(static_cast<std::byte*>(std::calloc(bytes_, 1))) {
+        if (memory_ == nullptr) throw std::bad_alloc();
+    }
+    ~Arena() { std::free(memory_); }
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+
+    std::size_t bytes() const { return bytes_; }
+    std::byte* block(std::size_t index) const {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory_);
+        return memory_ + ((64 - address % 64) % 64) + index * block_bytes_;
+    }
+
+  private:
+    std::size_t bytes_;
+    std::size_t block_bytes_;
+    std::byte* memory_;
+};
+
+template <Game G>
+class ErasedSearch final : public AnySearch {
+  public:
+    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay)
+        : context_(rules, config, seed, autoplay),
+          arena_(static_cast<std::size_t>(num_slots), block_bytes(context_.node_capacity())) {
+        slots_.reserve(static_cast<std::size_t>(num_slots));
+        for (int slot = 0; slot < num_slots; ++slot) slots_.emplace_back(context_, arena_.block(static_cast<std::size_t>(slot)));
+    }
+
+    int num_slots() const override { return static_cast<int>(slots_.size()); }
+    std::size_t memory_bytes() const override { return arena_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
+    Slot status(int slot) const override { return static_cast<Slot>(at(slot).status()); }
+    int pending(int slot) const override { return at(slot).pending(); }
+    bool take_changed(int slot) override { return at(slot).take_changed(); }
+    const GameRecord& record(int slot) const override { return at(slot).record(); }
+    void start(int slot, GameRecord record) override { at(slot).start(std::move(record)); }
+    void clear(int slot) override { at(slot).clear(); }
+    void play(int slot, int action) override { at(slot).play(action, scratch().data()); }
+
+    std::unique_ptr<AnyState> state(int slot) const override {
+        return std::make_unique<ErasedState<G>>(context_.rules, at(slot).state());
+    }
+
+    RootStatistics result(int slot) const override {
+        const GameSearch<G>& game = at(slot);
+        const Decision<G> decision = game.decide();
+        const auto& root = game.tree().root();
+        const Edges edges = game.tree().edges(root);
+        RootStatistics result{decision.action, decision.best_action, decision.root_value, decision.proven,
+                              std::vector<float>(decision.policy, decision.policy + G::kNumActions),
+                              std::vector<std::int32_t>(G::kNumActions, 0),
+                              std::vector<float>(G::kNumActions, std::numeric_limits<float>::quiet_NaN()),
+                              std::vector<float>(G::kNumActions, -std::numeric_limits<float>::infinity())};
+        for (int i = 0; i < edges.count; ++i) {
+            const std::size_t action = edges.action[i];
+            result.visit_counts[action] = edges.visits[i];
+            result.prior_logits[action] = edges.logit[i];
+            if (edges.visits[i] > 0) result.q_values[action] = sign_of(root.actor) * edges.q[i] + 0.0f;
+        }
+        return result;
+    }
+
+    void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) override {
+        std::vector<std::int32_t> remap = scratch();
+        const int leaves = context_.config.leaves_per_step;
+        for (int slot = first; slot < last; ++slot) {
+            std::uint8_t* row = packed + static_cast<std::size_t>(slot) * static_cast<std::size_t>(leaves) * kPackedSize<G>;
+            counts[slot] = at(slot).collect(remap.data(), [&](const typename G::State& state) {
+                context_.rules.observe(state, context_.rules.actor(state), row);
+                row += kPackedSize<G>;
+            });
+        }
+    }
+
+    void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
+        for (int slot = first; slot < last; ++slot) {
+            const int leaves = at(slot).pending();
+            for (int which = 0; which < leaves; ++which) {
+                const auto row = static_cast<std::size_t>(offsets[slot] + which);
+                at(slot).apply(which, logits + row * G::kNumActions, values[row], version);
+            }
+        }
+    }
+
+    std::uint64_t run_uniform(int first, int last, const std::function<std::uint64_t(int)>& quota) override {
+        std::vector<std::int32_t> remap = scratch();
+        std::uint64_t done = 0;
+        for (int slot = first; slot < last; ++slot) {
+            if (status(slot) == Slot::kEmpty) {
+                GameRecord fresh;
+                fresh.uid = static_cast<std::uint64_t>(slot);
+                start(slot, std::move(fresh));
+            }
+            done += at(slot).run_uniform(quota(slot), slots_.size(), remap.data());
+        }
+        return done;
+    }
+
+    std::uint64_t simulations() const override {
+        return total([](const GameSearch<G>& game) { return game.simulations(); });
+    }
+    std::uint64_t evaluations() const override {
+        return total([](const GameSearch<G>& game) { return game.evaluations(); });
+    }
+    std::uint64_t plies() const override {
+        return total([](const GameSearch<G>& game) { return game.plies(); });
+    }
+
+  private:
+    /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
+    static std::size_t block_bytes(int node_capacity) {
+        const std::size_t bytes = Tree<G>::bytes(node_capacity);
+        return ((bytes + 63) / 64 | 1) * 64;
+    }
+
+    std::vector<std::int32_t> scratch() const { return std::vector<std::int32_t>(static_cast<std::size_t>(context_.node_capacity())); }
+    GameSearch<G>& at(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
+    const GameSearch<G>& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
+
+    template <class Count>
+    std::uint64_t total(Count&& count) const {
+        std::uint64_t sum = 0;
+        for (const GameSearch<G>& game : slots_) sum += count(game);
+        return sum;
+    }
+
+    SearchContext<G> context_;
+    Arena arena_;
+    std::vector<GameSearch<G>> slots_;
+};
+
+template <Game G>
+class ErasedUct final : public AnyUct {
+  public:
+    ErasedUct(const G& rules, int num_simulations, std::uint64_t seed, float c_uct) : uct_(rules, num_simulations, seed, c_uct) {}
+
+    int best_action(const AnyState& state) override { return uct_.best_action(static_cast<const ErasedState<G>&>(state).state()); }
+    std::vector<std::int32_t> visit_counts() const override {
+        std::vector<std::int32_t> counts(G::kNumActions);
+        uct_.visit_counts(counts.data());
+        return counts;
+    }
+
+  private:
+    Uct<G> uct_;
+};
+
+template <Game G>
+class ErasedGame final : public AnyGame {
+  public:
+    std::string name() const override { return G::kName; }
+    Dimensions dimensions() const override {
+        return {G::kNumPlayers, G::kNumActions, G::kMaxLength, G::kPlanes, G::kRows, G::kColumns, G::kNumScalars, kPackedSize<G>,
+                G::kNumSymmetries};
+    }
+    std::unique_ptr<AnyState> new_initial_state() const override { return std::make_unique<ErasedState<G>>(rules_, rules_.initial()); }
+    int symmetric_action(int symmetry, int action) const override { return rules_.symmetric_action(symmetry, action); }
+    int symmetric_cell(int symmetry, int cell) const override { return rules_.symmetric_cell(symmetry, cell); }
+
+    std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay) const override {
+        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay);
+    }
+    std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
+        return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
+    }
+    std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const override {
+        std::int64_t plies = 0;
+        for (std::int64_t game = 0; game < count; ++game) {
+            Rng rng(seed, static_cast<std::uint64_t>(game), 0, Purpose::kRandomGame);
+            typename G::State state = rules_.initial();
+            plies += play_randomly(rules_, state, rng);
+        }
+        return {count, plies};
+    }
+
+  private:
+    G rules_;
+};
+
+}  // namespace azq::bind

@@ -1,0 +1,29 @@
+/// The Python classes Game and State.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "any_game.hpp"
+
+namespace azq::bind {
+
+/// Rules shared by every state and search made from them.
+struct PyGame {
+    std::shared_ptr<const AnyGame> rules;
+    Dimensions dimensions;
+};
+
+/// A position with the actions that led to it.
+struct PyState {
+    PyGame game;
+    std::unique_ptr<AnyState> state;
+    std::vector<int> history;
+
+    PyState(PyGame from, std::unique_ptr<AnyState> position, std::vector<int> actions)
+        : game(std::move(from)), state(std::move(position)), history(std::move(actions)) {}
+    PyState(const PyState& other) : game(other.game), state(other.state->clone()), history(other.history) {}
+};
+
+}  // namespace azq::bind

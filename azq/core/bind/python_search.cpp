@@ -1,0 +1,222 @@
+#include <nanobind/stl/optional.h>
+
+#include "python_search.hpp"
+
+#include <string>
+
+namespace azq::bind {
+
+PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay)
+    : game_(game), config_(config), autoplay_(autoplay), num_threads_(num_threads), threads_(num_threads) {
+    if (num_slots < 1) raise_azq("ConfigError", "num_slots must be at least 1, not " + std::to_string(num_slots));
+    if (num_threads < 1) raise_azq("ConfigError", "num_threads must be at least 1, not " + std::to_string(num_threads));
+    search_ = game.rules->make_search(config, num_slots, seed, autoplay);
+    leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
+    offsets_.resize(static_cast<std::size_t>(num_slots), 0);
+}
+
+void PySearch::check_slot(int slot) const {
+    if (slot < 0 || slot >= num_slots()) {
+        throw nb::index_error(("slot " + std::to_string(slot) + " is not in 0.." + std::to_string(num_slots() - 1)).c_str());
+    }
+}
+
+/// A slot whose leaves are out for evaluation must not change before `apply` has had them.
+void PySearch::check_still(int slot) const {
+    check_slot(slot);
+    if (search_->pending(slot) > 0) raise_runtime("slot " + std::to_string(slot) + " waits for evaluations; call apply first");
+}
+
+int PySearch::piece() const {
+    const int share = num_slots() / (8 * num_threads_);
+    return share < 1 ? 1 : share;
+}
+
+GameRecord PySearch::replayed(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions) const {
+    GameRecord record;
+    record.uid = uid;
+    record.actions = to_vector(actions);
+    const std::unique_ptr<AnyState> state = game_.rules->new_initial_state();
+    for (std::size_t ply = 0; ply < record.actions.size(); ++ply) {
+        const int action = record.actions[ply];
+        if (!state->is_legal(action)) {
+            search_->clear(slot);
+            raise_illegal(action, state->legal(), "at ply " + std::to_string(ply) + " of game " + std::to_string(uid));
+        }
+        state->apply(action);
+    }
+    return record;
+}
+
+/// Copies one target array of an adopted record, or leaves `size` zeros where the caller has none.
+template <class T, class Array>
+static void adopt(std::vector<T>& field, const std::optional<Array>& given, std::size_t size, const char* name) {
+    if (given.has_value() && given->size() != size) {
+        throw nb::value_error((std::string(name) + " has " + std::to_string(given->size()) + " entries, the actions ask for " + std::to_string(size)).c_str());
+    }
+    field.assign(size, T{});
+    if (given.has_value()) std::copy(given->data(), given->data() + size, field.begin());
+}
+
+void PySearch::start(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions, const OptionalInput<Half, 2>& policies,
+                     const OptionalInput<float, 2>& root_values, const OptionalInput<std::uint16_t, 1>& simulations,
+                     const OptionalInput<std::uint32_t, 1>& weight_versions) {
+    check_still(slot);
+    GameRecord record = replayed(slot, uid, actions);
+    const std::size_t plies = record.actions.size();
+    adopt(record.policies, policies, plies * static_cast<std::size_t>(game_.dimensions.actions), "policies");
+    adopt(record.root_values, root_values, plies, "root_values");
+    adopt(record.simulations, simulations, plies, "simulations");
+    adopt(record.weight_versions, weight_versions, plies, "weight_versions");
+    search_->start(slot, std::move(record));
+}
+
+void PySearch::clear(int slot) {
+    check_still(slot);
+    search_->clear(slot);
+}
+
+int PySearch::collect(const Output<std::uint8_t, 2>& packed, const Output<std::int32_t, 1>& slots) {
+    const auto capacity = static_cast<std::size_t>(num_slots()) * static_cast<std::size_t>(config_.leaves_per_step);
+    const auto row = static_cast<std::size_t>(game_.dimensions.packed_size);
+    if (packed.shape(0) < capacity || packed.shape(1) != row || slots.shape(0) < capacity) {
+        throw nb::value_error(("collect needs packed of at least (" + std::to_string(capacity) + ", " + std::to_string(row) +
+                               ") and slots of at least (" + std::to_string(capacity) + ",)").c_str());
+    }
+    if (awaited_ > 0) raise_runtime("collect: " + std::to_string(awaited_) + " leaves of the last collect wait for apply");
+    const Working working(working_);
+    std::uint8_t* rows = packed.data();
+    std::int32_t* owners = slots.data();
+    const nb::gil_scoped_release release;
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, leaf_counts_.data()); });
+    awaited_ = compact(rows, owners);
+    return awaited_;
+}
+
+/// Moves the rows that each slot wrote into its own part of `packed` together, in the order of the slots.
+int PySearch::compact(std::uint8_t* packed, std::int32_t* slots) {
+    const auto row = static_cast<std::size_t>(game_.dimensions.packed_size);
+    std::int32_t leaves = 0;
+    for (int slot = 0; slot < num_slots(); ++slot) {
+        const std::int32_t count = leaf_counts_[static_cast<std::size_t>(slot)];
+        offsets_[static_cast<std::size_t>(slot)] = leaves;
+        const std::int32_t from = slot * config_.leaves_per_step;
+        if (count == 0) continue;
+        if (from != leaves) {
+            std::memmove(packed + static_cast<std::size_t>(leaves) * row, packed + static_cast<std::size_t>(from) * row,
+                         static_cast<std::size_t>(count) * row);
+        }
+        for (std::int32_t i = 0; i < count; ++i) slots[leaves + i] = slot;
+        leaves += count;
+    }
+    return leaves;
+}
+
+static void check_numbers(const Half* numbers, std::size_t count, const char* name) {
+    bool found = false;
+    for (std::size_t i = 0; i < count; ++i) found |= is_nan(numbers[i]);
+    if (found) throw nb::value_error((std::string(name) + " holds NaN: the evaluator is broken; nothing was applied").c_str());
+}
+
+void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values, std::uint32_t weight_version) {
+    const auto leaves = static_cast<std::size_t>(awaited_);
+    const auto actions = static_cast<std::size_t>(game_.dimensions.actions);
+    if (awaited_ == 0) raise_runtime("apply: no leaves are waiting; call collect first");
+    if (logits.shape(0) != leaves || logits.shape(1) != actions || values.shape(0) != leaves || values.shape(1) != 1) {
+        throw nb::value_error(("apply needs logits of (" + std::to_string(leaves) + ", " + std::to_string(actions) + ") and values of (" +
+                               std::to_string(leaves) + ", 1)").c_str());
+    }
+    check_numbers(logits.data(), leaves * actions, "logits");
+    check_numbers(values.data(), leaves, "values");
+    const Working working(working_);
+    const Half* logit_rows = logits.data();
+    const Half* value_rows = values.data();
+    const nb::gil_scoped_release release;
+    threads_.run(num_slots(), piece(), [&](int first, int last) {
+        search_->apply(first, last, offsets_.data(), logit_rows, value_rows, weight_version);
+    });
+    awaited_ = 0;
+}
+
+std::uint64_t PySearch::run_uniform(std::uint64_t max_simulations) {
+    if (awaited_ > 0) raise_runtime("run_uniform: leaves of the last collect wait for apply");
+    if (!autoplay_) raise_runtime("run_uniform plays games and needs autoplay");
+    const Working working(working_);
+    const auto slots = static_cast<std::uint64_t>(num_slots());
+    const auto quota = [&](int slot) { return max_simulations / slots + (static_cast<std::uint64_t>(slot) < max_simulations % slots ? 1 : 0); };
+    std::atomic<std::uint64_t> done{0};
+    const nb::gil_scoped_release release;
+    threads_.run(num_slots(), 1, [&](int first, int last) { done += search_->run_uniform(first, last, quota); });
+    return done.load();
+}
+
+std::vector<int> PySearch::slots_with(Slot status) const {
+    std::vector<int> slots;
+    for (int slot = 0; slot < num_slots(); ++slot) {
+        if (search_->status(slot) == status) slots.push_back(slot);
+    }
+    return slots;
+}
+
+std::vector<int> PySearch::changed_slots() {
+    std::vector<int> slots;
+    for (int slot = 0; slot < num_slots(); ++slot) {
+        const bool open = search_->status(slot) == Slot::kBusy || search_->status(slot) == Slot::kIdle;
+        if (open && search_->take_changed(slot)) slots.push_back(slot);
+    }
+    return slots;
+}
+
+PyRecord PySearch::record(int slot) const {
+    check_slot(slot);
+    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    const GameRecord& record = search_->record(slot);
+    const std::size_t plies = record.actions.size();
+    const std::unique_ptr<AnyState> state = search_->state(slot);
+    std::vector<float> returns;
+    for (int player = 0; player < game_.dimensions.players; ++player) returns.push_back(state->returns(player));
+    return PyRecord{record.uid,
+                    to_numpy(record.actions, {plies}),
+                    to_numpy(record.policies, {plies, static_cast<std::size_t>(game_.dimensions.actions)}),
+                    to_numpy(record.root_values, {plies, 1}),
+                    to_numpy(record.simulations, {plies}),
+                    to_numpy(record.weight_versions, {plies}),
+                    to_numpy(returns, {returns.size()}),
+                    search_->status(slot) == Slot::kFinished};
+}
+
+PyResult PySearch::result(int slot) const {
+    check_slot(slot);
+    if (search_->status(slot) != Slot::kIdle) raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
+    const RootStatistics root = search_->result(slot);
+    const std::size_t actions = root.policy.size();
+    return PyResult{root.action,
+                    root.best_action,
+                    to_numpy(root.policy, {actions}),
+                    to_numpy(root.visit_counts, {actions}),
+                    to_numpy(root.q_values, {actions}),
+                    to_numpy(root.prior_logits, {actions}),
+                    root.root_value,
+                    root.proven};
+}
+
+void PySearch::play(int slot, int action) {
+    check_still(slot);
+    if (autoplay_) raise_runtime("play: this search plays by itself (autoplay)");
+    const std::unique_ptr<AnyState> state = search_->state(slot);
+    const Slot status = search_->status(slot);
+    if (status == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    if (!state->is_legal(action)) {
+        raise_illegal(action, state->legal(), "in slot " + std::to_string(slot) + " at ply " + std::to_string(search_->record(slot).plies()));
+    }
+    search_->play(slot, action);
+}
+
+PyState PySearch::state(int slot) const {
+    check_slot(slot);
+    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    const GameRecord& record = search_->record(slot);
+    return PyState(game_, search_->state(slot), {record.actions.begin(), record.actions.end()});
+}
+
+}  // namespace azq::bind

@@ -1,0 +1,211 @@
+/// Gumbel AlphaZero: Danihelka et al., "Policy improvement by planning with Gumbel", ICLR 2022.
+///
+/// Names and the schedule of considered visits follow mctx (gumbel_muzero_policy). Two points differ: q is mapped from
+/// [-1, 1] to [0, 1] by a constant map instead of the range seen so far, since a zero-sum game's range is known; and the
+/// candidates are fixed when the ply begins, so that statistics kept from the ply before do not change who is a candidate.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "azq/decision.hpp"
+
+namespace azq {
+
+/// Sequential halving (Karnin et al., ICML 2013) as a sequence: at the t-th simulation of a ply with m candidates, those
+/// candidates compete that have exactly `considered(m, t)` visits in this ply (mctx, seq_halving.py).
+class HalvingSchedule {
+  public:
+    HalvingSchedule(int max_candidates, int num_simulations) : num_simulations_(num_simulations) {
+        table_.reserve(static_cast<std::size_t>(max_candidates + 1) * static_cast<std::size_t>(num_simulations));
+        for (int m = 0; m <= max_candidates; ++m) append(m);
+    }
+
+    std::int32_t considered(int candidates, int simulation) const {
+        return table_[static_cast<std::size_t>(candidates) * static_cast<std::size_t>(num_simulations_) + static_cast<std::size_t>(simulation)];
+    }
+
+  private:
+    void append(int candidates) {
+        const std::size_t end = table_.size() + static_cast<std::size_t>(num_simulations_);
+        if (candidates <= 1) {
+            for (int t = 0; t < num_simulations_; ++t) table_.push_back(t);
+            return;
+        }
+        int rounds = 0;
+        while ((1 << rounds) < candidates) ++rounds;
+        std::vector<std::int32_t> visits(static_cast<std::size_t>(candidates), 0);
+        int left = candidates;
+        while (table_.size() < end) {
+            const int extra = num_simulations_ / (rounds * left);
+            for (int repeat = 0; repeat < (extra > 1 ? extra : 1); ++repeat) {
+                for (int i = 0; i < left && table_.size() < end; ++i) table_.push_back(visits[static_cast<std::size_t>(i)]++);
+            }
+            left = left / 2 > 2 ? left / 2 : 2;
+        }
+    }
+
+    int num_simulations_;
+    std::vector<std::int32_t> table_;
+};
+
+/// What a ply fixes at its root before the first simulation.
+template <Game G>
+struct GumbelRoot {
+    float noisy_logits[G::kMaxLegal];         ///< gumbel_scale * g + logit.
+    std::int32_t kept_visits[G::kMaxLegal];   ///< Visits from the ply before: in q and sigma, not in the schedule.
+    bool candidate[G::kMaxLegal];
+    int num_candidates;
+};
+
+/// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
+template <Game G>
+void prepare_gumbel(const Tree<G>& tree, const SearchConfig& config, Rng rng, GumbelRoot<G>& plan) {
+    const Edges edges = tree.edges(tree.root());
+    for (int i = 0; i < edges.count; ++i) {
+        plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
+        plan.kept_visits[i] = edges.visits[i];
+        plan.candidate[i] = false;
+    }
+    plan.num_candidates = edges.count < config.max_considered_actions ? edges.count : config.max_considered_actions;
+    for (int chosen = 0; chosen < plan.num_candidates; ++chosen) {
+        int best = -1;
+        for (int i = 0; i < edges.count; ++i) {
+            if (!plan.candidate[i] && (best < 0 || plan.noisy_logits[i] > plan.noisy_logits[best])) best = i;
+        }
+        plan.candidate[best] = true;
+    }
+}
+
+/// Completed Q for the actor: q where visited, elsewhere the mixed value (paper, appendix D)
+///
+///     (raw + sum N * sum_visited(P q) / sum_visited(P)) / (1 + sum N).
+///
+/// Returns (c_visit + max N) * c_scale / 2, so that sigma(q) = scale * (q + 1), q mapped to [0, 1].
+/// Sums are taken in four lanes, so that SIMD needs no reordering and every target adds alike.
+template <class NodeT>
+float complete_q(const NodeT& node, const Edges& edges, const SearchConfig& config, float* completed) {
+    float prior_sum[4] = {};
+    float value_sum[4] = {};
+    std::int32_t total = 0;
+    std::int32_t most = 0;
+    for (int i = 0; i < edges.stride; i += 4) {
+        for (int lane = 0; lane < 4; ++lane) {
+            const float prior = edges.visits[i + lane] > 0 ? edges.prior[i + lane] : 0.0f;
+            prior_sum[lane] += prior;
+            value_sum[lane] += prior * edges.q[i + lane];
+        }
+    }
+    for (int i = 0; i < edges.stride; ++i) {
+        total += edges.visits[i];
+        most = edges.visits[i] > most ? edges.visits[i] : most;
+    }
+    const float sign = sign_of(node.actor);
+    float mixed = node.raw_value;
+    if (total > 0) {
+        const float weighted = ((value_sum[0] + value_sum[1]) + (value_sum[2] + value_sum[3])) /
+                               ((prior_sum[0] + prior_sum[1]) + (prior_sum[2] + prior_sum[3]));
+        const float visits = static_cast<float>(total);
+        mixed = (mixed + visits * weighted) / (1.0f + visits);
+    }
+    for (int i = 0; i < edges.stride; ++i) completed[i] = sign * (edges.visits[i] > 0 ? edges.q[i] : mixed);
+    return (config.c_visit + static_cast<float>(most)) * config.c_scale * 0.5f;
+}
+
+/// The improved policy pi' = softmax(logit + sigma(completed q)), left unnormalised in `weights`; returns its sum.
+inline float improve_policy(const Edges& edges, const float* completed, float scale, float* weights) {
+    float largest = kPadLogit;
+    for (int i = 0; i < edges.stride; ++i) weights[i] = edges.logit[i] + scale * (completed[i] + 1.0f);
+    for (int i = 0; i < edges.count; ++i) largest = weights[i] > largest ? weights[i] : largest;
+    for (int i = 0; i < edges.stride; ++i) weights[i] = exp32(weights[i] - largest);
+    float sums[4] = {};
+    for (int i = 0; i < edges.stride; i += 4) {
+        for (int lane = 0; lane < 4; ++lane) sums[lane] += weights[i + lane];
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/// Below the root: argmax of pi'(a) - n(a) / (1 + sum n) (paper, section 5). In-flight leaves count in n and its sum, not in q.
+/// Solved children as in select_puct.
+template <class NodeT>
+int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& config, float* completed, float* scores) {
+    const float scale = complete_q(node, edges, config, completed);
+    const float sum = improve_policy(edges, completed, scale, scores);
+    const float started = static_cast<float>(node.visits + node.in_flight);
+    for (int i = 0; i < edges.stride; ++i) {
+        scores[i] = scores[i] / sum - static_cast<float>(edges.visits[i] + edges.in_flight[i]) / started;
+    }
+    if (node.has_lost_child) {
+        const float sign = sign_of(node.actor);
+        for (int i = 0; i < edges.count; ++i) scores[i] = edges.lost(i, sign) ? kPadLogit : scores[i];
+    }
+    return best_edge(scores, edges.count);
+}
+
+/// At the root: among the candidates with the considered number of visits, argmax of g + logit + sigma(completed q).
+/// `simulation` counts those started in this ply. A solved candidate keeps its turns in the schedule: such a simulation ends
+/// at once with the exact value and asks for no evaluation, so the ranking uses exact q and nothing below is searched again.
+template <Game G>
+int select_gumbel_root(const Tree<G>& tree, const SearchConfig& config, const HalvingSchedule& schedule, const GumbelRoot<G>& plan,
+                       int simulation) {
+    const auto& root = tree.root();
+    const Edges edges = tree.edges(root);
+    float completed[Tree<G>::kMaxStride];
+    const float scale = complete_q(root, edges, config, completed);
+    const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
+    int best = -1;
+    float best_score = 0.0f;
+    for (int i = 0; i < edges.count; ++i) {
+        if (!plan.candidate[i] || edges.visits[i] + edges.in_flight[i] - plan.kept_visits[i] != considered) continue;
+        const float score = plan.noisy_logits[i] + scale * (completed[i] + 1.0f);
+        if (best < 0 || score > best_score) {
+            best = i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+/// The survivor of sequential halving: most visits in this ply, then the largest score; never an action proven lost.
+template <Game G>
+int survivor(const Edges& edges, float sign, const GumbelRoot<G>& plan, const float* logits, const float* completed, float scale) {
+    int best = -1;
+    std::int32_t best_visits = 0;
+    float best_score = 0.0f;
+    for (int i = 0; i < edges.count; ++i) {
+        if (edges.lost(i, sign)) continue;
+        const std::int32_t visits = edges.visits[i] - plan.kept_visits[i];
+        const float score = logits[i] + scale * (completed[i] + 1.0f);
+        if (best < 0 || visits > best_visits || (visits == best_visits && score > best_score)) {
+            best = i;
+            best_visits = visits;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+/// Policy target: pi'. Plays the survivor; best_action is the survivor ranked without the Gumbel noise.
+/// root_value is the value of pi' under completed q: the visits of sequential halving are forced, their mean is not a value.
+template <Game G>
+Decision<G> decide_gumbel(const Tree<G>& tree, const SearchConfig& config, const GumbelRoot<G>& plan, Rng rng) {
+    const auto& root = tree.root();
+    if (root.solved()) return decide_proven(tree, plan.noisy_logits, false, rng);
+    const Edges edges = tree.edges(root);
+    const float sign = sign_of(root.actor);
+    Decision<G> decision;
+    float completed[Tree<G>::kMaxStride];
+    float weights[Tree<G>::kMaxStride];
+    const float scale = complete_q(root, edges, config, completed);
+    const float sum = improve_policy(edges, completed, scale, weights);
+    float value = 0.0f;
+    for (int i = 0; i < edges.count; ++i) value += weights[i] / sum * completed[i];
+    set_policy(decision, edges, weights);
+    decision.action = edges.action[survivor<G>(edges, sign, plan, plan.noisy_logits, completed, scale)];
+    decision.best_action = edges.action[survivor<G>(edges, sign, plan, edges.logit, completed, scale)];
+    decision.root_value = sign * clamp(sign * value, root.lower, root.upper);
+    decision.proven = false;
+    return decision;
+}
+
+}  // namespace azq

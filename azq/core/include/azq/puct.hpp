@@ -1,0 +1,84 @@
+/// PUCT: selection and targets of AlphaZero (Silver et al., Science 362, 2018, supplement, "Search").
+#pragma once
+
+#include <cmath>
+
+#include "azq/decision.hpp"
+
+namespace azq {
+
+/// argmax over actions a of  Q(a) + c_puct * P(a) * sqrt(N) / (1 + n(a)).
+///
+/// N counts the visits of the node, its own evaluation included, so the first choice already follows the prior.
+/// Q(a) of an unvisited action is first-play urgency: the node's mean value less fpu_reduction.
+/// In-flight leaves count as visits in N and n but not in Q (Liu et al., "Watch the Unobserved", ICLR 2020), which
+/// matters only with leaves_per_step > 1. A child proven lost for the actor is never selected; another solved child may be,
+/// and ends the simulation at once with its exact value. Ties go to the lowest action.
+template <class NodeT>
+int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, float* scores) {
+    const float sign = sign_of(node.actor);
+    const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight));
+    const float urgency = sign * node.mean - config.fpu_reduction;
+    for (int i = 0; i < edges.stride; ++i) {
+        const float started = static_cast<float>(1 + edges.visits[i] + edges.in_flight[i]);
+        const float value = edges.visits[i] > 0 ? sign * edges.q[i] : urgency;
+        scores[i] = value + exploration * edges.prior[i] / started;
+    }
+    if (node.has_lost_child) {
+        for (int i = 0; i < edges.count; ++i) scores[i] = edges.lost(i, sign) ? kPadLogit : scores[i];
+    }
+    return best_edge(scores, edges.count);
+}
+
+/// Mixes Dirichlet noise into the root's priors (Science 2018, "Self-play"): P = (1 - fraction) * P + fraction * noise.
+template <Game G>
+void add_dirichlet_noise(Tree<G>& tree, const SearchConfig& config, Rng rng) {
+    if (config.dirichlet_fraction <= 0.0f) return;
+    const Edges edges = tree.edges(tree.root());
+    float noise[G::kMaxLegal];
+    rng.dirichlet(config.dirichlet_alpha, edges.count, noise);
+    for (int i = 0; i < edges.count; ++i) {
+        edges.prior[i] = (1.0f - config.dirichlet_fraction) * edges.prior[i] + config.dirichlet_fraction * noise[i];
+    }
+}
+
+/// Weights of the visit distribution: visits, those of children proven lost left out, since they were spent before the proof
+/// and would be both played and learned. With no visit left over, the prior of the actions not proven lost.
+template <Game G>
+void visit_weights(const Tree<G>& tree, float* weights) {
+    const auto& root = tree.root();
+    const Edges edges = tree.edges(root);
+    const float sign = sign_of(root.actor);
+    float sum = 0.0f;
+    for (int i = 0; i < edges.count; ++i) {
+        weights[i] = edges.lost(i, sign) ? 0.0f : static_cast<float>(edges.visits[i]);
+        sum += weights[i];
+    }
+    for (int i = 0; i < edges.count && sum == 0.0f; ++i) weights[i] = edges.lost(i, sign) ? 0.0f : edges.prior[i];
+}
+
+/// Policy target: visit distribution. Plays a draw from visits^(1 / temperature) where `draw`, else the most visited action.
+template <Game G>
+Decision<G> decide_puct(const Tree<G>& tree, const SearchConfig& config, bool draw, Rng rng) {
+    const auto& root = tree.root();
+    if (root.solved()) return decide_proven(tree, nullptr, draw, rng);
+    const Edges edges = tree.edges(root);
+    Decision<G> decision;
+    float weights[G::kMaxLegal];
+    visit_weights(tree, weights);
+    set_policy(decision, edges, weights);
+    const int most = best_edge(weights, edges.count);
+    decision.best_action = edges.action[most];
+    if (draw && config.temperature != 1.0f) {
+        const float largest = weights[most];
+        for (int i = 0; i < edges.count; ++i) {
+            weights[i] = weights[i] > 0.0f ? exp32(log32(weights[i] / largest) / config.temperature) : 0.0f;
+        }
+    }
+    decision.action = edges.action[draw ? draw_edge(weights, edges.count, rng) : most];
+    decision.root_value = sign_of(root.actor) * clamp(root.mean, root.lower, root.upper);
+    decision.proven = false;
+    return decision;
+}
+
+}  // namespace azq
