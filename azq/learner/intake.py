@@ -1,0 +1,126 @@
+"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from azq import logs
+from azq.bus.base import Bus, Entry
+from azq.errors import IllegalActionError, WireError
+from azq.replay.samples import Rules, Samples, mean_weight_version, samples_of
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.window import Window
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import SampleEvent
+
+BATCH = 256  # games read at once
+
+log = logs.get(__name__)
+
+
+class InsertLedger(Protocol):
+    """What intake asks of the ledger."""
+
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """Entries of one read, by what becomes of them."""
+
+    fresh: list[LogEntry] = field(default_factory=list)
+    samples: list[Samples] = field(default_factory=list)
+    versions: list[float] = field(default_factory=list)
+    duplicates: int = 0
+    unreadable: list[tuple[Entry, str]] = field(default_factory=list)
+
+
+class Intake:
+    """Consumes a run's sample stream in the group `learner`.
+
+    Order: append and fsync, then acknowledge, then tell the ledger. A death in between leaves entries that are read again and dropped
+    by their game number.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        game: Rules,
+        *,
+        bus: Bus,
+        ledger: InsertLedger,
+        segments: SegmentLog,
+        window: Window,
+        consumer: str,
+        root_value_fraction: float,
+        duplicates: int = 0,
+    ) -> None:
+        self._run = run
+        self._game = game
+        self._bus = bus
+        self._ledger = ledger
+        self._segments = segments
+        self._window = window
+        self._consumer = consumer
+        self._root_value_fraction = root_value_fraction
+        self.duplicates = duplicates
+        self.dead_letters = 0
+        self.mean_weight_version = 0.0  # of the games of the last read
+
+    def claim_leftovers(self) -> int:
+        """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
+        stream, seen = keys.samples(self._run), 0
+        while entries := self._bus.claim(stream, keys.LEARNER_GROUP, self._consumer, min_idle_ms=0, count=BATCH):
+            self._take(entries)
+            seen += len(entries)
+        return seen
+
+    def read(self, *, block_ms: int) -> int:
+        """Takes in one read of new entries; returns how many there were."""
+        entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=block_ms)
+        if entries:
+            self._take(entries)
+        return len(entries)
+
+    def tell_ledger(self) -> None:
+        """Reports absolute counts, which is safe to repeat."""
+        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates)
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        found = self._sort(entries)
+        self._segments.append(found.fresh)
+        for samples in found.samples:
+            self._window.add(samples)
+        for entry, reason in found.unreadable:
+            self._bus.dead_letter(entry, reason)
+            self.dead_letters += 1
+            log.warning("sample_refused", entry=entry.id, reason=reason)
+        self._bus.ack(keys.samples(self._run), keys.LEARNER_GROUP, [entry.id for entry in entries])
+        self.duplicates += found.duplicates
+        if found.duplicates:
+            log.info("duplicates_dropped", count=found.duplicates)
+        if found.versions:
+            self.mean_weight_version = sum(found.versions) / len(found.versions)
+        self.tell_ledger()
+
+    def _sort(self, entries: Sequence[Entry]) -> _Sorted:
+        found, seen = _Sorted(), set[int]()
+        for entry in entries:
+            try:
+                event = decode(entry.frame, SampleEvent)
+                uid = event.record.uid
+                if uid in seen or uid in self._segments:
+                    found.duplicates += 1
+                    continue
+                samples = samples_of(self._game, event, self._root_value_fraction)
+            except (WireError, IllegalActionError) as error:
+                found.unreadable.append((entry, str(error)))
+                continue
+            seen.add(uid)
+            found.fresh.append(LogEntry(uid, len(samples), entry.frame))
+            found.samples.append(samples)
+            found.versions.append(mean_weight_version(event))
+        return found

@@ -1,0 +1,284 @@
+"""The learner's loop: take in games, train while the limiter allows, publish, checkpoint; one thread, so no locks.
+
+Phases are bounded by time, so that neither training nor intake keeps the other waiting for more than a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.config import LearnerConfig
+from azq.learner import checkpoint
+from azq.learner.checkpoint import Checkpoint, TrainState
+from azq.learner.intake import InsertLedger, Intake
+from azq.learner.outage import Outage
+from azq.learner.publish import Publisher
+from azq.learner.schedule import progress
+from azq.learner.strength import Strength
+from azq.learner.tracking import Tracker
+from azq.learner.trainer import MeanLosses, Trainer
+from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.metrics import Rate
+from azq.nets import WeightsMeta, to_bytes
+from azq.replay.limiter import may_train, stall_selfplay
+from azq.replay.segments import SegmentLog
+from azq.replay.window import Window, window_size
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import LearnerStatus
+
+PHASE_S = 0.25  # longest intake or training phase
+IDLE_BLOCK_MS = 200
+STATUS_EVERY_S = 2.0
+STATUS_LIFE_S = 30.0
+DRAIN_S = 10.0
+NO_LOSSES = MeanLosses(0.0, 0.0, 0)
+
+log = logs.get(__name__)
+
+
+class RunLedger(InsertLedger, Protocol):
+    """What the learner asks of the ledger."""
+
+    def run(self, name: str) -> RunView: ...
+    def counts(self, run: str) -> LedgerCounts: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a learner is made of; `azq.learner.opening` puts it together."""
+
+    run: str
+    game_key: str
+    meta: WeightsMeta  # of its weights; version and step are filled in
+    config: LearnerConfig
+    checkpoints: Path
+    bus: Bus
+    ledger: RunLedger
+    segments: SegmentLog
+    window: Window
+    intake: Intake
+    trainer: Trainer
+    publisher: Publisher
+    tracker: Tracker
+    rng: np.random.Generator
+    consumed: int = 0
+    published_step: int = -1  # of the newest weights that this learner's own follow
+    losses: MeanLosses = NO_LOSSES
+
+
+class Learner:
+    """Runs until it is told to stop; may be run once."""
+
+    def __init__(self, parts: Parts, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._clock = clock
+        self._outage = Outage(clock=clock)
+        self._strength = Strength()
+        self._rate = Rate()
+        self._consumed = parts.consumed
+        self._losses = parts.losses
+        self._published_step = parts.published_step
+        self._progress = 0.0
+        self._running = True
+        self._leftovers = True  # entries read and not acknowledged may wait
+        self._due = {"status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
+
+    def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+        """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
+
+        `on_turn` is called at least every second. Raises `StoreError` when the disk fails, `BrokerRefused` when the broker turns us away,
+        `NotFound` when the run is gone, `WeightsError` when training diverges; an absent broker is waited for.
+        """
+        while not stop.is_set():
+            self.turn(stop)
+            on_turn(self.status())
+        self.finish(on_turn)
+
+    def turn(self, stop: threading.Event) -> None:
+        """One round: what is due, intake, training."""
+        self._do_due()
+        busy = self._may_train()
+        self._take_in(block_ms=0 if busy else IDLE_BLOCK_MS)
+        if self._outage.active and not busy:
+            stop.wait(IDLE_BLOCK_MS / 1000)
+        self._train(stop)
+
+    def finish(self, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+        """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
+        end = self._clock() + DRAIN_S
+        while self._clock() < end:
+            if not self._take_in(block_ms=0) and not self._leftovers:
+                break
+            if self._outage.active:
+                threading.Event().wait(0.05)
+            on_turn(self.status())
+        self._outage.attempt(self._publish)
+        self._save()
+        self._outage.attempt(self._say)
+        self._parts.tracker.flush()
+        log.info(
+            "learner_stopped", step=self._parts.trainer.step, games=self._parts.segments.games, weight_version=self._parts.publisher.version
+        )
+
+    def status(self) -> LearnerStatus:
+        """The learner's figures now."""
+        parts, inserted = self._parts, self._parts.segments.samples
+        return LearnerStatus(
+            step=parts.trainer.step,
+            samples_inserted=inserted,
+            samples_consumed=self._consumed,
+            games_inserted=parts.segments.games,
+            duplicates_dropped=parts.intake.duplicates,
+            window=self._window_size(),
+            loss_policy=self._losses.policy,
+            loss_value=self._losses.value,
+            learning_rate=parts.trainer.learning_rate,
+            weight_version=parts.publisher.version,
+            stall_selfplay=stall_selfplay(inserted, self._consumed, self._config),
+            waiting=not may_train(inserted, self._consumed, self._config),
+            samples_per_s=self._rate.per_s(),
+            sent_ms=int(time.time() * 1000),
+            progress=self._progress,
+        )
+
+    def _take_in(self, *, block_ms: int) -> int:
+        end, total = self._clock() + PHASE_S, 0
+        while True:
+            seen = self._outage.attempt(partial(self._read, block_ms))
+            if seen is None:  # what was read and not acknowledged is asked for again
+                self._leftovers = True
+                return total
+            total += seen
+            if not seen or self._clock() >= end:
+                return total
+            block_ms = 0
+
+    def _read(self, block_ms: int) -> int:
+        if self._leftovers:
+            claimed = self._parts.intake.claim_leftovers()
+            self._parts.intake.tell_ledger()
+            self._leftovers = False
+            if claimed:
+                log.info("leftovers_claimed", games=claimed)
+        return self._parts.intake.read(block_ms=block_ms)
+
+    def _may_train(self) -> bool:
+        return self._running and may_train(self._parts.segments.samples, self._consumed, self._config)
+
+    def _window_size(self) -> int:
+        return min(window_size(self._parts.segments.samples, self._config), len(self._parts.window))
+
+    def _train(self, stop: threading.Event) -> None:
+        parts, size, batch = self._parts, self._window_size(), self._config.batch_size
+        end = self._clock() + PHASE_S
+        while self._may_train() and self._clock() < end and not stop.is_set():
+            parts.trainer.train(parts.window.sample(parts.rng, batch, size), parts.rng, self._progress)
+            self._consumed += batch
+            self._rate.add(batch)
+
+    def _do_due(self) -> None:
+        if self._is_due("status", STATUS_EVERY_S):
+            self._outage.attempt(self._say)
+        if self._is_due("publish", self._config.publish_every_s):
+            self._outage.attempt(self._publish)
+        if self._is_due("checkpoint", self._config.checkpoint_every_s):
+            self._save()
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        now = self._clock()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + every_s
+        return True
+
+    def _say(self) -> None:
+        """Tells the run's readers how it goes, and learns how the run goes."""
+        bus, run = self._parts.bus, self._parts.run
+        self._follow_run(self._parts.ledger.run(run))
+        self._look_at_losses()
+        status = self.status()
+        bus.put(keys.learner_status(run), encode(status), life_s=STATUS_LIFE_S)
+        if status.stall_selfplay:
+            bus.put(keys.stall(run), b"1", life_s=STATUS_LIFE_S)
+        else:
+            bus.delete(keys.stall(run))
+
+    def _follow_run(self, view: RunView) -> None:
+        parts = self._parts
+        self._progress = progress(view.record.until, view.active_ms / 60_000, parts.segments.games, parts.trainer.step)
+        running = view.state is RunState.RUNNING
+        if self._running and not running:  # who looks at a paused or finished run finds its newest weights
+            log.info("run_stopped", state=str(view.state), reason=view.reason)
+            self._publish()
+            self._save()
+        self._running = running
+
+    def _look_at_losses(self) -> None:
+        losses = self._parts.trainer.mean_losses()
+        if losses.steps:
+            self._losses = losses
+
+    def _publish(self) -> None:
+        """Publishes when there is something new; the first weights go out before any data is in."""
+        parts = self._parts
+        step = parts.trainer.step
+        if step <= self._published_step:
+            return
+        self._look_at_losses()
+        version = parts.publisher.next_version()
+        data = to_bytes(parts.trainer.averaged, _stamped(parts.meta, version, step))
+        event = parts.publisher.publish(data, version, step)
+        self._published_step = step
+        log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
+        self._track()
+        parts.trainer.reset_losses()
+
+    def _track(self) -> None:
+        parts, status = self._parts, self.status()
+        values = {
+            "loss/policy": status.loss_policy,
+            "loss/value": status.loss_value,
+            "train/lr": status.learning_rate,
+            "train/samples_per_s": status.samples_per_s,
+            "replay/samples_per_insert": status.samples_consumed / max(1, status.samples_inserted),
+            "replay/window": float(status.window),
+            "replay/games": float(status.games_inserted),
+            "selfplay/policy_lag": max(0.0, status.weight_version - parts.intake.mean_weight_version),
+            "selfplay/plies": status.samples_inserted / max(1, status.games_inserted),
+            "weights/version": float(status.weight_version),
+        }
+        parts.tracker.scalars(values | self._strength.read(parts.bus, parts.run), status.step)
+        parts.tracker.flush()
+
+    def _save(self) -> None:
+        parts = self._parts
+        state = TrainState(
+            schema=checkpoint.SCHEMA,
+            game=parts.game_key,
+            step=parts.trainer.step,
+            samples_consumed=self._consumed,
+            duplicates_dropped=parts.intake.duplicates,
+            weight_version=parts.publisher.version,
+            loss_policy=self._losses.policy,
+            loss_value=self._losses.value,
+            rng=json.dumps(parts.rng.bit_generator.state).encode(),
+        )
+        path = checkpoint.save(parts.checkpoints, Checkpoint(state, parts.trainer.tensors()))
+        log.info("checkpoint_written", file=path.name, step=state.step)
+
+
+def _stamped(meta: WeightsMeta, version: int, step: int) -> WeightsMeta:
+    return WeightsMeta(meta.game, version, step, meta.params, meta.network, meta.schema)

@@ -1,0 +1,172 @@
+"""Puts a learner together from a run: fresh, from its newest checkpoint, or from its newest published weights.
+
+What is where: games and samples inserted come from the segment log, steps and samples consumed from the checkpoint, the newest weight
+version from the run's weights stream. So each survives the loss of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.config import RunSections
+from azq.errors import StateConflict, StoreError, WeightsError
+from azq.learner import checkpoint
+from azq.learner.checkpoint import TrainState
+from azq.learner.device import pick_device
+from azq.learner.intake import Intake
+from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
+from azq.learner.publish import Blobs, Publisher
+from azq.learner.symmetry import Symmetric, Symmetries
+from azq.learner.tracking import Tracker
+from azq.learner.trainer import MeanLosses, Trainer
+from azq.nets import NetSpec, WeightsMeta, build, from_bytes
+from azq.nets.spec import GameShape
+from azq.replay.samples import Rules
+from azq.replay.segments import SegmentLog
+from azq.replay.window import Window, rebuild
+from azq.wire.messages import WeightEvent
+
+log = logs.get(__name__)
+
+
+class LearnerGame(Rules, Symmetric, GameShape, Protocol):
+    """What the learner asks of a game."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where training goes on."""
+
+    state: TrainState | None
+    published_step: int
+    version: int
+
+
+def game_key(sections: RunSections) -> str:
+    """The game with its parameters, as stamped on segments and checkpoints."""
+    params = json.dumps(sections.run.params, sort_keys=True) if sections.run.params else ""
+    return sections.run.game + params
+
+
+def open_learner(
+    run: str,
+    directory: Path,
+    sections: RunSections,
+    game: LearnerGame,
+    *,
+    bus: Bus,
+    ledger: RunLedger,
+    store: Blobs,
+    tracker: Tracker,
+    consumer: str,
+) -> Learner:
+    """The learner of a run whose folder is `directory`.
+
+    Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
+    `StateConflict` when it is of another game, `ConfigError` for a device that is not there.
+    """
+    config, key = sections.learner, game_key(sections)
+    device = pick_device(config.device)
+    segments = SegmentLog(directory / "segments", key)
+    window = Window(game, config.max_window)
+    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window)
+    trainer = _trainer(sections, game, device)
+    publisher = Publisher(bus, store, run)
+    start = _restore(directory / "checkpoints", key, trainer, publisher)
+    publisher.version = start.version
+    rng = np.random.default_rng(sections.run.seed)
+    if start.state:
+        rng.bit_generator.state = json.loads(start.state.rng)
+    intake = Intake(
+        run,
+        game,
+        bus=bus,
+        ledger=ledger,
+        segments=segments,
+        window=window,
+        consumer=consumer,
+        root_value_fraction=config.root_value_fraction,
+        duplicates=max(start.state.duplicates_dropped if start.state else 0, ledger.counts(run).duplicates_dropped),
+    )
+    _log_start(run, trainer, segments, window, device, start)
+    return Learner(
+        Parts(
+            run=run,
+            game_key=key,
+            meta=WeightsMeta(sections.run.game, params=dict(sections.run.params), network=sections.network.model_dump(mode="json")),
+            config=config,
+            checkpoints=directory / "checkpoints",
+            bus=bus,
+            ledger=ledger,
+            segments=segments,
+            window=window,
+            intake=intake,
+            trainer=trainer,
+            publisher=publisher,
+            tracker=tracker,
+            rng=rng,
+            consumed=start.state.samples_consumed if start.state else 0,
+            published_step=start.published_step,
+            losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
+        )
+    )
+
+
+def _trainer(sections: RunSections, game: LearnerGame, device: torch.device) -> Trainer:
+    spec = NetSpec.of(game)
+    module = build(sections.network, spec, seed=sections.run.seed)
+    symmetries = Symmetries(game, device) if sections.learner.symmetries else None
+    return Trainer(module, spec, sections.learner, device, symmetries)
+
+
+def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher) -> _Start:
+    newest = publisher.newest()
+    version = newest.version if newest else 0
+    found = checkpoint.load_newest(checkpoints)
+    if found is not None:
+        if found.state.game != key:
+            raise StateConflict(
+                f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name"
+            )
+        trainer.load_tensors(found.tensors, found.state.step)
+        return _Start(found.state, newest.step if newest else -1, max(version, found.state.weight_version))
+    if newest is None:
+        return _Start(None, -1, 0)
+    return _Start(None, _from_published(newest, trainer, publisher), version)
+
+
+def _from_published(newest: WeightEvent, trainer: Trainer, publisher: Publisher) -> int:
+    """Goes on from published weights where no checkpoint is left; returns the step whose weights are out."""
+    try:
+        state, _ = from_bytes(publisher.fetch(newest))
+        trainer.load_weights(state, newest.step)
+    except (StoreError, WeightsError) as error:
+        log.warning("training_starts_over", reason=str(error), remedy="there was no checkpoint either")
+        return 0
+    log.warning("no_checkpoint", used_weight_version=newest.version, step=newest.step)
+    return newest.step
+
+
+def _log_start(run: str, trainer: Trainer, segments: SegmentLog, window: Window, device: torch.device, start: _Start) -> None:
+    log.info(
+        "learner_opened",
+        run=run,
+        games=segments.games,
+        samples=segments.samples,
+        window=len(window),
+        step=trainer.step,
+        resumed=start.state is not None,
+        device=str(device),
+        precision=trainer.precision,
+    )

@@ -1,0 +1,57 @@
+"""New weights: stored once under their hash, then announced in the run's weights stream."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import WeightEvent
+
+_LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
+
+
+class Blobs(Protocol):
+    """What publishing asks of a store; `azq.store` fulfils it."""
+
+    def put(self, data: bytes) -> tuple[str, str]: ...
+    def get(self, uri: str, sha256: str) -> bytes: ...
+
+
+class Publisher:
+    """The only writer of a run's weights stream. Versions grow by one, also across restarts: the stream's newest is asked each time."""
+
+    def __init__(self, bus: Bus, store: Blobs, run: str, *, newest: int = 0) -> None:
+        self._bus = bus
+        self._store = store
+        self._run = run
+        self.version = newest
+
+    def newest(self) -> WeightEvent | None:
+        """The last event of the stream that can be read; None before the first."""
+        for entry in self._bus.newest(keys.weights(self._run), _LOOK_BACK):
+            try:
+                return decode(entry.frame, WeightEvent)
+            except WireError:
+                continue
+        return None
+
+    def next_version(self) -> int:
+        """The version that `publish` will use if nobody publishes in between."""
+        newest = self.newest()
+        return max(self.version, newest.version if newest else 0) + 1
+
+    def publish(self, data: bytes, version: int, step: int) -> WeightEvent:
+        """Stores weights and announces them; raises `BrokerUnavailable` or `StoreError`, nothing is announced then."""
+        sha256, uri = self._store.put(data)
+        event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000))
+        self._bus.publish(keys.weights(self._run), encode(event))
+        self.version = version
+        return event
+
+    def fetch(self, event: WeightEvent) -> bytes:
+        """The weights of an event, verified by the store."""
+        return self._store.get(event.uri, event.sha256)

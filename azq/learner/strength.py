@@ -1,0 +1,54 @@
+"""Results of the arena as training curves."""
+
+from __future__ import annotations
+
+import math
+
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GradeResult, MatchResult
+
+
+def elo_difference(wins: int, draws: int, losses: int) -> float:
+    """Elo points between two players by the logistic model; half a game is added to each side so that no score is infinite."""
+    score = (wins + draws / 2 + 0.5) / (wins + draws + losses + 1)
+    return 400.0 * math.log10(score / (1.0 - score))
+
+
+def match_curves(result: MatchResult) -> dict[str, float]:
+    """Tags of a match of the run's weights; `arena/elo` is counted from the pure UCT opponent."""
+    games = max(1, result.wins + result.draws + result.losses)
+    opponent = result.spec.second.replace(":", "_")
+    curves = {f"arena/score_{opponent}": (result.wins + result.draws / 2) / games}
+    if result.second.startswith("uct:"):
+        curves["arena/elo"] = elo_difference(result.wins, result.draws, result.losses)
+    return curves
+
+
+class Strength:
+    """Follows the run's results stream; each result is given once."""
+
+    def __init__(self) -> None:
+        self._last_id = "0"
+
+    def read(self, bus: Bus, run: str) -> dict[str, float]:
+        """Curves of the results that came since the last call, the newest of each tag."""
+        curves: dict[str, float] = {}
+        for entry in bus.after(keys.results(run), self._last_id):
+            self._last_id = entry.id
+            curves |= _curves(entry.frame)
+        return curves
+
+
+def _curves(frame: bytes) -> dict[str, float]:
+    try:
+        return match_curves(decode(frame, MatchResult))
+    except WireError:
+        pass
+    try:
+        grade = decode(frame, GradeResult)
+    except WireError:
+        return {}  # its readers in the daemon report it
+    return {"arena/grade_error": grade.errors / max(1, grade.positions)}
