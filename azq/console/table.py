@@ -1,0 +1,184 @@
+"""What a person watches while an agent learns: one live table on a terminal, a log line without one, JSON lines for machines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TextIO
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from daemon.summary import RunStatus
+
+LINE_EVERY_S = 30.0
+REDRAW_EVERY_S = 1.0
+
+
+class Screen(contextlib.AbstractContextManager["Screen"]):
+    """Shows summaries as they come, each as often as its form can bear."""
+
+    def __init__(self, run: str, *, as_json: bool, output: TextIO | None = None) -> None:
+        self._output = output or sys.stdout
+        self._json = as_json
+        self._console = Console(file=self._output)
+        self._live = None if as_json or not self._output.isatty() else Live(console=self._console, auto_refresh=False)
+        self._run = run
+        self._last_s = -LINE_EVERY_S
+        self._note = f"run {run} is starting"
+
+    def __enter__(self) -> Screen:
+        if self._live:
+            self._live.start()
+        elif not self._json:
+            self._write(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        """A sentence about what goes on now."""
+        self._note = text
+        if not self._live and not self._json:
+            self._write(text)
+
+    def show(self, status: RunStatus, *, force: bool = False) -> None:
+        """Draws the table anew, or writes a line when it is time for one."""
+        every_s = REDRAW_EVERY_S if self._live else LINE_EVERY_S
+        if not force and time.monotonic() - self._last_s < every_s:
+            return
+        self._last_s = time.monotonic()
+        if self._live:
+            self._live.update(panel(status, self._note if status.state != "running" or not status.workers else ""), refresh=True)
+        elif self._json:
+            self._write(json.dumps(msgspec.to_builtins(status)))
+        else:
+            self._write(line(status))
+
+    def _write(self, text: str) -> None:
+        self._output.write(text + "\n")
+        self._output.flush()
+
+
+def print_summary(status: RunStatus) -> None:
+    """The table, once, with the live processes below it."""
+    Console().print(Group(panel(status), workers_table(status)))
+
+
+def line(status: RunStatus) -> str:
+    """The summary in one line of log."""
+    return " ".join(
+        [
+            f"{clock(status.active_s)} {status.run} {status.state}",
+            f"games/s={status.games_per_s:.1f} simulations/s={count(status.simulations_per_s)} evaluations/s={count(status.evaluations_per_s)}",
+            f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
+            f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
+            f"errors={_share(status)} elo={_elo(status)}",
+            *(f"[{condition}]" for condition in status.conditions),
+        ]
+    )
+
+
+def panel(status: RunStatus, note: str = "") -> RenderableType:
+    """The live table."""
+    grid = Table.grid(padding=(0, 3), expand=True)
+    for _ in range(3):
+        grid.add_column(ratio=1)
+    grid.add_row(_column("self-play", _selfplay(status)), _column("learner", _learner(status)), _column("strength, ledger", _strength(status)))
+    notes = [Text(condition, style="yellow") for condition in status.conditions]
+    notes += [Text(note, style="cyan")] if note else []
+    title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
+    return Panel(Group(grid, *notes), title=title, border_style="green" if status.state == "running" else "blue")
+
+
+def workers_table(status: RunStatus) -> Table:
+    """Live processes with the age of their heartbeats."""
+    table = Table("role", "worker", "queues", "tags", "age s", "up", box=None, header_style="bold")
+    for worker in status.workers:
+        table.add_row(worker.role, worker.worker, ",".join(worker.queues), ",".join(worker.tags), f"{worker.age_s:.1f}", clock(worker.up_s))
+    return table
+
+
+def _column(title: str, rows: Iterator[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 1), title=title, title_style="bold", title_justify="left", expand=True)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def _selfplay(status: RunStatus) -> Iterator[tuple[str, str]]:
+    yield "games/s", f"{status.games_per_s:.1f}"
+    yield "simulations/s", count(status.simulations_per_s)
+    yield "evaluations/s", count(status.evaluations_per_s)
+    yield "mean batch", f"{status.mean_batch:.0f}"
+    yield "open games", str(status.open_games)
+    yield "policy lag", f"{status.policy_lag:.1f}"
+    yield "jobs", f"{status.jobs_leased} run, {status.jobs_queued} wait"
+    yield "limiter", "self-play waits" if status.selfplay_stalled else "learner waits" if status.learner_waiting else "both go on"
+
+
+def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
+    yield "steps", count(status.learner_step)
+    yield "samples", count(status.samples)
+    yield "samples per insert", f"{status.samples_per_insert:.2f}"
+    yield "samples/s", count(status.samples_per_s)
+    yield "loss, policy", _loss(status.loss_policy)
+    yield "loss, value", _loss(status.loss_value)
+    yield "learning rate", f"{status.learning_rate:.1e}" if status.learning_rate else "-"
+    yield "weight version", str(status.weight_version)
+
+
+def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
+    yield "errors, graded", _share(status)
+    yield "elo (anchor 0)", _elo(status)
+    yield "evaluated version", str(status.strength.graded_version or status.strength.rated_version or "-")
+    yield "games opened", count(status.ledger.opened)
+    yield "finished", count(status.ledger.finished)
+    yield "inserted", count(status.ledger.inserted)
+    yield "abandoned / twice", f"{status.ledger.abandoned} / {status.ledger.duplicates_dropped}"
+    yield "ledger", "[green]balanced[/]" if status.ledger.balanced else "[red]NOT BALANCED[/]"
+
+
+def _goal(status: RunStatus) -> str:
+    goal = ", ".join(f"{key} {value:g}" for key, value in status.until.items())
+    return f" · until {goal} ({status.progress:.0%})" if goal else ""
+
+
+def _share(status: RunStatus) -> str:
+    return "-" if status.strength.error_share is None else f"{status.strength.error_share:.1%}"
+
+
+def _elo(status: RunStatus) -> str:
+    strength = status.strength
+    if strength.elo is None or strength.elo_low is None or strength.elo_high is None:
+        return "-"
+    return f"{strength.elo:+.0f} ({strength.elo_low:+.0f}..{strength.elo_high:+.0f})"
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def count(value: float) -> str:
+    """A number with at most four digits and a letter: 12.3k, 4.56M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}" if abs(value) < size * 999.5 else f"{value / size:.0f}{letter}"
+    return f"{value:.0f}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
