@@ -16,6 +16,7 @@ NETWORK_BUSY = "network_busy"  # share of wall time spent in forward passes
 RESENT = "evaluations_resent"
 DEAD_LETTERS = "dead_letters"
 SAMPLES_PER_S = "samples_per_s"
+WEIGHT_SWITCH_S = "weight_switch_s"  # of the last swap: fetch, verify, load, self-test
 
 
 class Rate:

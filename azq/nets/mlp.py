@@ -44,9 +44,16 @@ class Mlp(nn.Module):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
 
+    def trunk_to(self, dtype: torch.dtype) -> Mlp:
+        """Runs the residual layers in `dtype`; the heads stay as they are."""
+        self.stem.to(dtype)
+        self.blocks.to(dtype)
+        return self
+
     def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, A), unmasked, and values (B, V)."""
-        x = F.relu(self.stem(torch.cat((planes.flatten(1), scalars), 1)))
+        x = F.relu(self.stem(torch.cat((planes.flatten(1), scalars), 1).to(self.stem.weight.dtype)))
         for block in self.blocks:
             x = block(x)
+        x = x.to(self.policy.weight.dtype)
         return self.policy(x), torch.tanh(self.value(x))

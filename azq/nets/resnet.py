@@ -58,15 +58,22 @@ class ResNet(nn.Module):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
 
+    def trunk_to(self, dtype: torch.dtype) -> ResNet:
+        """Runs the convolutions in `dtype`; the heads stay as they are, where float16's eleven bits would be lost in bfloat16."""
+        for layer in (self.stem, self.scalars, self.blocks, self.squeeze):
+            if layer is not None:
+                layer.to(dtype)
+        return self
+
     def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, A), unmasked, and values (B, V)."""
-        x = self.stem(planes)
+        x = self.stem(planes.to(self.stem.weight.dtype))
         if self.scalars is not None:
-            x = x + self.scalars(scalars)[:, :, None, None]
+            x = x + self.scalars(scalars.to(x.dtype))[:, :, None, None]
         x = F.relu(x)
         for block in self.blocks:
             x = block(x)
-        x = F.relu(self.squeeze(x))
+        x = F.relu(self.squeeze(x)).to(self.policy.weight.dtype)
         policy, value = x[:, :POLICY_CHANNELS], x[:, POLICY_CHANNELS:]
         hidden = F.relu(self.value_hidden(value.flatten(1)))
         return self.policy(policy.flatten(1)), torch.tanh(self.value(hidden))

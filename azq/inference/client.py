@@ -1,0 +1,198 @@
+"""The evaluator behind the request stream: what self-play and the arena use on any host."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq import logs, metrics
+from azq.bus.base import Bus
+from azq.errors import BrokerError, EvaluatorFailure, WireError
+from azq.search.evaluator import Evaluation
+from azq.wire import codec, keys
+from azq.wire.messages import LATEST, EvalReply, EvalRequest
+
+STREAM_FUSE = 10_000  # entries; far above all clients' credits together
+REPLIES_PER_READ = 16
+MAX_BACKOFF_S = 2.0
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """A request without its answer."""
+
+    request: EvalRequest
+    sent_s: float | None = None  # None: not sent yet, or to be sent again
+    sends: int = 0
+
+
+class StreamEvaluator:
+    """Sends leaves to the inference workers and collects their evaluations; used by one thread.
+
+    At most `max_in_flight` requests are on their way (credits); further ones wait here, so that the stream stays bounded.
+    A request unanswered for `resend_after_s` is sent again under its id: evaluation is pure, so only the first answer counts.
+    A broker that is away is waited for; `result` returns None meanwhile.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        run: str,
+        client: str,
+        *,
+        num_actions: int,
+        value_size: int = 1,
+        max_in_flight: int = 8,
+        resend_after_s: float = 5.0,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bus = bus
+        self._stream = keys.eval_stream(run)
+        self._client = client
+        self._replies = keys.reply(client)
+        self._num_actions = num_actions
+        self._value_size = value_size
+        self._max_in_flight = max_in_flight
+        self._resend_after_s = resend_after_s
+        self._clock_s = clock_s
+        self._outstanding: dict[int, Outstanding] = {}
+        self._unsent: deque[int] = deque()
+        self._answers: dict[int, Evaluation | str] = {}  # str: a named failure
+        self._next_id = time.time_ns() >> 10  # a client of the same name that died may have left replies behind
+        self._pause = threading.Event()  # never set: a wait on it is a back-off
+        self._backoff_s = 0.0
+        self.resent = 0
+        self.unknown_replies = 0
+        self._latency_s = 0.0
+
+    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+        """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either."""
+        self._next_id += 1
+        sent_ms = time.time_ns() // 1_000_000
+        request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms)
+        codec.encode(request)  # too large is the caller's mistake, said here
+        self._outstanding[request.request_id] = Outstanding(request)
+        self._unsent.append(request.request_id)
+        if self._backoff_s == 0.0:
+            self._try(self._send_unsent)
+        return request.request_id
+
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+        """The evaluation, or None if it is not there after `timeout_s`; sends again what waits too long.
+
+        Raises EvaluatorFailure when an inference worker answered with a named failure, KeyError for an unknown handle.
+        """
+        if handle not in self._answers and handle not in self._outstanding:
+            raise KeyError(handle)
+        deadline_s = self._clock_s() + timeout_s
+        while handle not in self._answers:
+            left_s = deadline_s - self._clock_s()
+            if left_s < 0.0:
+                return None
+            self._pump(left_s)
+            if left_s == 0.0 and handle not in self._answers:
+                return None
+        answer = self._answers.pop(handle)
+        if isinstance(answer, str):
+            raise EvaluatorFailure(f"inference worker: {answer}")
+        return answer
+
+    def forget(self, handle: int) -> None:
+        """Drops a request; its answer will be ignored."""
+        self._outstanding.pop(handle, None)
+        self._answers.pop(handle, None)
+
+    def close(self) -> None:
+        """Deletes the reply list; requests on their way are answered into nothing."""
+        self._outstanding.clear()
+        self._unsent.clear()
+        self._try(lambda: self._bus.delete(self._replies))
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not answered."""
+        return sum(waiting.sent_s is not None for waiting in self._outstanding.values())
+
+    def stats(self) -> dict[str, float]:
+        """Latency as the client sees it, and how often it had to ask again."""
+        return {metrics.RESENT: float(self.resent), metrics.EVAL_LATENCY_MS: self._latency_s * 1e3}
+
+    def _pump(self, timeout_s: float) -> None:
+        """Sends what is due and takes replies, for at most `timeout_s` and no longer than until the next re-send."""
+        if self._backoff_s > 0.0:
+            self._pause.wait(min(self._backoff_s, timeout_s))
+        wait_s = max(0.0, min(timeout_s, self._mark_overdue()))
+        self._try(lambda: self._exchange(wait_s))
+
+    def _exchange(self, wait_s: float) -> None:
+        self._send_unsent()
+        for frame in self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ):
+            self._take(frame)
+
+    def _mark_overdue(self) -> float:
+        """Puts overdue requests back among the unsent; returns seconds until the next one is overdue."""
+        now_s = self._clock_s()
+        next_s = self._resend_after_s
+        for number, waiting in self._outstanding.items():
+            if waiting.sent_s is None:
+                continue
+            left_s = waiting.sent_s + self._resend_after_s - now_s
+            if left_s <= 0.0:
+                waiting.sent_s = None
+                self._unsent.append(number)
+            else:
+                next_s = min(next_s, left_s)
+        return next_s
+
+    def _send_unsent(self) -> None:
+        credits = self._max_in_flight - self.in_flight
+        while self._unsent and credits > 0:
+            waiting = self._outstanding.get(self._unsent[0])
+            if waiting is not None:
+                self._bus.publish(self._stream, codec.encode(waiting.request), max_length=STREAM_FUSE)
+                waiting.sent_s = self._clock_s()
+                waiting.sends += 1
+                self.resent += waiting.sends > 1
+                credits -= 1
+            self._unsent.popleft()
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            message = codec.decode(frame, EvalReply)
+            waiting = self._outstanding.get(message.request_id)
+            if waiting is None:
+                self.unknown_replies += 1
+                return
+            answer = message.error or self._read(message, waiting.request.count)
+        except WireError as error:
+            logs.get(__name__).warning("reply_unreadable", client=self._client, error=str(error))
+            return
+        del self._outstanding[message.request_id]
+        self._answers[message.request_id] = answer
+        if waiting.sent_s is not None:
+            self._latency_s += 0.1 * (self._clock_s() - waiting.sent_s - self._latency_s)
+
+    def _read(self, message: EvalReply, count: int) -> Evaluation:
+        shapes = len(message.logits) == 2 * count * self._num_actions and len(message.values) == 2 * count * self._value_size
+        if message.count != count or not shapes:
+            raise WireError(f"reply {message.request_id} holds {message.count} evaluations of other shapes than the {count} asked for")
+        logits = np.frombuffer(message.logits, np.float16).reshape(count, self._num_actions)
+        values = np.frombuffer(message.values, np.float16).reshape(count, self._value_size)
+        return Evaluation(logits, values, message.weight_version)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        """Runs a step against the broker; an outage starts or lengthens the back-off, success ends it."""
+        try:
+            action()
+        except BrokerError as error:
+            if self._backoff_s == 0.0:
+                logs.get(__name__).warning("evaluation_stream_lost", client=self._client, error=str(error))
+            self._backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * self._backoff_s))
+        else:
+            self._backoff_s = 0.0
