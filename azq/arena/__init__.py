@@ -1,0 +1,1 @@
+"""Compares players: matches, ratings with intervals, moves graded against exactly solved positions, analysis of positions."""

@@ -76,28 +76,37 @@ def candidates(rng: random.Random, solver: BitBully) -> Iterator[tuple[str, int,
         yield name, left, is_critical(values), {"actions": actions, "class": name, "values": values}
 
 
-def room(name: str, left: int, critical: bool, taken: Counter[tuple[str, bool]], bins: Counter[tuple[str, int]], per_class: int, share: float) -> bool:
-    """Whether the set still wants this position."""
-    quota = round(per_class * share) if critical else per_class - round(per_class * share)
-    if name not in CLASSES or taken[name, critical] >= quota:
-        return False
-    return name[1] != "M" or bins[name, left // 5] < per_class * 0.35
+class Quotas:
+    """How many positions of each kind the set still wants."""
+
+    def __init__(self, per_class: int, critical_share: float) -> None:
+        self._critical = round(per_class * critical_share)
+        self._quiet = per_class - self._critical
+        self._per_bin = per_class * 0.35
+        self._taken: Counter[tuple[str, bool]] = Counter()
+        self._bins: Counter[tuple[str, int]] = Counter()
+
+    def take(self, name: str, left: int, critical: bool) -> bool:
+        """True, and counted, where the set wants this position."""
+        quota = self._critical if critical else self._quiet
+        spread = name[1] == "M" and self._bins[name, left // 5] >= self._per_bin
+        if name not in CLASSES or spread or self._taken[name, critical] >= quota:
+            return False
+        self._taken[name, critical] += 1
+        self._bins[name, left // 5] += 1
+        return True
 
 
-def make(seed: int, per_class: int, share: float) -> list[dict[str, Any]]:
+def make(seed: int, per_class: int, critical_share: float) -> list[dict[str, Any]]:
     """The set, class by class."""
-    rng = random.Random(seed)
-    taken: Counter[tuple[str, bool]] = Counter()
-    bins: Counter[tuple[str, int]] = Counter()
+    quotas = Quotas(per_class, critical_share)
     chosen: list[dict[str, Any]] = []
-    for name, left, critical, line in candidates(rng, BitBully()):
-        if room(name, left, critical, taken, bins, per_class, share):
-            taken[name, critical] += 1
-            bins[name, left // 5] += 1
+    for name, left, critical, line in candidates(random.Random(seed), BitBully()):
+        if quotas.take(name, left, critical):
             chosen.append(line)
             if len(chosen) == per_class * len(CLASSES):
-                return sorted(chosen, key=lambda line: CLASSES.index(line["class"]))
-    return chosen
+                break
+    return sorted(chosen, key=lambda line: CLASSES.index(line["class"]))
 
 
 def main() -> int:
@@ -106,7 +115,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=4)
     parser.add_argument("--per-class", type=int, default=100)
-    parser.add_argument("--critical", type=float, default=0.88, help="share of positions where some move loses a result class")
+    parser.add_argument("--critical", type=float, default=0.86, help="share of positions where some move loses a result class")
     options = parser.parse_args()
     lines = [json.dumps(line) for line in make(options.seed, options.per_class, options.critical)]
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,110 @@
+"""One group of games that is searched while the other groups' leaves are evaluated.
+
+Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values per leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from azq import _core
+from azq.errors import WireError
+from azq.search.evaluator import Evaluation, Evaluator
+from azq.wire.arrays import pack_record, unpack_record
+from azq.wire.messages import GameRecord
+
+
+class Group:
+    """A search with its buffers and the one request that it has in flight."""
+
+    def __init__(self, search: _core.Search, game: _core.Game, leaves_per_step: int) -> None:
+        capacity = search.num_slots * leaves_per_step
+        self._search = search
+        self._num_actions = game.num_distinct_actions()
+        self._value_size = game.value_size()
+        self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
+        self._slots = np.zeros(capacity, np.int32)
+        self._leaves = 0  # of the last collect, not yet applied
+        self.handle: int | None = None
+        self.submitted_s = 0.0
+
+    @property
+    def search(self) -> _core.Search:
+        """The core's search, for its counters."""
+        return self._search
+
+    @property
+    def leaves(self) -> int:
+        """Leaves that wait for their evaluations."""
+        return self._leaves
+
+    def room(self) -> int:
+        """Slots without a game."""
+        return len(self._search.empty_slots())
+
+    def start(self, record: GameRecord) -> None:
+        """Puts a game into a free slot after replaying it; raises `WireError` or `IllegalActionError` where that fails."""
+        arrays = unpack_record(record, self._num_actions, self._value_size)
+        slot = self._search.empty_slots()[0]
+        try:
+            self._search.start(slot, record.uid, **arrays)
+        except (ValueError, TypeError, IndexError) as error:
+            raise WireError(f"game {record.uid} does not replay: {error}") from None
+
+    def advance(self) -> int:
+        """Searches on to the next leaves and returns their number; 0 where nothing can move."""
+        self._leaves = self._search.collect(self._packed, self._slots)
+        return self._leaves
+
+    def submit(self, evaluator: Evaluator, now_s: float) -> None:
+        """Asks for the evaluations of the last leaves (L, P); asking again for the same leaves is harmless."""
+        self.handle = evaluator.submit(self._packed[: self._leaves])
+        self.submitted_s = now_s
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Raises `WireError` where the evaluations are not (L, A) and (L, V)."""
+        wanted = (self._leaves, self._num_actions), (self._leaves, self._value_size)
+        found = evaluation.logits.shape, evaluation.values.shape
+        if found != wanted:
+            raise WireError(f"evaluations have shapes {found}, the {self._leaves} leaves need {wanted}")
+
+    def apply(self, evaluation: Evaluation) -> int:
+        """Gives the trees their evaluations, whose shapes were checked, and returns how many."""
+        count = self._leaves
+        self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
+        self.handle, self._leaves = None, 0
+        return count
+
+    def finished(self) -> list[_core.Record]:
+        """Records of the games that ended."""
+        return [self._search.record(slot) for slot in self._search.finished_slots()]
+
+    def finished_any(self) -> bool:
+        """True where some game ended and was not cleared yet."""
+        return bool(self._search.finished_slots())
+
+    def clear_finished(self) -> None:
+        """Frees the slots of the games that ended."""
+        for slot in self._search.finished_slots():
+            self._search.clear(slot)
+
+    def changed(self) -> Iterator[GameRecord]:
+        """Open games that grew since this was last asked."""
+        for slot in self._search.changed_slots():
+            yield pack_record(self._search.record(slot))
+
+    def drop(self) -> None:
+        """Empties all slots, whatever they hold, and leaves the search ready for other games."""
+        if self._leaves:  # the core wants its answer before it forgets the question
+            zeros = Evaluation(
+                np.zeros((self._leaves, self._num_actions), np.float16), np.zeros((self._leaves, self._value_size), np.float16), 0
+            )
+            self.apply(zeros)
+        empty = set(self._search.empty_slots())
+        for slot in range(self._search.num_slots):
+            if slot not in empty:
+                self._search.clear(slot)
+        self._search.changed_slots()
+        self.handle = None

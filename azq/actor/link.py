@@ -1,0 +1,104 @@
+"""The slice's line to the ledger: retries while the lease lasts, remembers the last directive, keeps calls small.
+
+A finish or journal whose answer was lost is sent again; had it been committed, the ledger answers the second one with `LeaseLost`
+(the games are not held any more), the slice drops what it has, and the journal and the lease's end make it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from azq import logs
+from azq.actor.turn import backoff_s
+from azq.errors import BrokerUnavailable
+from azq.ledger import Ledger
+from azq.ledger.types import Directive, Lease
+from azq.wire.messages import GameRecord, SampleEvent
+
+RECORDS_PER_CALL = 256  # the server does nothing else while it runs one call
+TRIES_WHEN_STOPPING = 5  # about three seconds
+
+T = TypeVar("T")
+log = logs.get(__name__)
+
+
+class Link:
+    """One lease's calls. All raise `LeaseLost` when it was taken over and `BrokerUnavailable` when it ran out unrenewed."""
+
+    def __init__(
+        self, ledger: Ledger, lease: Lease, *, should_stop: Callable[[], bool], clock: Callable[[], float], wait: Callable[[float], object]
+    ) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._should_stop = should_stop
+        self._clock = clock
+        self._wait = wait
+        self._renewed_s = clock()
+        self.directive = Directive.GO_ON
+
+    def adopt(self, count: int) -> list[GameRecord]:
+        """Open games for so many slots, from the pool first; may be fewer."""
+        games: list[GameRecord] = []
+        while len(games) < count:
+            asked = min(RECORDS_PER_CALL, count - len(games))
+            more = self._persist(lambda asked=asked: self._ledger.adopt(self._lease, asked))  # type: ignore[misc]
+            games += more
+            if len(more) < asked:
+                break
+        return games
+
+    def journal(self, records: Iterable[GameRecord]) -> None:
+        """Writes open games and renews the lease, even when there is nothing to write."""
+        sent = False
+        for batch in chunks(records, RECORDS_PER_CALL):
+            self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
+            sent = True
+        if not sent:
+            self._renewing(lambda: self._ledger.renew(self._lease))
+
+    def finish(self, events: Sequence[SampleEvent]) -> None:
+        """Closes games and hands over their samples in one atomic step."""
+        self._renewing(lambda: self._ledger.finish_games(self._lease, events))
+
+    def abandon(self, uid: int, reason: str) -> None:
+        """Closes a game that nobody can play on, with the reason."""
+        self._persist(lambda: self._ledger.abandon(self._lease, uid, reason))
+
+    def release(self, records: Iterable[GameRecord]) -> None:
+        """Journals the last changes, gives every held game back to the pool and ends the job."""
+        *whole, last = [*chunks(records, RECORDS_PER_CALL), []]
+        for batch in whole:
+            self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
+        self._persist(lambda: self._ledger.release(self._lease, last))
+
+    def _renewing(self, call: Callable[[], Directive]) -> None:
+        self.directive = self._persist(call)
+        self._renewed_s = self._clock()
+
+    def _persist(self, call: Callable[[], T]) -> T:
+        """Tries until the broker answers, at most for the rest of the lease, and only for moments when the worker stops."""
+        tries = 0
+        while True:
+            try:
+                return call()
+            except BrokerUnavailable as error:
+                tries += 1
+                over = self._clock() - self._renewed_s >= self._lease.lease_s
+                if over or (self._should_stop() and tries >= TRIES_WHEN_STOPPING):
+                    raise
+                if tries == 1:
+                    log.warning("broker_lost", job=self._lease.job.job_id, reason=str(error), retrying_for_s=self._lease.lease_s)
+                self._wait(backoff_s(tries))
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most `size` items, in order."""
+    batch: list[T] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,252 @@
+"""The self-play slice: plays games under one lease until its time is over, and loses none whatever happens.
+
+One thread steps all groups in turn. Everything that leaves this process goes through the ledger in single atomic steps,
+so the worst that a dead process, broker or inference worker costs is the search since the last journal write.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from azq import _core, logs
+from azq.actor.arenas import Arenas
+from azq.actor.group import Group
+from azq.actor.link import Link
+from azq.actor.progress import Progress
+from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
+from azq.config import RunSections
+from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, IllegalActionError, LeaseLost, WireError
+from azq.ledger import Ledger
+from azq.ledger.types import Lease
+from azq.search.evaluator import Evaluation, Evaluator
+from azq.wire.arrays import pack_record
+from azq.wire.messages import SampleEvent
+
+PATIENCE_S = 60.0  # without any evaluation for so long, the games are better off elsewhere
+POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
+ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
+REPORT_S = 0.5
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEnd:
+    """How a slice ended and what it did."""
+
+    stop: Stop
+    progress: Progress
+    detail: str = ""
+
+
+class SelfPlay:
+    """One slice of one self-play job.
+
+    `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        lease: Lease,
+        sections: RunSections,
+        game: _core.Game,
+        evaluator: Evaluator,
+        arenas: Arenas,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        report: Callable[[Progress], None] = lambda progress: None,
+        patience_s: float = PATIENCE_S,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._lease = lease
+        self._evaluator = evaluator
+        self._arenas = arenas
+        self._should_stop = should_stop
+        self._report = report
+        self._clock = clock
+        self._wait = wait or threading.Event().wait
+        self._link = Link(ledger, lease, should_stop=should_stop, clock=clock, wait=self._wait)
+        games = lease.job.games or sections.selfplay.games_in_flight
+        searches = arenas.searches(game, sections, games)
+        self._groups = [Group(search, game, sections.search.leaves_per_step) for search in searches]
+        self._base = [(search.plies, search.simulations) for search in searches]
+        self._limits = Limits(
+            slice_s=lease.job.slice_s or sections.selfplay.slice_s,
+            patience_s=patience_s,
+            journal_s=journal_interval_s(sections.selfplay.journal_s, lease.lease_s),
+        )
+        self._progress = Progress()
+        self._started_s = self._evaluated_s = self._journaled_s = clock()
+        self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
+
+    def run(self) -> SliceEnd:
+        """Plays until there is a reason to stop, then gives every open game back; errors of azq's own making propagate."""
+        detail = ""
+        try:
+            stop = self._play()
+            self._give_back()
+        except LeaseLost as error:
+            stop, detail = Stop.LEASE_LOST, str(error)
+        except BrokerError as error:
+            stop, detail = Stop.BROKER_LOST, str(error)
+        except BaseException:
+            self._arenas.forget()  # nobody knows what state they are in
+            raise
+        for group in self._groups:
+            group.drop()
+        self._tell()
+        self._log_end(stop, detail)
+        return SliceEnd(stop, self._progress, detail)
+
+    def _play(self) -> Stop:
+        for group in self._groups:
+            self._fill(group)
+        self._evaluated_s = self._clock()
+        turn = 0
+        while (stop := self._tick()) is None:
+            group = self._groups[turn]
+            if group.leaves and not self._receive(group):
+                continue
+            self._advance(group)
+            turn = next_group(turn, len(self._groups))
+        return stop
+
+    def _tick(self) -> Stop | None:
+        """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
+        now = self._clock()
+        if now - self._journaled_s >= self._limits.journal_s:
+            self._journaled_s = now
+            self._link.journal([record for group in self._groups for record in group.changed()])
+        if now - self._reported_s >= REPORT_S:
+            self._reported_s = now
+            self._tell()
+        moment = Moment(
+            now_s=now,
+            started_s=self._started_s,
+            evaluated_s=self._evaluated_s,
+            asked=self._should_stop(),
+            directive=self._link.directive,
+            open_games=self._progress.open_games,
+        )
+        return why_stop(moment, self._limits)
+
+    def _advance(self, group: Group) -> None:
+        """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
+        self._harvest(group)
+        self._fill(group)
+        if not group.advance() and group.finished_any():
+            self._harvest(group)
+            self._fill(group)
+            group.advance()
+        if group.leaves:
+            self._submit(group)
+        elif not any(other.leaves for other in self._groups):
+            self._wait(POLL_S / 10)  # nothing anywhere can move until the ledger gives games
+
+    def _submit(self, group: Group) -> None:
+        try:
+            group.submit(self._evaluator, self._clock())
+        except (EvaluatorFailure, EvaluationTimeout, BrokerError) as error:
+            self._ask_again(group, error)
+
+    def _receive(self, group: Group) -> bool:
+        """Waits a moment for the group's evaluations and applies them; False where they are not there yet."""
+        if group.handle is None:
+            if self._clock() < self._submit_after_s:
+                self._wait(POLL_S)
+                return False
+            self._submit(group)
+            return False
+        evaluation = self._result(group, group.handle)
+        if evaluation is None:
+            return False
+        now = self._clock()
+        self._evaluated_s = now
+        self._progress.requests += 1
+        self._progress.latency_s += now - group.submitted_s
+        self._progress.weight_version = evaluation.weight_version
+        self._progress.evaluations += group.apply(evaluation)
+        return True
+
+    def _result(self, group: Group, handle: int) -> Evaluation | None:
+        began = self._clock()
+        try:
+            evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
+            if evaluation is not None:
+                group.check(evaluation)
+            return evaluation
+        except (EvaluatorFailure, EvaluationTimeout, BrokerError, WireError) as error:
+            self._ask_again(group, error)
+            return None
+        finally:
+            self._progress.waited_s += self._clock() - began
+
+    def _ask_again(self, group: Group, error: Exception) -> None:
+        group.handle = None
+        self._submit_after_s = self._clock() + ASK_AGAIN_S
+        log.warning("evaluation_failed", job=self._lease.job.job_id, reason=str(error), leaves=group.leaves)
+
+    def _harvest(self, group: Group) -> None:
+        """Commits the games that ended, all in one atomic step, then frees their slots."""
+        records = group.finished()
+        if not records:
+            return
+        events = [self._event(record) for record in records]
+        self._link.finish(events)
+        group.clear_finished()
+        self._progress.games += len(events)
+        self._progress.open_games -= len(events)
+
+    def _event(self, record: _core.Record) -> SampleEvent:
+        returns = tuple(float(value) for value in record.returns)
+        return SampleEvent(pack_record(record), returns, self._lease.owner, int(time.time() * 1000))
+
+    def _fill(self, group: Group) -> None:
+        """Adopts a game for every empty slot; a record that does not replay is abandoned by name, and the next one taken."""
+        room = group.room()
+        if not room or self._clock() < self._fill_after_s:
+            return
+        records = self._link.adopt(room)
+        for record in records:
+            try:
+                group.start(record)
+                self._progress.open_games += 1
+            except (WireError, IllegalActionError) as error:
+                self._progress.abandoned += 1
+                self._link.abandon(record.uid, str(error))
+                log.error("game_abandoned", run=self._lease.job.run, uid=record.uid, reason=str(error))
+        if len(records) < room:
+            self._fill_after_s = self._clock() + ASK_AGAIN_S
+
+    def _give_back(self) -> None:
+        for group in self._groups:
+            self._harvest(group)
+        self._link.release(record for group in self._groups for record in group.changed())
+
+    def _tell(self) -> None:
+        searches = [group.search for group in self._groups]
+        self._progress.plies = sum(search.plies - plies for search, (plies, _) in zip(searches, self._base, strict=True))
+        self._progress.simulations = sum(search.simulations - sims for search, (_, sims) in zip(searches, self._base, strict=True))
+        self._report(self._progress)
+
+    def _log_end(self, stop: Stop, detail: str) -> None:
+        facts = {
+            "job": self._lease.job.job_id,
+            "attempt": self._lease.attempt,
+            "why": str(stop),
+            "games": self._progress.games,
+            "open": self._progress.open_games,
+            "evaluations": self._progress.evaluations,
+            "mean_batch": round(self._progress.mean_batch, 1),
+        }
+        if stop is Stop.STARVED:
+            detail = f"no evaluation for {self._limits.patience_s:.0f} s; is an inference worker alive?"
+        if detail:
+            log.warning("slice_over", **facts, reason=detail)
+        else:
+            log.info("slice_over", **facts)

@@ -1,0 +1,91 @@
+"""Searches many positions at once to a fixed budget: what players, grading and analysis share.
+
+Letters: L leaves, P bytes of a packed observation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from azq import _core
+from azq.config import SearchConfig
+from azq.errors import EvaluationTimeout
+from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.settings import strongest
+from azq.wire.messages import LATEST
+
+POLL_S = 0.1
+PATIENCE_S = 60.0  # without any evaluation for so long: give up
+MAX_SLOTS = 256
+
+Tick = Callable[[], None]
+
+
+def no_tick() -> None:
+    """The tick of a caller with nothing to look after."""
+
+
+class Searcher:
+    """A player's search over lists of positions, without exploration, by one pinned weight version.
+
+    `tick` is called between steps, at least ten times a second; what it raises ends the search.
+    """
+
+    def __init__(
+        self,
+        game: _core.Game,
+        evaluator: Evaluator,
+        config: SearchConfig,
+        num_simulations: int,
+        *,
+        slots: int = MAX_SLOTS,
+        weight_version: int = LATEST,
+        seed: int = 0,
+        tick: Tick = no_tick,
+    ) -> None:
+        self._evaluator = evaluator
+        self._weight_version = weight_version
+        self._tick = tick
+        self._slots = max(1, min(slots, MAX_SLOTS))
+        self._search = _core.Search(game, strongest(config, num_simulations), num_slots=self._slots, seed=seed, autoplay=False)
+        capacity = self._slots * config.leaves_per_step
+        self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
+        self._leaf_slots = np.zeros(capacity, np.int32)
+        self._next_uid = 1
+
+    def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+        """Root statistics of each position, given as its actions from the initial state.
+
+        Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
+        """
+        results: list[_core.Result] = []
+        for start in range(0, len(histories), self._slots):
+            results += self._chunk(histories[start : start + self._slots])
+        return results
+
+    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+        try:
+            for slot, actions in enumerate(histories):
+                self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
+                self._next_uid += 1
+            while count := self._search.collect(self._packed, self._leaf_slots):
+                evaluation = self._evaluate(count)
+                self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
+            return [self._search.result(slot) for slot in range(len(histories))]
+        finally:
+            for slot in range(len(histories)):
+                self._search.clear(slot)
+
+    def _evaluate(self, count: int) -> Evaluation:
+        handle = self._evaluator.submit(self._packed[:count], weight_version=self._weight_version)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            self._tick()
+            evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
+            if evaluation is not None:
+                return evaluation
+            if time.monotonic() > deadline:
+                raise EvaluationTimeout(f"no evaluation of {count} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?")

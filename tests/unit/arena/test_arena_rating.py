@@ -1,0 +1,94 @@
+"""Ratings: order, intervals, anchors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.arena.rating import Rating, rate
+from azq.wire.messages import MatchResult, MatchSpec
+
+
+def match(first: str, second: str, wins: int, draws: int, losses: int) -> MatchResult:
+    spec = MatchSpec(first, second, wins + draws + losses, 64, 4, 0)
+    return MatchResult(spec, first, second, wins, draws, losses, 0)
+
+
+def by_name(results: list[MatchResult]) -> dict[str, Rating]:
+    return {rating.player: rating for rating in rate(results)}
+
+
+def test_a_known_share_gives_the_known_elo() -> None:
+    # 10 to 1 is 400 Elo by definition; 1,100 games make the prior negligible
+    ratings = by_name([match("weights:1", "uct:100", 1000, 0, 100)])
+    assert ratings["weights:1"].elo == pytest.approx(400, abs=3)
+    assert ratings["uct:100"].elo == ratings["uct:100"].low == ratings["uct:100"].high == 0
+
+
+def test_true_strengths_are_recovered_inside_their_intervals() -> None:
+    rng = np.random.default_rng(3)
+    truth = {"uct:100": 0.0, "weights:1": -120.0, "weights:2": 80.0, "weights:3": 260.0}
+    names = list(truth)
+    results = []
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            expected = 1 / (1 + 10 ** ((truth[second] - truth[first]) / 400))
+            wins = int(rng.binomial(600, expected))
+            results.append(match(first, second, wins, 0, 600 - wins))
+    for name, rating in by_name(results).items():
+        assert rating.low <= truth[name] <= rating.high
+        assert rating.high - rating.low < 90
+
+
+@given(st.integers(0, 60), st.integers(0, 30), st.integers(0, 60))
+def test_who_scores_more_is_rated_higher(wins: int, draws: int, losses: int) -> None:
+    ratings = by_name([match("weights:1", "uct:100", wins, draws, losses)])
+    if not wins + draws + losses:
+        assert ratings == {}
+        return
+    assert np.sign(round(ratings["weights:1"].elo, 6)) == np.sign(wins - losses)
+
+
+@given(st.integers(1, 30), st.integers(0, 10), st.integers(1, 30), st.integers(2, 8))
+def test_the_interval_shrinks_with_more_games_of_the_same_kind(wins: int, draws: int, losses: int, times: int) -> None:
+    def width(factor: int) -> float:
+        rating = by_name([match("weights:1", "uct:100", wins * factor, draws * factor, losses * factor)])["weights:1"]
+        return rating.high - rating.low
+
+    assert width(times) < width(1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 9)), max_size=12))
+def test_seats_do_not_matter_and_nothing_overflows(games: list[tuple[str, str, int, int]]) -> None:
+    there = by_name([match(a, b, wins, 0, losses) for a, b, wins, losses in games])
+    back = by_name([match(b, a, losses, 0, wins) for a, b, wins, losses in games])
+    assert set(there) == set(back)
+    anchored_alike = {name for name, rating in there.items() if rating.low == rating.high} == {
+        name for name, rating in back.items() if rating.low == rating.high
+    }
+    for name, rating in there.items():
+        assert np.isfinite([rating.elo, rating.low, rating.high]).all()
+        if anchored_alike:
+            assert rating.elo == pytest.approx(back[name].elo, abs=1e-3)
+
+
+def test_an_undefeated_player_has_a_finite_rating_with_a_wide_interval() -> None:
+    best = by_name([match("weights:7", "uct:100", 40, 0, 0)])["weights:7"]
+    assert 400 < best.elo < 2000
+    assert best.high - best.low > 500
+
+
+def test_a_chain_of_matches_adds_up_and_order_is_kept() -> None:
+    results = [match("weights:1", "uct:100", 30, 0, 10), match("weights:2", "weights:1", 30, 0, 10), match("weights:3", "weights:2", 30, 0, 10)]
+    assert [rating.player for rating in rate(results)] == ["weights:3", "weights:2", "weights:1", "uct:100"]
+    one, three = by_name(results)["weights:1"], by_name(results)["weights:3"]
+    assert three.elo == pytest.approx(3 * one.elo, rel=0.05)
+    assert three.high - three.low > one.high - one.low
+
+
+def test_without_the_anchor_the_first_fixed_opponent_is_zero() -> None:
+    ratings = by_name([match("weights:1", "solver", 1, 0, 9), match("weights:1", "random", 9, 0, 1)])
+    assert ratings["solver"].elo == 0
+    assert ratings["random"].elo < ratings["weights:1"].elo < 0
