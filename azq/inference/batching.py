@@ -48,7 +48,8 @@ def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, enough: in
     def arrival(members: list[int]) -> tuple[float, int]:
         return waiting[members[0]].arrived_s, members[0]
 
-    return Plan(tuple(min(ready, key=arrival)), 0.0)
+    chosen = min(ready, key=arrival)
+    return Plan(tuple(chosen), 0.0)
 
 
 def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) -> tuple[list[int], int]:

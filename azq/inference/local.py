@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from azq.config import InferenceConfig, NetworkConfig
-from azq.errors import EvaluatorFailure, WeightsError
+from azq.errors import BrokerError, EvaluatorFailure, WeightsError
 from azq.inference.catalog import WeightCatalog
 from azq.inference.model import Fetch, Model, ResidentModels, network_of
 from azq.inference.placement import place
@@ -21,6 +22,8 @@ from azq.nets import NetSpec, from_bytes
 from azq.nets.spec import GameShape
 from azq.search.evaluator import Evaluation
 from azq.wire.messages import LATEST
+
+REFRESH_S = 0.5
 
 
 class Source(Protocol):
@@ -50,10 +53,11 @@ class CatalogSource:
         self._catalog = catalog
         self._resident = ResidentModels(make, fetch, capacity)
         self._refused: set[int] = set()
+        self._refresh_at_s = 0.0
 
     def model(self, weight_version: int) -> Model:
-        """Reads new weight events first."""
-        self._catalog.refresh()
+        """Reads new weight events first, at most every `REFRESH_S`."""
+        self._refresh(weight_version)
         if weight_version != LATEST:
             event = self._catalog.find(weight_version)
             if event is None:
@@ -67,6 +71,17 @@ class CatalogSource:
             except WeightsError:
                 self._refused.add(event.version)
         raise WeightsError("no usable weights have been published yet; is the learner running?")
+
+    def _refresh(self, weight_version: int) -> None:
+        now_s = time.monotonic()
+        if now_s < self._refresh_at_s and self._catalog.find(weight_version) is not None:
+            return
+        self._refresh_at_s = now_s + REFRESH_S
+        try:
+            self._catalog.refresh()
+        except BrokerError:
+            if self._catalog.find(weight_version) is None:  # with weights at hand, an outage of the control plane stops nothing
+                raise
 
 
 class LocalEvaluator:
