@@ -35,4 +35,19 @@ bool tighten(Tree<G>& tree, Node<typename G::State>& node) {
     return narrower;
 }
 
+/// A kept root may be solved while trimming (Tree::keep_subtree) took the child that proved it: nothing proven-best is left to
+/// play. Its interval then starts again from the children that are left.
+template <Game G>
+void forget_lost_proof(Tree<G>& tree) {
+    auto& root = tree.root();
+    if (!root.solved()) return;
+    const Edges edges = tree.edges(root);
+    for (int i = 0; i < edges.count; ++i) {
+        if (edges.solved(i) && edges.q[i] == root.lower) return;
+    }
+    root.lower = -1.0f;
+    root.upper = 1.0f;
+    tighten(tree, root);
+}
+
 }  // namespace azq

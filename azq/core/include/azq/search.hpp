@@ -116,7 +116,7 @@ class GameSearch {
         version_ = weight_version;
         NodeT& node = tree_.node(leaf);
         const Edges edges = tree_.edges(node);
-        for (int i = 0; i < edges.count; ++i) edges.logit[i] = to_float(logits[edges.action[i]]);
+        for (int i = 0; i < edges.count; ++i) edges.logit[i] = clamp(to_float(logits[edges.action[i]]), -kMaxLogit, kMaxLogit);
         expand(node, clamp(to_float(value), -1.0f, 1.0f));
         back_up(leaf, node.raw_value, false);
         if (leaf != Tree<G>::kRoot) count_simulation();  // the root's own evaluation is not a simulation
@@ -346,6 +346,7 @@ class GameSearch {
             tree_.reset(context_->rules, state_);
         } else {
             tree_.keep_subtree(child & ~kSolvedChild, context_->config.num_simulations, remap);
+            forget_lost_proof(tree_);
         }
     }
 

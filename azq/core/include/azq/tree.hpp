@@ -24,6 +24,7 @@ namespace azq {
 inline constexpr std::int32_t kNoChild = -1;
 inline constexpr std::int32_t kSolvedChild = 1 << 30;  ///< Flag in `child`: the child's exact value is known and is the edge's q.
 inline constexpr float kPadLogit = -1e30f;
+inline constexpr float kMaxLogit = 65504.0f;  ///< The largest finite float16: an infinite logit is as good as this.
 inline constexpr float kMinPrior = 1.17549435e-38f;  ///< Keeps weighted means defined (mctx, qtransforms.py).
 
 enum class NodeStatus : std::uint8_t { kFresh, kPending, kExpanded, kTerminal };

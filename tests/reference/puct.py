@@ -1,0 +1,50 @@
+"""PUCT: selection and targets of AlphaZero (Silver et al., Science 362, 2018)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.config import Settings
+from reference.decision import Decision, decide_proven, draw, normalised
+from reference.float32 import F, clamp, exp, log, plain_sum
+from reference.rng import Rng
+from reference.tree import Edge, Node, best
+
+
+def select(node: Node, settings: Settings) -> Edge:
+    """argmax of Q + c_puct * P * sqrt(N) / (1 + n)."""
+    exploration = settings.c_puct * np.sqrt(F(node.visits + node.in_flight))
+    urgency = node.sign * node.mean - settings.fpu_reduction
+    scores: list[F | None] = []
+    for edge in node.edges:
+        value = node.sign * edge.q if edge.visits > 0 else urgency
+        score = value + exploration * edge.prior / F(1 + edge.visits + edge.in_flight)
+        scores.append(None if edge.lost(node.sign) else score)
+    return node.edges[best(scores)]
+
+
+def add_noise(root: Node, settings: Settings, rng: Rng) -> None:
+    """Mixes Dirichlet noise into the root's priors."""
+    fraction = settings.dirichlet_fraction
+    if fraction <= F(0.0):
+        return
+    noise = rng.dirichlet(settings.dirichlet_alpha, len(root.edges))
+    for edge, part in zip(root.edges, noise, strict=True):
+        edge.prior = (F(1.0) - fraction) * edge.prior + fraction * part
+
+
+def decide(root: Node, settings: Settings, ply: int, rng: Rng) -> Decision:
+    """Policy target: the visit distribution."""
+    explores = ply < settings.temperature_plies and settings.temperature > F(0.0)
+    if root.solved():
+        return decide_proven(root, None, explores, rng)
+    weights = [F(0.0) if edge.lost(root.sign) else F(edge.visits) for edge in root.edges]
+    if plain_sum(weights) == F(0.0):
+        weights = [F(0.0) if edge.lost(root.sign) else edge.prior for edge in root.edges]
+    policy = normalised(weights)
+    most = best(list(weights))
+    if explores and settings.temperature != F(1.0):
+        weights = [exp(log(w / weights[most]) / settings.temperature) if w > F(0.0) else F(0.0) for w in weights]
+    played = draw(weights, rng) if explores else most
+    value = root.sign * clamp(root.mean, root.lower, root.upper)
+    return Decision(policy, root.edges[played].action, root.edges[most].action, value, False)

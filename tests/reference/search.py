@@ -1,0 +1,194 @@
+"""One game with its search tree: the reference of azq/core/include/azq/search.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from azq._core import Game, State
+from numpy.typing import NDArray
+
+from reference import gumbel, puct
+from reference.config import Settings
+from reference.decision import Decision
+from reference.float32 import F, clamp, exp, lane_sum
+from reference.rng import Purpose, Rng
+from reference.tree import MIN_PRIOR, Edge, Node, keep
+
+Evaluate = Callable[[NDArray[np.uint8]], tuple[NDArray[np.float16], NDArray[np.float16]]]
+
+
+@dataclass
+class Ply:
+    """What the search of one ply left at the root, by action (A entries)."""
+
+    decision: Decision
+    policy: NDArray[np.float32]
+    visit_counts: NDArray[np.int32]
+    q_values: NDArray[np.float32]
+    simulations: int
+    num_nodes: int
+
+
+class ReferenceGame:
+    """Plays one game by search, ply by ply."""
+
+    def __init__(self, game: Game, settings: Settings, *, seed: int, uid: int, evaluate: Evaluate) -> None:
+        self.game = game
+        self.settings = settings
+        self.state = game.new_initial_state()
+        self._seed = seed
+        self._uid = uid
+        self._evaluate = evaluate
+        self._created = 0
+        self.root = self._create(self.state, None, None)
+        self._plan: gumbel.Plan | None = None
+        self._simulations = 0
+
+    def search(self) -> Ply:
+        """Spends the budget of this ply."""
+        self._simulations = 0
+        self._plan = None
+        if not self.root.expanded:
+            self._apply([self.root])
+        self._prepare_root()
+        while True:
+            leaves = self._collect()
+            if not leaves:
+                return self._conclude()
+            self._apply(leaves)
+
+    def play(self, action: int) -> None:
+        """Plays an action and keeps its subtree where the settings say so."""
+        child = next(edge.child for edge in self.root.edges if edge.action == action)
+        self.state = self.state.clone()
+        self.state.apply_action(action)
+        if child is not None and self.settings.reuse_subtree:
+            keep(child, self.settings.num_simulations)
+            self.root = child
+        else:
+            self.root = self._create(self.state, None, None)
+
+    def play_random_opening(self) -> None:
+        """Plays the random plies that self-play begins with."""
+        while len(self.state.history()) < self.settings.random_opening_plies and not self.state.is_terminal():
+            actions = self.state.legal_actions()
+            self.play(actions[self._rng(Purpose.OPENING).below(len(actions))])
+
+    def _rng(self, purpose: Purpose) -> Rng:
+        return Rng(self._seed, self._uid, len(self.state.history()), purpose)
+
+    def _create(self, state: State, parent: Node | None, edge: Edge | None) -> Node:
+        self._created += 1
+        return Node(state, parent, edge, self._created)
+
+    def _prepare_root(self) -> None:
+        if self.settings.algorithm == "gumbel":
+            self._plan = gumbel.prepare(self.root, self.settings, self._rng(Purpose.GUMBEL))
+        else:
+            puct.add_noise(self.root, self.settings, self._rng(Purpose.DIRICHLET))
+
+    def _spent(self) -> bool:
+        if self.root.solved():
+            return True
+        done = self._simulations if self.settings.algorithm == "gumbel" else self.root.visits - 1
+        return done + self.root.in_flight >= self.settings.num_simulations
+
+    def _collect(self) -> list[Node]:
+        leaves: list[Node] = []
+        while len(leaves) < self.settings.leaves_per_step and not self._spent():
+            node, collided = self._select()
+            if collided:
+                break
+            if node is None:
+                continue
+            node.pending = True
+            leaves.append(node)
+            self._add_in_flight(node, 1)
+        return leaves
+
+    def _select_edge(self, node: Node) -> Edge:
+        if self._plan is None:
+            return puct.select(node, self.settings)
+        if node is self.root:
+            return gumbel.select_root(node, self.settings, self._plan, self._simulations + node.in_flight)
+        return gumbel.select(node, self.settings)
+
+    def _select(self) -> tuple[Node | None, bool]:
+        """A new leaf; or None where the simulation ended in an exact value; and whether it met a leaf in flight."""
+        node = self.root
+        while True:
+            edge = self._select_edge(node)
+            child, created = edge.child, False
+            if child is None:
+                state = node.state.clone()
+                state.apply_action(edge.action)
+                child, created = self._create(state, node, edge), True
+                edge.child = child
+            if child.solved():
+                self._back_up(child, child.lower, proven=True)
+                self._simulations += 1
+                return None, False
+            if created:
+                return child, False
+            if child.pending:
+                return None, True
+            node = child
+
+    def _add_in_flight(self, leaf: Node, amount: int) -> None:
+        node: Node | None = leaf
+        while node is not None:
+            node.in_flight += amount
+            if node.parent_edge is not None:
+                node.parent_edge.in_flight += amount
+            node = node.parent
+
+    def _apply(self, leaves: list[Node]) -> None:
+        logits, values = self._evaluate(np.stack([leaf.state.packed_observation() for leaf in leaves]))
+        for leaf, row, value in zip(leaves, logits, values, strict=True):
+            if leaf.pending:
+                leaf.pending = False
+                self._add_in_flight(leaf, -1)
+                self._simulations += 1
+            self._expand(leaf, row, clamp(F(value[0]), F(-1.0), F(1.0)))
+            self._back_up(leaf, leaf.raw_value, proven=False)
+
+    def _expand(self, node: Node, logits: NDArray[np.float16], value: F) -> None:
+        for edge in node.edges:
+            edge.logit = clamp(F(logits[edge.action]), F(-65504.0), F(65504.0))
+        largest = max(edge.logit for edge in node.edges)
+        weights = [exp(edge.logit - largest) for edge in node.edges]
+        total = lane_sum(weights)
+        for edge, weight in zip(node.edges, weights, strict=True):
+            edge.prior = max(weight / total, MIN_PRIOR)
+        node.raw_value = node.sign * value
+        node.expanded = True
+
+    def _back_up(self, leaf: Node, value: F, *, proven: bool) -> None:
+        node, narrower = leaf, proven
+        while True:
+            value = clamp(value, node.lower, node.upper)
+            node.visits += 1
+            node.mean = node.mean + (value - node.mean) / F(node.visits)
+            edge, parent = node.parent_edge, node.parent
+            if edge is None or parent is None:
+                return
+            edge.visits += 1
+            edge.q = clamp(edge.q + (value - edge.q) / F(edge.visits), node.lower, node.upper)
+            narrower = narrower and parent.tighten()
+            node = parent
+
+    def _conclude(self) -> Ply:
+        settings, root, ply = self.settings, self.root, len(self.state.history())
+        rng = self._rng(Purpose.TEMPERATURE)
+        decision = gumbel.decide(root, settings, self._plan, rng) if self._plan else puct.decide(root, settings, ply, rng)
+        size = self.game.num_distinct_actions()
+        policy, visits = np.zeros(size, np.float32), np.zeros(size, np.int32)
+        q_values = np.full(size, np.nan, np.float32)
+        for edge, share in zip(root.edges, decision.policy, strict=True):
+            policy[edge.action] = share
+            visits[edge.action] = edge.visits
+            if edge.visits > 0:
+                q_values[edge.action] = root.sign * edge.q
+        return Ply(decision, policy, visits, q_values, self._simulations, self._created)
