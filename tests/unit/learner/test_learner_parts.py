@@ -1,0 +1,147 @@
+"""Loss, schedule, moving average, precision, strength, curves: the learner's small pieces."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.config import LearnerConfig
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.learner.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.ema import Ema, decay_at
+from azq.learner.loss import losses
+from azq.learner.outage import Outage
+from azq.learner.schedule import learning_rate, progress
+from azq.learner.strength import elo_difference, match_curves
+from azq.learner.tracking import NullTracker, TensorBoardTracker
+from azq.wire.messages import MatchResult, MatchSpec
+
+
+def test_loss_is_cross_entropy_over_legal_actions_and_squared_error():
+    logits = torch.tensor([[0.0, math.log(3.0), 50.0]])
+    legal = torch.tensor([[True, True, False]])
+    policy, value = losses(logits, torch.tensor([[0.5]]), torch.tensor([[0.25, 0.75, 0.0]]), torch.tensor([[-0.5]]), legal)
+    assert float(policy) == pytest.approx(-(0.25 * math.log(0.25) + 0.75 * math.log(0.75)), abs=1e-6)
+    assert float(value) == pytest.approx(1.0)
+
+
+def test_gradient_never_reaches_illegal_actions():
+    logits = torch.zeros(1, 3, requires_grad=True)
+    policy, _ = losses(logits, torch.zeros(1, 1), torch.tensor([[1.0, 0.0, 0.0]]), torch.zeros(1, 1), torch.tensor([[True, True, False]]))
+    policy.backward()
+    assert torch.isfinite(logits.grad).all()
+    assert float(logits.grad[0, 2]) == 0.0
+
+
+def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
+    config = LearnerConfig(learning_rate=1.0, warmup_steps=10, lr_drops=(0.6, 0.85), lr_drop_factor=0.2)
+    assert learning_rate(config, 0, 0.0) == pytest.approx(0.1)
+    assert learning_rate(config, 9, 0.0) == learning_rate(config, 500, 0.59) == 1.0
+    assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
+    assert learning_rate(config, 500, 0.9) == pytest.approx(0.04)
+
+
+def test_progress_is_that_of_the_nearest_end():
+    assert progress({}, 10.0, 10, 10) == 0.0
+    assert progress({"minutes": 20.0}, 5.0, 10**6, 10**6) == 0.25
+    assert progress({"minutes": 20.0, "steps": 100.0}, 5.0, 0, 80) == 0.8
+    assert progress({"games": 10.0}, 0.0, 50, 0) == 1.0
+
+
+@given(st.dictionaries(st.sampled_from(["minutes", "games", "steps"]), st.floats(1e-3, 1e9)), st.floats(0, 1e9), st.integers(0, 10**9))
+def test_progress_is_a_share(until, minutes, count):
+    assert 0.0 <= progress(until, minutes, count, count) <= 1.0
+
+
+def test_moving_average_follows_with_its_decay():
+    module = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(module.weight)
+    ema = Ema(module, 0.9)
+    torch.nn.init.ones_(module.weight)
+    ema.update(module, 10_000)
+    assert float(ema.module.weight) == pytest.approx(0.1)
+    ema.update(module, 10_001)
+    assert float(ema.module.weight) == pytest.approx(0.19)
+    assert float(module.weight.detach()) == 1.0
+    assert not ema.module.weight.requires_grad
+
+
+def test_moving_average_forgets_the_random_start():
+    assert decay_at(0.995, 0) == pytest.approx(0.1)
+    assert decay_at(0.995, 10**6) == 0.995
+    assert all(decay_at(0.995, step) <= decay_at(0.995, step + 1) for step in range(3000))
+
+
+def test_device_and_precision_follow_the_settings():
+    cpu = pick_device("cpu")
+    assert autocast_dtype(LearnerConfig(precision="float32"), cpu) is None
+    assert autocast_dtype(LearnerConfig(precision="bfloat16"), cpu) is torch.bfloat16
+    capable = torch.cpu.get_capabilities().get("avx512_bf16") or torch.cpu.get_capabilities().get("amx_bf16")
+    assert (autocast_dtype(LearnerConfig(), cpu) is torch.bfloat16) == bool(capable)
+    assert pick_threads(LearnerConfig(threads=3), cpu) == 3
+    assert pick_threads(LearnerConfig(), cpu) >= 1
+    with pytest.raises(ConfigError, match=r"learner\.device = 'abacus'"):
+        pick_device("abacus")
+
+
+def test_elo_difference_is_odd_and_finite():
+    assert elo_difference(5, 0, 5) == 0.0
+    assert elo_difference(30, 5, 5) == pytest.approx(-elo_difference(5, 5, 30))
+    assert 0 < elo_difference(40, 0, 0) < 1000
+
+
+def test_a_match_against_uct_gives_the_elo_curve():
+    spec = MatchSpec("weights:3", "uct:100", 40, 64, 4, 0)
+    curves = match_curves(MatchResult(spec, "weights:3", "uct:100", 30, 0, 10, 1))
+    assert curves["arena/score_uct_100"] == 0.75
+    assert curves["arena/elo"] > 100
+    assert "arena/elo" not in match_curves(MatchResult(spec, "weights:3", "weights:2", 30, 0, 10, 1))
+
+
+def test_tensorboard_reads_back_what_was_tracked(tmp_path):
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    tracker = TensorBoardTracker(tmp_path)
+    tracker.scalars({"loss/policy": 1.5, "train/lr": 0.25}, 7)
+    tracker.text("settings", "a = 1", 0)
+    tracker.close()
+    events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
+    seen = {value.tag: event.step for event in events for value in event.summary.value}
+    assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
+    NullTracker().scalars({"loss/policy": 1.0}, 1)
+
+
+def test_outage_pauses_grow_and_end():
+    now, broker_is_up = [0.0], [False]
+
+    def call() -> str:
+        if not broker_is_up[0]:
+            raise BrokerUnavailable("no broker at unix socket; start it")
+        return "done"
+
+    outage = Outage(first_s=1.0, longest_s=3.0, clock=lambda: now[0])
+    tries = []
+    for tick in range(12):
+        now[0] = float(tick)
+        before = outage._until
+        outage.attempt(call)
+        if outage._until != before:
+            tries.append(tick)
+    assert tries == [0, 1, 3, 6, 9]
+    assert outage.active
+    broker_is_up[0] = True
+    now[0] = 20.0
+    assert outage.attempt(call) == "done"
+    assert not outage.active
+
+
+def test_a_broker_that_refuses_is_not_waited_for():
+    def call() -> None:
+        raise BrokerRefused("wrong password")
+
+    with pytest.raises(BrokerRefused):
+        Outage().attempt(call)

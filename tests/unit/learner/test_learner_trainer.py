@@ -1,0 +1,152 @@
+"""The trainer fits a planted function, turns samples by the game's symmetries, and resumes bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from replay_games import play_game
+
+from azq import games
+from azq.config import LearnerConfig, NetworkConfig
+from azq.errors import WeightsError
+from azq.learner.symmetry import Symmetries
+from azq.learner.trainer import Trainer
+from azq.nets import NetSpec, build, unpack
+from azq.replay.samples import Samples, samples_of
+
+CPU = torch.device("cpu")
+NETWORK = NetworkConfig(blocks=1, channels=16)
+
+
+def spec_of(name: str) -> NetSpec:
+    return NetSpec.of(games.load(name))
+
+
+def trainer_for(name: str, *, symmetries: bool = False, **options) -> Trainer:
+    game = games.load(name)
+    config = LearnerConfig(**{"precision": "float32", "warmup_steps": 5, "learning_rate": 5e-3, **options})
+    spec = NetSpec.of(game)
+    return Trainer(build(NETWORK, spec, seed=1), spec, config, CPU, Symmetries(game, CPU) if symmetries else None)
+
+
+def planted(spec: NetSpec, count: int, seed: int) -> Samples:
+    """Policy: the column whose cell in the top row of plane 0 is set first, else column 0; value: is the centre cell of plane 1 set."""
+    rng = np.random.default_rng(seed)
+    packed = rng.integers(0, 256, (count, spec.packed_size), dtype=np.uint8)
+    planes, _ = unpack(torch.from_numpy(packed), spec)
+    top = planes[:, 0, 0, :].numpy()
+    policies = np.zeros((count, spec.num_actions), np.float16)
+    policies[np.arange(count), top.argmax(axis=1)] = 1
+    values = planes[:, 1, spec.rows // 2, spec.cols // 2].numpy()[:, None] * 2 - 1
+    masks = np.packbits(np.ones((count, spec.num_actions), np.uint8), axis=1, bitorder="little")
+    return Samples(packed, policies, values.astype(np.float32), masks)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_fits_a_planted_function_on_unseen_samples(precision):
+    spec = spec_of("connect_four")
+    trainer = trainer_for("connect_four", precision=precision)
+    rng = np.random.default_rng(0)
+    for seed in range(250):
+        trainer.train(planted(spec, 64, seed), rng, 0.0)
+    fresh = planted(spec, 512, 10_000)
+    with torch.no_grad():
+        logits, values = trainer.averaged(*unpack(torch.from_numpy(fresh.packed), spec))
+    hits = (logits.argmax(1).numpy() == fresh.policies.argmax(1)).mean()
+    error = float(((values.numpy() - fresh.values) ** 2).mean())
+    assert hits > 0.9
+    assert error < 0.15
+    trainer.reset_losses()
+    trainer.train(fresh, rng, 0.0)
+    losses = trainer.mean_losses()
+    assert losses.steps == 1
+    assert losses.policy < 0.4
+    assert losses.value < 0.15
+
+
+def test_symmetries_turn_a_connect_four_sample_into_its_mirror_image():
+    game = games.load("connect_four")
+    spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
+    event = play_game(game, 11)
+    samples = samples_of(game, event, 0.0)
+    mirrored = game.new_initial_state()
+    mirror = torch.ones(1, dtype=torch.int64)
+    for ply, action in enumerate(np.frombuffer(event.record.actions, "<u2")):
+        planes, _ = unpack(torch.from_numpy(samples.packed[ply : ply + 1]), spec)
+        image = symmetries.planes(planes, mirror)[0].numpy()
+        assert np.array_equal(image, np.asarray(mirrored.observation_tensor()).reshape(image.shape))
+        policy = torch.from_numpy(samples.policies[ply : ply + 1].astype(np.float32))
+        assert np.array_equal(symmetries.actions(policy, mirror)[0].numpy(), policy[0].numpy()[::-1])
+        mirrored.apply_action(6 - int(action))
+
+
+def test_every_symmetry_of_tic_tac_toe_maps_a_game_onto_a_game():
+    game = games.load("tic_tac_toe")
+    spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
+    event = play_game(game, 4)
+    actions = np.frombuffer(event.record.actions, "<u2")
+    samples = samples_of(game, event, 0.0)
+    for symmetry in range(symmetries.count):
+        state, chosen = game.new_initial_state(), torch.tensor([symmetry])
+        for ply, action in enumerate(actions):
+            planes, _ = unpack(torch.from_numpy(samples.packed[ply : ply + 1]), spec)
+            image = symmetries.planes(planes, chosen)[0].numpy()
+            assert np.array_equal(image, np.asarray(state.observation_tensor()).reshape(image.shape))
+            one_hot = torch.zeros(1, 9)
+            one_hot[0, int(action)] = 1
+            state.apply_action(int(symmetries.actions(one_hot, chosen).argmax()))
+
+
+def test_training_with_symmetries_learns_the_mirror_of_what_it_saw():
+    game = games.load("connect_four")
+    spec = NetSpec.of(game)
+    trainer = trainer_for("connect_four", symmetries=True, ema_decay=0.0)
+    state = game.new_initial_state()
+    state.apply_action(0)
+    packed = np.repeat(state.packed_observation()[None], 32, 0)
+    policies = np.zeros((32, 7), np.float16)
+    policies[:, 1] = 1
+    masks = np.full((32, 1), 0x7F, np.uint8)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        trainer.train(Samples(packed, policies, np.zeros((32, 1), np.float32), masks), rng, 0.0)
+    mirror = game.new_initial_state()
+    mirror.apply_action(6)
+    with torch.no_grad():
+        logits, _ = trainer.averaged(*unpack(torch.from_numpy(np.asarray(mirror.packed_observation())[None].copy()), spec))
+    assert int(logits.argmax()) == 5
+
+
+def test_resumed_training_equals_uninterrupted_training_bit_for_bit():
+    spec = spec_of("tic_tac_toe")
+    whole, first = trainer_for("tic_tac_toe", symmetries=True), trainer_for("tic_tac_toe", symmetries=True)
+    rng, split = np.random.default_rng(3), np.random.default_rng(3)
+    batches = [planted(spec, 32, seed) for seed in range(20)]
+    for batch in batches:
+        whole.train(batch, rng, 0.0)
+    for batch in batches[:10]:
+        first.train(batch, split, 0.0)
+    second = trainer_for("tic_tac_toe", symmetries=True)
+    second.load_tensors({name: tensor.clone() for name, tensor in first.tensors().items()}, first.step)
+    for batch in batches[10:]:
+        second.train(batch, split, 0.0)
+    ours, theirs = whole.tensors(), second.tensors()
+    assert ours.keys() == theirs.keys()
+    assert second.step == whole.step
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_tensors_of_another_network_are_refused_by_name():
+    other = Trainer(build(NetworkConfig(blocks=1, channels=8), spec_of("tic_tac_toe")), spec_of("tic_tac_toe"), LearnerConfig(), CPU)
+    with pytest.raises(WeightsError, match="stem"):
+        trainer_for("tic_tac_toe").load_tensors(other.tensors(), 1)
+
+
+def test_divergence_is_an_error_that_names_the_step_and_the_remedy():
+    spec = spec_of("tic_tac_toe")
+    trainer = trainer_for("tic_tac_toe")
+    batch = planted(spec, 8, 0)
+    trainer.train(Samples(batch.packed, batch.policies, np.full_like(batch.values, np.inf), batch.masks), np.random.default_rng(0), 0.0)
+    with pytest.raises(WeightsError, match=r"diverged at step 1.*learning_rate"):
+        trainer.mean_losses()
