@@ -1,0 +1,80 @@
+"""Errors as RFC 9457 problem documents: one shape for what azq raises, what validation finds and what routing refuses."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from azq import logs
+from azq.errors import AzqError, BrokerError, ConfigError, MissingExtra, NotFound, StateConflict, UnknownTagError
+
+MEDIA_TYPE = "application/problem+json"
+
+# The first class that fits decides, so subclasses stand before their parents.
+STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
+    (UnknownTagError, HTTPStatus.CONFLICT),
+    (ConfigError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (StateConflict, HTTPStatus.CONFLICT),
+    (BrokerError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (MissingExtra, HTTPStatus.NOT_IMPLEMENTED),
+)
+
+log = logs.get(__name__)
+
+
+class ProblemResponse(JSONResponse):
+    """A problem document."""
+
+    media_type = MEDIA_TYPE
+
+
+def problem(
+    status: int, detail: str, *, kind: str = "about:blank", instance: str = "", headers: dict[str, str] | None = None, **extra: Any
+) -> ProblemResponse:
+    """A response of that status; `kind` names the error class, `extra` are members of its own."""
+    body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, "instance": instance, **extra}
+    return ProblemResponse(body, status, headers)
+
+
+def status_of(error: AzqError) -> HTTPStatus:
+    """The HTTP status of an azq error."""
+    return next((status for kind, status in STATUS_OF if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the app a problem document."""
+    app.add_exception_handler(AzqError, _azq_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(Exception, _crash)
+
+
+async def _azq_error(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, AzqError)
+    status = status_of(error)
+    headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
+    return problem(status, str(error), kind=f"urn:azq:error:{type(error).__name__}", instance=request.url.path, headers=headers)
+
+
+async def _invalid(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
+    detail = "; ".join(f"{item['where']}: {item['what']}" for item in errors)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind="urn:azq:error:InvalidRequest", instance=request.url.path, errors=errors)
+
+
+async def _refused(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers) if error.headers else None
+    return problem(error.status_code, str(error.detail), instance=request.url.path, headers=headers)
+
+
+async def _crash(request: Request, error: Exception) -> ProblemResponse:
+    log.error("request_crashed", path=request.url.path, error=f"{type(error).__name__}: {error}")
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "the daemon failed to answer; its log says why", instance=request.url.path)

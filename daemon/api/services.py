@@ -1,0 +1,57 @@
+"""What the REST interface works with; handed in by `daemon.main`, so that tests hand in doubles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Protocol, TypeAlias
+
+from fastapi import Depends, Request
+
+from azq.bus.base import Bus
+from azq.config import DaemonConfig
+from azq.ledger.types import JobView, RunState, RunView
+from azq.wire.messages import RunRecord
+from daemon.health import Health
+from daemon.observe import LedgerReader
+
+
+class LedgerFace(LedgerReader, Protocol):
+    """The part of the ledger that the REST interface needs."""
+
+    def create_run(self, record: RunRecord) -> RunView: ...
+    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
+    def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
+    def enqueue(
+        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
+    ) -> JobView: ...
+    def job(self, job_id: str) -> JobView: ...
+    def cancel(self, job_id: str) -> JobView: ...
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 by this host's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Ledger and control-plane bus, the daemon's settings and pulse, and what it knows of games."""
+
+    ledger: LedgerFace
+    bus: Bus
+    config: DaemonConfig
+    health: Health
+    home: Path
+    game_names: Callable[[], list[str]]
+    clock_ms: Callable[[], int] = field(default=wall_ms)
+
+
+def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+Use: TypeAlias = Annotated[Services, Depends(_services)]

@@ -1,0 +1,50 @@
+"""What the live workers offer: slots and tags by queue, and whether they are all busy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from azq.ledger.types import JobState, JobView
+from azq.wire.messages import Heartbeat
+from daemon.state import EVAL, SELFPLAY, queue_of
+
+
+def slots_of(workers: Sequence[Heartbeat], queue: str) -> int:
+    """Jobs that the live workers of a queue can hold at once."""
+    return sum(beat.slots for beat in workers if queue in beat.queues)
+
+
+def live_queues(workers: Sequence[Heartbeat]) -> tuple[str, ...]:
+    """Queues that at least one live worker takes, sorted."""
+    return tuple(sorted({queue for beat in workers for queue in beat.queues}))
+
+
+def live_tags(workers: Sequence[Heartbeat], kind: str) -> tuple[str, ...]:
+    """Hardware tags for which a job of this kind finds a live worker, sorted."""
+    prefix = queue_of(kind, "")
+    return tuple(queue.removeprefix(prefix) for queue in live_queues(workers) if queue.startswith(prefix))
+
+
+def eval_tag(workers: Sequence[Heartbeat], wanted: str) -> str:
+    """The run's own tag where an eval worker has it, else `cpu`, else any live one; the wanted one when there is none.
+
+    Evaluation jobs need no hardware of their own: their leaves go to the inference workers.
+    """
+    tags = live_tags(workers, EVAL)
+    return next((tag for tag in (wanted, "cpu", *tags) if tag in tags), wanted)
+
+
+def is_full(workers: Sequence[Heartbeat], jobs: Iterable[JobView], queue: str) -> bool:
+    """True when every slot of the queue's workers holds a job, be it of another queue that the same worker takes."""
+    names = tuple(beat.worker for beat in workers if queue in beat.queues)
+    leased = [view for view in jobs if view.state is JobState.LEASED]
+    held = sum(queue_of(view.job.kind, view.job.tag) == queue or view.owner.startswith(names) for view in leased)
+    return held >= slots_of(workers, queue)
+
+
+def note_full(before: Mapping[str, int], workers: Sequence[Heartbeat], jobs: Sequence[JobView], now_ms: int) -> dict[str, int]:
+    """When each live queue was last seen full; now for a queue not seen before."""
+    return {queue: now_ms if queue not in before or is_full(workers, jobs, queue) else before[queue] for queue in live_queues(workers)}
+
+
+__all__ = ["EVAL", "SELFPLAY", "eval_tag", "is_full", "live_queues", "live_tags", "note_full", "slots_of"]

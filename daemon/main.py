@@ -1,0 +1,122 @@
+"""The operations daemon: binds, connects, takes the lock, serves and ticks until a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+from collections.abc import Callable
+from functools import partial
+
+import redis
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+
+from azq import games, logs
+from azq import queue as jobs
+from azq.arena import positions
+from azq.config import Config
+from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
+from azq.ledger import Ledger
+from daemon.act import Hands
+from daemon.api.app import create_app
+from daemon.api.auth import check_binding
+from daemon.api.services import Services
+from daemon.health import Health
+from daemon.lock import DaemonLock
+from daemon.loop import Loop
+from daemon.notify import READY, STOPPING, notify
+from daemon.server import Server, bind, url_of
+
+log = logs.get(__name__)
+
+
+def main(config: Config) -> int:
+    """Runs until SIGTERM or SIGINT; returns an exit code.
+
+    Raises `ConfigError` (open binding without token, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
+    `StateConflict` (another daemon serves this control plane).
+    """
+    check_binding(config.daemon)
+    if not config.broker.control_url:
+        raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    stops = _catch_signals()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(bind(config.daemon))
+        client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+        stack.callback(client.close)
+        lock = DaemonLock(client)
+        notify("STATUS=waiting for the lock of the control plane")
+        lock.wait(partial(_stop_within, stops))
+        stack.callback(_quietly, lock.let_go)
+        loop, services = _build(config, client, lock)
+        server = Server(create_app(services), listener)
+        server.start()
+        stack.callback(server.stop)
+        log.info("listening", url=url_of(listener))
+        _serve(config, loop, server, stops)
+        notify(STOPPING)
+        _quietly(loop.leave)
+    log.info("stopped")
+    return int(ExitCode.OK)
+
+
+def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
+    bus, ledger, health = RedisBus(client), Ledger(client), Health()
+    publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
+    loop = Loop(
+        config.daemon,
+        ledger,
+        Hands(ledger, bus, publish, config.daemon.max_attempts),
+        bus,
+        hold=lock.hold,
+        clock_ms=partial(_broker_ms, client),
+        has_positions=positions.available,
+        health=health,
+        life_s=config.worker.heartbeat_life_s,
+    )
+    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names)
+
+
+def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:
+    """Ticks until a signal; READY after the first tick that went through."""
+    ready = False
+    while True:
+        if loop.tick() and not ready:
+            ready = notify(READY, "STATUS=reconciling") or True
+        if not server.alive:
+            raise AzqError("the REST interface died; see the lines above")
+        if _stop_within(stops, config.daemon.tick_s):
+            return
+
+
+def _catch_signals() -> queue.SimpleQueue[int]:
+    """SIGTERM and SIGINT as data; a SimpleQueue may be put to inside a signal handler."""
+    stops: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: stops.put(received))
+    return stops
+
+
+def _stop_within(stops: queue.SimpleQueue[int], seconds: float) -> bool:
+    """True when a stop was asked for, now or within that time."""
+    try:
+        number = stops.get(timeout=seconds)
+    except queue.Empty:
+        return False
+    log.info("stopping", signal=signal.Signals(number).name)
+    return True
+
+
+def _broker_ms(client: redis.Redis) -> int:
+    """The broker's clock, which all leases are measured by."""
+    try:
+        seconds, micros = client.time()
+    except redis.RedisError as error:
+        raise BrokerError(f"control plane does not tell the time: {error}") from None
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _quietly(leave: Callable[[], None]) -> None:
+    with contextlib.suppress(BrokerError):
+        leave()

@@ -1,0 +1,72 @@
+"""The REST interface on its own thread: bound before anything else starts, so that a taken port is one clear line."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+
+import uvicorn
+from fastapi import FastAPI
+
+from azq.config import DaemonConfig
+from azq.errors import AzqError, ConfigError
+
+START_WITHIN_S = 15.0
+STOP_WITHIN_S = 5.0
+
+
+def bind(config: DaemonConfig) -> socket.socket:
+    """A listening socket at the configured address; `ConfigError` when it is taken or not this machine's."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        what = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
+        raise ConfigError(f"{config.host}:{config.port} {what}; stop the other process, or set daemon.port (0: any free one)") from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where the interface answers."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server:
+    """uvicorn in a thread; signals stay with the main thread."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
+        settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(settings)
+        self._listener = listener
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="rest", daemon=True)
+
+    def start(self) -> None:
+        """Returns once it listens; `AzqError` when it does not get that far."""
+        self._thread.start()
+        deadline = time.monotonic() + START_WITHIN_S
+        waiting = threading.Event()
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise AzqError("the REST interface did not start; see the lines above")
+            waiting.wait(0.01)
+
+    @property
+    def alive(self) -> bool:
+        """False once the thread died."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Lets open requests end, for a while."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(STOP_WITHIN_S)
+        self._listener.close()
