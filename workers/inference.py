@@ -1,0 +1,159 @@
+"""The inference worker's process: connects, serves until a signal, beats from the serving loop, outlives broker outages."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from azq import __version__, logs
+from azq.bus.base import Bus
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import Config, WorkerConfig
+from azq.errors import BrokerError, ConfigError, ExitCode
+from azq.inference.model import Fetch
+from azq.inference.placement import place
+from azq.inference.server import InferenceServer
+from azq.ledger import Ledger
+from azq.ledger.types import RunView
+from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.store import open_store
+from azq.wire import codec, keys
+from azq.wire.messages import SCHEMA, Heartbeat
+
+MAX_BACKOFF_S = 5.0
+
+log = logs.get(__name__)
+
+
+class Serving(Protocol):
+    """What the loop asks of a server."""
+
+    def step(self) -> int: ...
+    def drain(self) -> None: ...
+    def release(self) -> None: ...
+
+
+def main(config: Config) -> int:
+    """Serves until SIGTERM or SIGINT; returns an exit code.
+
+    Raises ConfigError (no broker set, no such device), BrokerUnavailable or BrokerRefused when the broker fails at the start.
+    """
+    control_url, data_url = config.broker.control_url, config.broker.data_url or config.broker.control_url
+    if not control_url:
+        raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    stop = _catch_signals()
+    placement = place(config.inference)
+    torch.set_num_threads(placement.threads)
+    client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
+    control = RedisBus(client)
+    data = RedisBus(connect(data_url, timeout_s=config.broker.connect_timeout_s, blocking=True))
+    try:
+        data.ping()
+        worker = f"inference@{socket.gethostname()}:{os.getpid()}"
+        store_of = _store_of(config, client)
+        server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, placement=placement)
+        pulse = Pulse(control, server, worker, config.worker)
+        log.info("serving", worker=worker, device=str(placement.device), precision=str(placement.dtype), threads=placement.threads)
+        serve(server, pulse.beat, stop)
+        notify(STOPPING)
+        pulse.leave()
+    finally:
+        data.close()
+        control.close()
+    log.info("stopped", evaluations=server.stats.evaluations)
+    return int(ExitCode.OK)
+
+
+def serve(server: Serving, beat: Callable[[], None], stop: threading.Event) -> None:
+    """Steps until `stop`; a broker that goes away is waited for, with growing pauses, for as long as it takes."""
+    backoff_s = 0.0
+    while not stop.is_set():
+        try:
+            beat()
+            server.step()
+        except BrokerError as error:
+            if not backoff_s:
+                log.warning("broker_lost", error=str(error))
+                notify(f"STATUS=degraded: {error}")
+            notify(WATCHDOG)  # waiting for a broker is not hanging
+            backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * backoff_s))
+            server.release()
+            stop.wait(backoff_s)
+        else:
+            if backoff_s:
+                log.info("broker_back")
+            backoff_s = 0.0
+    try:
+        server.drain()
+    except BrokerError as error:
+        log.warning("last_batch_not_answered", error=str(error), remedy="its clients send it again")
+
+
+class Pulse:
+    """The worker's heartbeat in the control plane and its signs of life to the service manager."""
+
+    def __init__(self, control: Bus, server: InferenceServer, worker: str, config: WorkerConfig) -> None:
+        self._control = control
+        self._server = server
+        self._worker = worker
+        self._config = config
+        self._started_ms = time.time_ns() // 1_000_000
+        self._due_s = 0.0
+        self._ready = False
+
+    def beat(self) -> None:
+        """Writes a heartbeat when one is due; the first one that arrives makes the process ready."""
+        if time.monotonic() < self._due_s:
+            return
+        self._control.put(keys.beat(self._worker), codec.encode(self._heartbeat()), life_s=self._config.heartbeat_life_s)
+        self._due_s = time.monotonic() + self._config.heartbeat_s
+        notify(WATCHDOG if self._ready else READY, "STATUS=serving " + (", ".join(self._server.versions) or "no run yet"))
+        self._ready = True
+
+    def leave(self) -> None:
+        """Takes the heartbeat away, so that nobody waits for it to expire."""
+        try:
+            self._control.delete(keys.beat(self._worker))
+        except BrokerError as error:
+            log.warning("heartbeat_left_behind", error=str(error))
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            role="inference",
+            worker=self._worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            schema=SCHEMA,
+            started_ms=self._started_ms,
+            sent_ms=time.time_ns() // 1_000_000,
+            rates=self._server.stats.rates(),
+            weight_versions=self._server.versions,
+        )
+
+
+def _store_of(config: Config, client: object) -> Callable[[RunView], Fetch]:
+    """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
+
+    def of(view: RunView) -> Fetch:
+        directory = Path(view.record.directory) if view.record.directory else config.home / view.record.run
+        store = open_store(config.store.url, directory=directory / "weights", client=client)
+        return lambda event: store.get(event.uri, event.sha256)
+
+    return of
+
+
+def _catch_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return stop
