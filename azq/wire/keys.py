@@ -6,7 +6,7 @@ control plane
     azq:runs                        set        names of all runs                                  for ever
     azq:{run}:run                   hash       record, state, reason, times                       until the run is deleted
     azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped job_seq
-    azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished
+    azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished (empty: no ply journaled yet)
     azq:{run}:pool                  list       uids of open games that no lease holds
     azq:{run}:abandoned             hash       uid -> reason
     azq:{run}:job:<number>          hash       one job: spec, state, attempt, owner, lease_until_ms, ...
@@ -21,7 +21,9 @@ control plane
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:daemon                      string     "<host>:<pid>:<start>" of the one daemon            seconds to live
-    azq:dead                        stream     DeadLetter frames, capped
+    azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
+    azq:dead                        stream     DeadLetter frames, capped                           (either plane)
+    azq:dead:count                  string     dead letters ever                                   (either plane)
 data plane
     azq:{run}:eval                  stream     EvalRequest frames; group `inference`; deleted when acknowledged
     azq:reply:<client>              list       EvalReply frames                                    a minute to live
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 RUNS = "azq:runs"
 DEAD = "azq:dead"
+DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
@@ -88,6 +91,10 @@ def results(name: str) -> str:
 
 def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
+
+
+def stall(name: str) -> str:
+    return f"azq:{{{name}}}:stall"
 
 
 def eval_round(name: str) -> str:

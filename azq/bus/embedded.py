@@ -1,0 +1,245 @@
+"""An embedded server: a Valkey or Redis process in a folder of its own, with its own settings and password.
+
+The folder keeps the password, the settings, the log and, for the control plane, the append-only file. Whoever starts a server there
+while one answers adopts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from azq.bus.binary import find_server
+from azq.bus.connect import open_client, translate
+from azq.errors import BrokerError, BrokerUnavailable, ConfigError
+
+Role = Literal["control", "data"]
+
+START_TIMEOUT_S = 10.0
+LOAD_TIMEOUT_S = 300.0  # a large append-only file takes its time
+STOP_TIMEOUT_S = 20.0
+DATA_MEMORY = "1gb"
+_LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107 and the server appends nothing
+_POLL_S = 0.01
+
+# Runs in the child before the server: asks Linux to end it with its parent, then becomes the server.
+_SHIM = """
+import ctypes, os, signal, sys
+parent = int(sys.argv[1])
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != parent: sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class EmbeddedServer:
+    """One embedded server. `start`, then `url`; `stop` ends only a server that this object started."""
+
+    def __init__(self, role: Role, directory: Path, *, maxmemory: str = DATA_MEMORY) -> None:
+        self._role = role
+        self._directory = directory.absolute()
+        self._maxmemory = maxmemory
+        self._socket = _socket_path(self._directory, role)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    @property
+    def url(self) -> str:
+        """The address with its password. Raises `BrokerUnavailable` where no server was ever started."""
+        url = self.known_url()
+        if url is None:
+            raise BrokerUnavailable(
+                f"no embedded {self._role} server was ever started in {self._directory}; start it, for example with `azq up`"
+            )
+        return url
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server; 0 before `start`."""
+        return self._pid
+
+    def known_url(self) -> str | None:
+        """The address of the server that was started here at some time, whether it runs or not; None where there was none."""
+        try:
+            password = self._password_file.read_text("ascii").strip()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{self._password_file} is not readable: {error.strerror}; run azq as the user who owns it") from None
+        return f"unix://:{quote(password, safe='')}@{quote(str(self._socket))}"
+
+    def start(self, *, detached: bool = False) -> bool:
+        """Starts the server and waits until it answers; True when one ran here already and was adopted.
+
+        The server ends with this process unless `detached`. Raises `MissingExtra` without a server program and `BrokerUnavailable`
+        with the server's own words when it does not come up.
+        """
+        self._make_directories()
+        with self._start_lock():
+            if self._answers():
+                self._pid = self._ask_pid()
+                return True
+            binary = find_server()
+            self._write_settings()
+            self._process = self._spawn(binary, detached)
+            self._pid = self._process.pid
+            try:
+                self._wait_until_ready()
+            except BaseException:
+                self.stop()
+                raise
+            return False
+
+    def stop(self) -> None:
+        """Ends the server if this object started it: first asks, then insists. An adopted one goes on."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._pid = 0
+
+    @property
+    def _password_file(self) -> Path:
+        return self._directory / "password"
+
+    @property
+    def _settings_file(self) -> Path:
+        return self._directory / "server.conf"
+
+    @property
+    def _log_file(self) -> Path:
+        return self._directory / "server.log"
+
+    def _make_directories(self) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._socket.parent.mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot create {self._directory} for the embedded server: {error.strerror}; set another home folder"
+            ) from None
+        if self._socket.parent.stat().st_uid != os.getuid():
+            raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+
+    @contextlib.contextmanager
+    def _start_lock(self) -> Iterator[None]:
+        with (self._directory / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _write_settings(self) -> None:
+        if not self._password_file.exists():
+            _write_private(self._password_file, secrets.token_urlsafe(24))
+        lines = settings(self._role, self._directory, self._socket, self._password_file.read_text("ascii").strip(), self._maxmemory)
+        _write_private(self._settings_file, "\n".join(lines) + "\n")
+
+    def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
+        command = [str(binary), str(self._settings_file)]
+        if not detached and sys.platform.startswith("linux"):
+            command = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command]
+        with self._log_file.open("ab") as log:
+            # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory)
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        latest = time.monotonic() + LOAD_TIMEOUT_S
+        pause = threading.Event()
+        while not self._answers():
+            if self._loading():
+                deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
+            if self._process.poll() is not None:
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {self._last_words()}; see {self._log_file}")
+            if time.monotonic() > deadline:
+                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
+            pause.wait(_POLL_S)
+
+    def _answers(self) -> bool:
+        try:
+            return self._ask_pid() > 0
+        except BrokerError:
+            return False
+
+    def _ask_pid(self) -> int:
+        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
+            client.ping()  # INFO answers even while the file is being loaded
+            return int(client.info("server")["process_id"])  # type: ignore[index]
+
+    def _loading(self) -> bool:
+        try:
+            with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
+                return bool(client.info("persistence").get("loading"))  # type: ignore[union-attr]
+        except BrokerError:
+            return False
+
+    def _last_words(self) -> str:
+        try:
+            lines = self._log_file.read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return " | ".join(lines[-3:]) or "it said nothing"
+
+
+def settings(role: Role, directory: Path, socket: Path, password: str, maxmemory: str) -> list[str]:
+    """The lines of an embedded server's settings file. Holds the password."""
+    common = [
+        "port 0",
+        f"unixsocket {_quoted(str(socket))}",
+        "unixsocketperm 700",
+        f"requirepass {password}",
+        f"dir {_quoted(str(directory))}",
+        "daemonize no",
+        "always-show-logo no",
+        'save ""',
+        "maxmemory-policy noeviction",
+        "maxclients 1000",
+    ]
+    if role == "control":
+        return [*common, "appendonly yes", "appendfsync everysec"]
+    return [*common, "appendonly no", f"maxmemory {maxmemory}"]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _socket_path(directory: Path, role: str) -> Path:
+    """The server's socket: in its folder, or where that path is too long for the kernel, in a private folder among temporary files."""
+    path = directory / "server.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+        return path
+    name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()) / f"azq-{os.getuid()}-{name}" / f"{role}.sock"
+    if len(os.fsencode(short)) > _LONGEST_SOCKET_PATH:
+        raise ConfigError(f"no path short enough for a socket, neither {path} nor {short}; set a shorter home folder or TMPDIR")
+    return short
+
+
+def _write_private(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

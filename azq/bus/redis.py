@@ -1,0 +1,218 @@
+"""A bus on a Redis or Valkey server, with the command set of Redis 6.2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import redis
+from redis.exceptions import ResponseError
+
+from azq.bus.base import Entry
+from azq.bus.connect import connect, socket_timeout_s, translate
+from azq.bus.dead import DEAD_LENGTH, dead_frame
+from azq.wire import keys
+
+FIELD = b"f"  # the one field of every stream entry
+_SCAN_COUNT = 1000
+_GLOB = str.maketrans({character: f"\\{character}" for character in "*?[]^\\"})
+
+
+class RedisBus:
+    """One broker instance. Safe to share between threads and to use after a fork: every call takes a connection of its own.
+
+    A call that was cut off by a lost connection may have been done all the same: an appended frame can appear twice when the caller
+    appends it again, and entries that were read stay pending for this consumer until they are claimed.
+    """
+
+    def __init__(self, client: redis.Redis | str) -> None:
+        self._client = connect(client, blocking=True) if isinstance(client, str) else client
+        # Half of the socket's patience: the server's "nothing came" must arrive before the socket gives up.
+        self._longest_wait_s = max(0.05, socket_timeout_s(self._client) / 2)
+
+    def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
+        """Appends a frame and returns its id; not repeated by itself."""
+        with translate(self._client):
+            entry_id: Any = self._client.xadd(stream, {FIELD: frame}, maxlen=max_length, approximate=True)
+        return bytes(entry_id).decode()
+
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+        """Up to `count` new frames of each stream, oldest first; [] after `block_ms`."""
+        wanted: Any = dict.fromkeys(streams, ">")
+
+        def once(wait_ms: int | None) -> list[Entry]:
+            try:
+                return _entries(self._client.xreadgroup(group, consumer, wanted, count=count, block=wait_ms))
+            except ResponseError as error:
+                if not _group_is_gone(error):
+                    raise
+            for stream in streams:
+                self._create_group(stream, group)
+            return _entries(self._client.xreadgroup(group, consumer, wanted, count=count))
+
+        return self._waiting(once, block_ms)
+
+    def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
+        """Up to `count` entries that were read and not acknowledged for `min_idle_ms`, whoever read them."""
+        claimed: list[Entry] = []
+        cursor = "0-0"
+        with translate(self._client):
+            while len(claimed) < count:
+                try:
+                    answer: Any = self._client.xautoclaim(
+                        stream, group, consumer, min_idle_time=min_idle_ms, start_id=cursor, count=count - len(claimed)
+                    )
+                except ResponseError as error:
+                    if not _group_is_gone(error):
+                        raise
+                    self._create_group(stream, group)
+                    return claimed
+                claimed += _entries([(stream.encode(), answer[1])])
+                cursor = bytes(answer[0]).decode()
+                if cursor == "0-0":
+                    break
+        return claimed
+
+    def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
+        """Acknowledges and deletes entries in one transaction; ids that are gone are passed over."""
+        if not ids:
+            return
+        with translate(self._client), self._client.pipeline(transaction=True) as pipe:
+            pipe.xack(stream, group, *ids)
+            pipe.xdel(stream, *ids)
+            pipe.execute()
+
+    def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
+        """Up to `count` frames after `last_id`, oldest first."""
+        return self._waiting(lambda wait_ms: _entries(self._client.xread({stream: last_id}, count=count, block=wait_ms)), block_ms)
+
+    def newest(self, stream: str, count: int = 1) -> list[Entry]:
+        """The newest frames, newest first."""
+        with translate(self._client):
+            return _entries([(stream.encode(), self._client.xrevrange(stream, count=count))])
+
+    def length(self, stream: str) -> int:
+        """Entries in a stream; 0 where there is none."""
+        with translate(self._client):
+            size: Any = self._client.xlen(stream)
+        return int(size)
+
+    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists in one round trip; each list lives `life_s` from its newest frame."""
+        by_key: dict[str, list[bytes]] = {}
+        for key, frame in replies:
+            by_key.setdefault(key, []).append(frame)
+        if not by_key:
+            return
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            for key, frames in by_key.items():
+                pipe.rpush(key, *frames)
+                pipe.expire(key, life_s)
+            pipe.execute()
+
+    def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
+        """Up to `count` frames, oldest first, as soon as there is one; [] after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wait_s = min(deadline - time.monotonic(), self._longest_wait_s)
+            with translate(self._client):
+                frames = self._pop(key, wait_s, count)
+            if frames or time.monotonic() >= deadline:
+                return frames
+
+    def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
+        """Sets a value, with a life where given."""
+        with translate(self._client):
+            self._client.set(key, value, px=None if life_s is None else max(1, round(life_s * 1000)))
+
+    def get(self, key: str) -> bytes | None:
+        """A value, or None."""
+        with translate(self._client):
+            value: Any = self._client.get(key)
+        return value if value is None else bytes(value)
+
+    def values(self, prefix: str) -> dict[str, bytes]:
+        """All live values whose key starts with `prefix`, by key; walks the whole key space, so not for hot paths."""
+        with translate(self._client):
+            names = sorted(set(self._client.scan_iter(match=f"{prefix.translate(_GLOB)}*", count=_SCAN_COUNT)))
+            found: Any = self._client.mget(names) if names else []
+        return {name.decode(): value for name, value in zip(names, found, strict=True) if value is not None}
+
+    def delete(self, *names: str) -> None:
+        """Deletes keys of any type."""
+        if names:
+            with translate(self._client):
+                self._client.delete(*names)
+
+    def dead_letter(self, entry: Entry, reason: str) -> None:
+        """Counts an unreadable frame and keeps its head; acknowledging the entry stays with the caller."""
+        with translate(self._client), self._client.pipeline(transaction=True) as pipe:
+            pipe.incr(keys.DEAD_COUNT)
+            pipe.xadd(keys.DEAD, {FIELD: dead_frame(entry, reason, time.time_ns() // 1_000_000)}, maxlen=DEAD_LENGTH, approximate=False)
+            pipe.execute()
+
+    def dead_letters(self) -> int:
+        """Unreadable frames counted by this instance so far."""
+        return int(self.get(keys.DEAD_COUNT) or 0)
+
+    def ping(self) -> float:
+        """Seconds of one round trip."""
+        began = time.perf_counter()
+        with translate(self._client):
+            self._client.ping()
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        """Drops the client's connections; a later call opens new ones."""
+        self._client.close()
+
+    def _waiting(self, once: Any, block_ms: int) -> list[Entry]:
+        deadline = time.monotonic() + block_ms / 1000
+        while True:
+            left_ms = round(min(deadline - time.monotonic(), self._longest_wait_s) * 1000)
+            with translate(self._client):
+                entries: list[Entry] = once(left_ms if left_ms > 0 else None)  # BLOCK 0 would wait for ever
+            if entries or time.monotonic() >= deadline:
+                return entries
+
+    def _pop(self, key: str, wait_s: float, count: int) -> list[bytes]:
+        if wait_s < 0.001:
+            some: Any = self._client.lpop(key, count)
+            return [bytes(frame) for frame in some or ()]
+        # Both commands leave in one packet; the server runs the second when the first has its frame, so nothing waits twice.
+        with self._client.pipeline(transaction=False) as pipe:
+            pipe.blpop([key], timeout=wait_s)  # type: ignore[arg-type]
+            if count > 1:
+                pipe.lpop(key, count - 1)
+            first, *rest = pipe.execute()
+        head = [bytes(first[1])] if first else []
+        return head + [bytes(frame) for frame in (rest[0] or () if rest else ())]
+
+    def _create_group(self, stream: str, group: str) -> None:
+        try:
+            self._client.xgroup_create(stream, group, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+
+def _group_is_gone(error: Exception) -> bool:
+    # A reader that was waiting when the stream was deleted hears UNBLOCKED or a missing key instead of NOGROUP.
+    return str(error).startswith(("NOGROUP", "UNBLOCKED")) or "key no longer exists" in str(error)
+
+
+def _entries(answer: Any) -> list[Entry]:
+    entries = [
+        Entry(stream.decode(), entry_id.decode(), fields.get(FIELD, b""))
+        for stream, items in answer or ()
+        for entry_id, fields in items
+        if entry_id is not None and fields is not None
+    ]
+    return sorted(entries, key=lambda entry: order(entry.id)) if len(answer or ()) > 1 else entries
+
+
+def order(entry_id: str) -> tuple[int, int]:
+    """An entry id as a pair that sorts by age."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)

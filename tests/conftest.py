@@ -1,0 +1,48 @@
+"""Fixtures for every test: a real broker, embedded, on unix sockets that live as long as the session."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Both planes of a broker."""
+
+    control_url: str
+    data_url: str
+    control: EmbeddedServer
+    data: EmbeddedServer
+
+
+@pytest.fixture(scope="session")
+def broker_servers() -> Iterator[Broker]:
+    """Two embedded servers; they end with the session, and with its process."""
+    with tempfile.TemporaryDirectory(prefix="azq-test-") as folder:
+        control = EmbeddedServer("control", Path(folder) / "control")
+        data = EmbeddedServer("data", Path(folder) / "data")
+        try:
+            control.start()
+            data.start()
+            yield Broker(control.url, data.url, control, data)
+        finally:
+            data.stop()
+            control.stop()
+
+
+@pytest.fixture
+def broker(broker_servers: Broker) -> Iterator[Broker]:
+    """Both planes, empty at the start of the test."""
+    for url in (broker_servers.control_url, broker_servers.data_url):
+        client = connect(url)
+        client.flushall()
+        client.close()
+    yield broker_servers
