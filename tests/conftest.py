@@ -39,10 +39,10 @@ def broker_servers() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def broker(broker_servers: Broker) -> Iterator[Broker]:
+def broker(broker_servers: Broker) -> Broker:
     """Both planes, empty at the start of the test."""
     for url in (broker_servers.control_url, broker_servers.data_url):
         client = connect(url)
         client.flushall()
         client.close()
-    yield broker_servers
+    return broker_servers

@@ -27,10 +27,13 @@ class Bus(Protocol):
         """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
-        """New frames for this consumer of the group, oldest first; creates missing groups at the stream's start. block_ms=0: do not wait."""
+        """Up to `count` new frames of each stream for this consumer of the group, oldest first. block_ms=0: do not wait.
+
+        Creates missing groups at the stream's start.
+        """
 
     def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
-        """Takes over entries that another consumer read and did not acknowledge for `min_idle_ms`."""
+        """Takes over entries that were read, by any consumer, and not acknowledged for `min_idle_ms`; oldest first."""
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
         """Acknowledges and deletes entries in one step."""

@@ -61,9 +61,7 @@ class EmbeddedServer:
         """The address with its password. Raises `BrokerUnavailable` where no server was ever started."""
         url = self.known_url()
         if url is None:
-            raise BrokerUnavailable(
-                f"no embedded {self._role} server was ever started in {self._directory}; start it, for example with `azq up`"
-            )
+            raise BrokerUnavailable(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
         return url
 
     @property
@@ -134,9 +132,7 @@ class EmbeddedServer:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._socket.parent.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
-            raise ConfigError(
-                f"cannot create {self._directory} for the embedded server: {error.strerror}; set another home folder"
-            ) from None
+            raise ConfigError(f"cannot create {self._directory} for the broker: {error.strerror}; set another home") from None
         if self._socket.parent.stat().st_uid != os.getuid():
             raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
 
@@ -183,12 +179,12 @@ class EmbeddedServer:
     def _ask_pid(self) -> int:
         with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
             client.ping()  # INFO answers even while the file is being loaded
-            return int(client.info("server")["process_id"])  # type: ignore[index]
+            return int(client.info("server")["process_id"])
 
     def _loading(self) -> bool:
         try:
             with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-                return bool(client.info("persistence").get("loading"))  # type: ignore[union-attr]
+                return bool(client.info("persistence").get("loading"))
         except BrokerError:
             return False
 

@@ -182,7 +182,7 @@ class RedisBus:
             return [bytes(frame) for frame in some or ()]
         # Both commands leave in one packet; the server runs the second when the first has its frame, so nothing waits twice.
         with self._client.pipeline(transaction=False) as pipe:
-            pipe.blpop([key], timeout=wait_s)  # type: ignore[arg-type]
+            pipe.blpop([key], timeout=wait_s)
             if count > 1:
                 pipe.lpop(key, count - 1)
             first, *rest = pipe.execute()

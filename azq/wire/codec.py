@@ -21,9 +21,7 @@ def encode(message: Message) -> bytes:
     """The frame of a message; `WireError` when it exceeds `MAX_FRAME_BYTES`."""
     frame = _encoder.encode((SCHEMA, message))
     if len(frame) > MAX_FRAME_BYTES:
-        raise WireError(
-            f"{type(message).__name__} of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}; send fewer leaves per message"
-        )
+        raise WireError(f"{type(message).__name__} of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}; send fewer leaves per message")
     return frame
 
 

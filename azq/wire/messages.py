@@ -17,7 +17,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Base of all messages; the codec writes `[SCHEMA, body]`."""
 
 
-class EvalRequest(Message):
+class EvalRequest(Message, frozen=True):
     """Leaves to evaluate, one message per half-batch."""
 
     request_id: int
@@ -28,7 +28,7 @@ class EvalRequest(Message):
     sent_ms: int  # sender's clock, for latency metrics only
 
 
-class EvalReply(Message):
+class EvalReply(Message, frozen=True):
     """Evaluations in the request's order, or a named failure."""
 
     request_id: int
@@ -39,7 +39,7 @@ class EvalReply(Message):
     error: str = ""
 
 
-class GameRecord(Message):
+class GameRecord(Message, frozen=True):
     """A game in flight, as any worker can adopt it."""
 
     uid: int  # number of the game in its run, from 1
@@ -50,7 +50,7 @@ class GameRecord(Message):
     weight_versions: bytes = b""  # uint32 (T,)
 
 
-class SampleEvent(Message):
+class SampleEvent(Message, frozen=True):
     """A finished game."""
 
     record: GameRecord
@@ -59,7 +59,7 @@ class SampleEvent(Message):
     finished_ms: int
 
 
-class WeightEvent(Message):
+class WeightEvent(Message, frozen=True):
     """New weights: immutable, named by hash, monotone version."""
 
     run: str
@@ -70,7 +70,7 @@ class WeightEvent(Message):
     published_ms: int
 
 
-class Job(Message):
+class Job(Message, frozen=True):
     """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
 
     job_id: str  # "<run>:<number>"
@@ -83,7 +83,7 @@ class Job(Message):
     payload: bytes = b""
 
 
-class MatchSpec(Message):
+class MatchSpec(Message, frozen=True):
     """Two players, games in colour-swapped pairs. A player is `weights:<version>`, `latest`, `uct:<simulations>`, `random` or `solver`."""
 
     first: str
@@ -94,7 +94,7 @@ class MatchSpec(Message):
     seed: int
 
 
-class GradeSpec(Message):
+class GradeSpec(Message, frozen=True):
     """Moves of one set of weights on positions whose best moves are known."""
 
     weight_version: int
@@ -103,7 +103,7 @@ class GradeSpec(Message):
     seed: int
 
 
-class MatchResult(Message):
+class MatchResult(Message, frozen=True):
     """Seen from the first player."""
 
     spec: MatchSpec
@@ -115,7 +115,7 @@ class MatchResult(Message):
     finished_ms: int
 
 
-class GradeResult(Message):
+class GradeResult(Message, frozen=True):
     """How many of the graded moves lost a result class."""
 
     weight_version: int
@@ -126,14 +126,14 @@ class GradeResult(Message):
     by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
 
 
-class EvalRound(Message):
+class EvalRound(Message, frozen=True):
     """The newest evaluation round that the daemon asked for; kept so that a restarted daemon does not ask again."""
 
     weight_version: int
     asked_ms: int
 
 
-class Heartbeat(Message):
+class Heartbeat(Message, frozen=True):
     """A process says it lives; kept in the control plane with a life of seconds."""
 
     role: str  # "selfplay" | "eval" | "inference" | "learner" | "daemon"
@@ -152,7 +152,7 @@ class Heartbeat(Message):
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
 
 
-class RunRecord(Message):
+class RunRecord(Message, frozen=True):
     """A run as the control plane keeps it."""
 
     run: str
@@ -162,7 +162,7 @@ class RunRecord(Message):
     created_ms: int
 
 
-class LearnerStatus(Message):
+class LearnerStatus(Message, frozen=True):
     """What the learner says of itself after each publish interval; also the limiter's verdict."""
 
     step: int
@@ -182,7 +182,7 @@ class LearnerStatus(Message):
     progress: float = 0.0  # of the run's horizon, 0..1
 
 
-class DeadLetter(Message):
+class DeadLetter(Message, frozen=True):
     """A frame nobody could read, kept for inspection."""
 
     stream: str

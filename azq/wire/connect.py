@@ -1,0 +1,134 @@
+"""Connections to a broker: one way to open them, one translation of everything that goes wrong with them.
+
+redis-py retries by itself unless told not to; a retried BLPOP or XREADGROUP can drop what it had already taken. So nothing here
+retries: callers know which of their calls are safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+)
+from redis.retry import Retry
+
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+
+SCHEMES = ("unix", "redis", "rediss")
+BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
+_PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "UNKILLABLE")
+
+
+def connect(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redis.Redis:
+    """A client of the broker at `url`, proven by one round trip; safe to share between threads.
+
+    `unix://[:password@]/path`, `redis://[user:password@]host:port/db` and `rediss://` are understood. `blocking` gives a client
+    for long waits: its socket may be silent for longer. Raises `BrokerUnavailable`, `BrokerRefused`, or `ConfigError` for a URL of
+    no known form.
+    """
+    client = open_client(url, timeout_s=timeout_s, blocking=blocking)
+    try:
+        with translate(client):
+            client.ping()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redis.Redis:
+    """A client that connects at its first command. Raises `ConfigError` for a URL of no known form."""
+    _check(url)
+    try:
+        client: redis.Redis = redis.Redis.from_url(
+            url,
+            protocol=2,
+            decode_responses=False,
+            socket_connect_timeout=timeout_s,
+            socket_timeout=max(timeout_s, BLOCKING_TIMEOUT_S) if blocking else timeout_s,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            health_check_interval=0,
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"broker URL {address(url)} does not parse: {error}; write unix:///path or redis://host:port/0") from None
+    return client
+
+
+def address(url: str) -> str:
+    """The URL without user and password, fit for logs and messages."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "(unreadable URL)"
+    if not parts.scheme:
+        return "(URL without a scheme)"
+    place = f"{host}:{port}" if port else host
+    return f"{parts.scheme}://{place}{unquote(parts.path)}"
+
+
+def address_of(client: redis.Redis) -> str:
+    """Where a client connects to, without user and password."""
+    options = client.connection_pool.connection_kwargs
+    if path := options.get("path"):
+        return f"unix://{path}"
+    return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
+
+
+def socket_timeout_s(client: redis.Redis) -> float:
+    """How long a client's socket may be silent."""
+    timeout = client.connection_pool.connection_kwargs.get("socket_timeout")
+    return BLOCKING_TIMEOUT_S if timeout is None else float(timeout)
+
+
+@contextmanager
+def translate(client: redis.Redis) -> Iterator[None]:
+    """Turns every failure of a client's commands into `BrokerUnavailable` (try again later) or `BrokerRefused` (mend something)."""
+    try:
+        yield
+    except (AuthenticationError, AuthorizationError, AuthenticationWrongNumberOfArgsError) as error:
+        raise BrokerRefused(f"broker at {address_of(client)} refuses the password: {error}; check it in azq.toml") from None
+    except NoPermissionError as error:
+        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; give this user all rights") from None
+    except BusyLoadingError:
+        raise BrokerUnavailable(f"broker at {address_of(client)} is still loading its file; try again in a moment") from None
+    except OutOfMemoryError as error:
+        raise BrokerUnavailable(f"broker at {address_of(client)} is out of memory: {error}; raise its maxmemory") from None
+    except (ReadOnlyError, ClusterDownError) as error:
+        raise BrokerUnavailable(f"broker at {address_of(client)} takes no writes: {error}; name the primary in azq.toml") from None
+    except TimeoutError:
+        raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; is it frozen or overloaded?") from None
+    except (ConnectionError, InvalidResponse, OSError) as error:
+        raise BrokerUnavailable(f"no broker at {address_of(client)} ({_reason(error)}); start it, or mend its URL in azq.toml") from None
+    except ResponseError as error:
+        if str(error).startswith(_PASSING):
+            raise BrokerUnavailable(f"broker at {address_of(client)} is busy: {error}; try again in a moment") from None
+        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None
+
+
+def _check(url: str) -> None:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in SCHEMES or not rest:
+        raise ConfigError(f"broker URL {address(url)} is none of unix:///path, redis(s)://host:port/0; mend azq.toml")
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().rstrip(".")
+    return text.splitlines()[0] if text else type(error).__name__
