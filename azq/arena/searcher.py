@@ -54,6 +54,7 @@ class Searcher:
         capacity = self._slots * config.leaves_per_step
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
         self._leaf_slots = np.zeros(capacity, np.int32)
+        self._num_actions, self._value_size = game.num_distinct_actions(), game.value_size()
         self._next_uid = 1
 
     def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
@@ -67,15 +68,19 @@ class Searcher:
         return results
 
     def _chunk(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+        waiting = 0
         try:
             for slot, actions in enumerate(histories):
                 self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
                 self._next_uid += 1
-            while count := self._search.collect(self._packed, self._leaf_slots):
-                evaluation = self._evaluate(count)
+            while waiting := self._search.collect(self._packed, self._leaf_slots):
+                evaluation = self._evaluate(waiting)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
+                waiting = 0
             return [self._search.result(slot) for slot in range(len(histories))]
         finally:
+            if waiting:  # interrupted: the core wants its answer before it forgets the question
+                self._search.apply(np.zeros((waiting, self._num_actions), np.float16), np.zeros((waiting, self._value_size), np.float16))
             for slot in range(len(histories)):
                 self._search.clear(slot)
 
