@@ -1,0 +1,171 @@
+"""The learner process: one run's `azq.learner.Learner` with its lock, its heartbeats and its signals."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import redis
+import torch
+from azq.store import open_store
+
+import azq
+from azq import games
+from azq.bus.base import Bus
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import Config, RunSections, WorkerConfig, parse_run
+from azq.errors import ConfigError, ExitCode, StateConflict, StoreError
+from azq.learner.device import pick_device, pick_threads
+from azq.learner.learner import Learner
+from azq.learner.opening import open_learner
+from azq.learner.outage import Outage
+from azq.learner.tracking import TensorBoardTracker
+from azq.ledger import Ledger
+from azq.ledger.types import RunView
+from azq.metrics import SAMPLES_PER_S
+from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
+
+LOCK_NAME = ".learner.lock"
+
+
+def main(config: Config, run: str) -> int:
+    """Learns until SIGTERM or SIGINT, then drains the sample stream, publishes and writes a checkpoint; returns an exit code.
+
+    Raises `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run, `StateConflict` when another learner has the
+    run's folder, and what `azq.learner.learner.Learner.run` raises.
+    """
+    if not config.broker.control_url:
+        raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
+    client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    ledger = Ledger(client)
+    view = ledger.run(run)
+    directory = Path(view.record.directory)
+    with _signals() as stop, lock_folder(directory):
+        bus = RedisBus(client)
+        beat = Beat(bus, run, config.worker)
+        beat.turn(None)
+        learner = _open(config, view, bus, client, ledger, beat.worker)
+        notify(READY, f"STATUS=learning {run}")
+        learner.run(stop, beat.turn)
+        beat.end()
+    return int(ExitCode.OK)
+
+
+def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str) -> Learner:
+    run, directory = view.record.run, Path(view.record.directory)
+    sections = run_sections(view)
+    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device)))
+    tracker = TensorBoardTracker(directory / "tensorboard")
+    tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
+    return open_learner(
+        run,
+        directory,
+        sections,
+        games.load(sections.run.game, **sections.run.params),
+        bus=bus,
+        ledger=ledger,
+        store=open_store(config.store.url, directory=directory / "weights", client=client),
+        tracker=tracker,
+        consumer=consumer,
+    )
+
+
+def run_sections(view: RunView) -> RunSections:
+    """The settings that a run's record carries; raises `ConfigError` naming the run when they do not fit."""
+    place = f"settings of run {view.record.run!r}"
+    try:
+        values = msgspec.json.decode(view.record.sections)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{place} are not JSON: {error}; create the run again") from None
+    return parse_run(values, place)
+
+
+@contextmanager
+def lock_folder(directory: Path) -> Iterator[None]:
+    """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
+    path = directory / LOCK_NAME
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise StateConflict(f"another learner, process {holder}, trains in {directory}; stop it first") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Beat:
+    """Says that the learner lives: a heartbeat in the control plane, and the watchdog's ping. Fed from the learner's own loop."""
+
+    def __init__(self, bus: Bus, run: str, config: WorkerConfig) -> None:
+        self.worker = f"learner@{socket.gethostname()}:{os.getpid()}"
+        self._bus = bus
+        self._run = run
+        self._config = config
+        self._outage = Outage()
+        self._started_ms = int(time.time() * 1000)
+        self._due = 0.0
+
+    def turn(self, status: LearnerStatus | None) -> None:
+        """Beats when it is time; `status` is None before the learner is open."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + self._config.heartbeat_s
+        notify(WATCHDOG)
+        frame = encode(self.heartbeat(status))
+        self._outage.attempt(lambda: self._bus.put(keys.beat(self.worker), frame, life_s=self._config.heartbeat_life_s))
+
+    def end(self) -> None:
+        """Takes the heartbeat away, so that nobody waits for its life to run out."""
+        notify(STOPPING)
+        self._outage.attempt(lambda: self._bus.delete(keys.beat(self.worker)))
+
+    def heartbeat(self, status: LearnerStatus | None) -> Heartbeat:
+        """What the learner says of itself now."""
+        return Heartbeat(
+            role="learner",
+            worker=self.worker,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=azq.__version__,
+            schema=SCHEMA,
+            started_ms=self._started_ms,
+            sent_ms=int(time.time() * 1000),
+            run=self._run,
+            rates={SAMPLES_PER_S: status.samples_per_s} if status else {},
+            weight_versions={self._run: status.weight_version} if status else {},
+        )
