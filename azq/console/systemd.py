@@ -1,0 +1,244 @@
+"""Installs the systemd units: the steps are planned by a pure function, then printed or carried out."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import azq
+from azq.bus.binary import find_server
+from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
+
+USER = "azq"
+ROLES = ("control", "data")
+UNIT_FOLDER = Path("/etc/systemd/system")
+CONFIG_FOLDER = Path("/etc/azq")
+STATE_FOLDER = Path("/var/lib/azq")
+SYSUSERS_FILE = Path("/usr/lib/sysusers.d/azq.conf")
+
+
+@dataclass(frozen=True, slots=True)
+class MakeFolder:
+    """A folder of root's."""
+
+    path: Path
+    mode: int
+
+    def __str__(self) -> str:
+        return f"make folder {self.path} (mode {self.mode:04o})"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """A file; `content` is a function because some hold a password made at that moment."""
+
+    path: Path
+    content: Callable[[], str]
+    mode: int
+    keep: bool = False  # an operator's file is never overwritten
+    secret: bool = False
+
+    def __str__(self) -> str:
+        notes = [f"mode {self.mode:04o}", "kept if it exists" if self.keep else "", "holds a generated password" if self.secret else ""]
+        return f"write {self.path} ({', '.join(filter(None, notes))})"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """A command."""
+
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"run {' '.join(self.command)}"
+
+
+Step = MakeFolder | WriteFile | RunCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where things are on the host that runs the units."""
+
+    prefix: Path  # of the Python environment that azq is installed in
+    server: Path  # Valkey or Redis
+    user: str = USER
+    config: Path = CONFIG_FOLDER
+    state: Path = STATE_FOLDER
+
+    def variables(self) -> dict[str, str]:
+        """What the unit templates name between at signs."""
+        return {
+            "USER": self.user,
+            "BIN": str(self.prefix / "bin"),
+            "CONFIG": str(self.config),
+            "STATE": str(self.state),
+            "SERVER": str(self.server),
+            "DO_NOT_RESTART": exit_codes(),
+        }
+
+
+def exit_codes() -> str:
+    """Exit codes that no restart can mend, for `RestartPreventExitStatus`."""
+    return " ".join(str(int(code)) for code in sorted(DO_NOT_RESTART - {ExitCode.OK}))
+
+
+def render(template: str, variables: Mapping[str, str]) -> str:
+    """A unit from its template; `ConfigError` when a name is left over."""
+    for name, value in variables.items():
+        template = template.replace(f"@{name}@", value)
+    left = next((line for line in template.splitlines() if "=" in line and not line.startswith("#") and _has_name(line)), None)
+    if left is not None:
+        raise ConfigError(f"unit template has an unknown name in {left!r}; the templates and azq differ in version, install azq again")
+    return template
+
+
+def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
+    """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
+    config = _below(root, places.config)
+    steps: list[Step] = [
+        WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
+        RunCommand(("systemd-sysusers", f"--root={root}", str(SYSUSERS_FILE))),
+        MakeFolder(config, 0o755),
+        MakeFolder(_below(root, UNIT_FOLDER), 0o755),
+    ]
+    # Secrets are read by the service manager, which is root, and handed to the service: nobody else needs to read them.
+    steps += [WriteFile(config / f"broker-{role}.conf", _conf(role), 0o600, keep=True, secret=True) for role in ROLES]
+    steps += [
+        WriteFile(config / "azq.env", _environment(config), 0o600, keep=True, secret=True),
+        WriteFile(config / "flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n", 0o600, keep=True, secret=True),
+        WriteFile(config / "azq.toml", lambda: "# Settings of this host; `azq config show` lists every key.\n", 0o644, keep=True),
+        *(WriteFile(config / name, _constant(text), 0o644, keep=True) for name, text in sorted(files.items())),
+    ]
+    for name, template in sorted(templates.items()):
+        steps.append(WriteFile(_below(root, UNIT_FOLDER) / name, _constant(render(template, places.variables())), 0o644))
+    if root == Path("/"):
+        steps.append(RunCommand(("systemctl", "daemon-reload")))
+    return steps
+
+
+def install(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
+    """Installs below `root`, or only tells what that would do; returns one line a step.
+
+    Raises `ConfigError` when the service's user could not read the Python environment, `MissingExtra` without a broker's program.
+    """
+    root = root.absolute()
+    folder = assets()
+    templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
+    flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
+    places = Places(prefix=Path(sys.prefix), server=find_server())
+    steps = plan(root, places, templates, flower)
+    hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
+    if dry_run:
+        return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), _next_command(dry_run=True)]
+    if hidden:
+        raise ConfigError(hidden)
+    if root == Path("/") and os.geteuid() != 0:
+        raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
+    return [*(carry_out(step) for step in steps), _next_command(dry_run=False)]
+
+
+def carry_out(step: Step) -> str:
+    """Does one step and says so; `ConfigError` with the command's own words where it fails."""
+    match step:
+        case MakeFolder(path, mode):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(mode)
+        case WriteFile(path, content, mode, keep, _):
+            if keep and path.exists():
+                return f"kept {path}"
+            _write(path, content(), mode)
+        case RunCommand(command):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise ConfigError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}; mend that and install again")
+    return str(step)
+
+
+def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
+    """Why the services could not start azq, which run with ProtectHome=yes; empty when they can."""
+    folders = tuple(homes)
+    for path in paths:
+        if any(path.is_relative_to(home) for home in folders):
+            return f"{path} is hidden from services, which see no home folders; install azq and its interpreter elsewhere, say in /opt/azq"
+    return ""
+
+
+def home_folders() -> tuple[Path, ...]:
+    """The folders that ProtectHome=yes hides."""
+    return Path("/home"), Path(pwd.getpwuid(0).pw_dir)
+
+
+def assets() -> Path:
+    """The folder with `systemd/`: beside the package in a checkout, below the environment's `share/azq` otherwise."""
+    candidates = (Path(azq.__file__).resolve().parents[1], Path(sys.prefix) / "share" / "azq")
+    for folder in candidates:
+        if (folder / "systemd" / "azq.target").is_file():
+            return folder
+    raise ConfigError(f"unit templates are in neither of {', '.join(str(folder / 'systemd') for folder in candidates)}; install azq again")
+
+
+def _flower_folder(folder: Path) -> Path:
+    return folder / "ops" / "flower" if (folder / "ops" / "flower").is_dir() else folder / "flower"
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _constant(text: str) -> Callable[[], str]:
+    return lambda: text
+
+
+def _conf(role: str) -> Callable[[], str]:
+    durable = "appendonly yes\nappendfsync everysec\nmaxmemory-policy noeviction\n" if role == "control" else "appendonly no\n"
+    return lambda: f'port 0\nprotected-mode yes\nsave ""\n{durable}requirepass {secrets.token_hex(24)}\n'
+
+
+def _environment(config: Path) -> Callable[[], str]:
+    """The brokers' addresses, with the passwords of their settings, which exist by then."""
+
+    def content() -> str:
+        lines = [f"AZQ_BROKER__{role.upper()}_URL=unix://:{_password(config, role)}@/run/azq-{role}/broker.sock" for role in ROLES]
+        return "\n".join([*lines, "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address", ""])
+
+    return content
+
+
+def _password(config: Path, role: str) -> str:
+    path = config / f"broker-{role}.conf"
+    for line in path.read_text("utf-8").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "requirepass":
+            return value.strip()
+    raise ConfigError(f"{path} sets no requirepass; add one, or delete the file and install again")
+
+
+def _write(path: Path, content: str, mode: int) -> None:
+    """Whole or not at all, and never readable by others in between."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def _next_command(*, dry_run: bool) -> str:
+    then = "then start" if dry_run else "installed; start"
+    return f"{then} with: systemctl enable --now azq.target azq-worker@selfplay.cpu azq-worker@eval.cpu azq-inference@cpu azq-learner@RUN"
+
+
+def _has_name(line: str) -> bool:
+    """True where `@NAME@` with capital letters is left; `azq-worker@.service` and `user@host` are not."""
+    parts = line.split("@")
+    return any(part and part.replace("_", "").isalpha() and part.isupper() for part in parts[1:-1])

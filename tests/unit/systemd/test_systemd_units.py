@@ -1,0 +1,122 @@
+"""The units: accepted by systemd itself, and in step with azq's exit codes."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from azq.console import systemd
+from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
+
+UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
+SERVICES = [name for name in UNITS if name.endswith(".service")]
+INSTANCES = {"azq-worker@": "selfplay.cpu", "azq-inference@": "cpu", "azq-learner@": "first", "azq-broker@": "control"}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Units with every template instantiated, and programs that exist."""
+    root = tmp_path_factory.mktemp("units")
+    programs = root / "prefix" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("azq", "celery", "valkey-server"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    places = systemd.Places(prefix=root / "prefix", server=programs / "valkey-server")
+    units = root / "units"
+    units.mkdir()
+    for name in UNITS:
+        text = systemd.render((systemd.assets() / "systemd" / name).read_text("utf-8"), places.variables())
+        (units / name).write_text(text)
+    return units
+
+
+def unit(rendered: Path, name: str) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",), empty_lines_in_values=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string((rendered / name).read_text())
+    return parser
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_every_unit(rendered: Path) -> None:
+    names = [
+        name.replace("@", f"@{next(i for p, i in INSTANCES.items() if name.startswith(p))}") if "@" in name else name for name in UNITS
+    ]
+    for source, name in zip(UNITS, names, strict=True):
+        if source != name:
+            shutil.copy(rendered / source, rendered / name)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(rendered / name) for name in names)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{rendered}:"},
+    )
+    ours = [line for line in result.stderr.splitlines() if "azq" in line]
+    assert ours == []
+    assert result.returncode == 0, result.stderr
+
+
+def test_all_units_of_the_design_are_there() -> None:
+    assert UNITS == [
+        "azq-broker@.service",
+        "azq-daemon.service",
+        "azq-flower.service",
+        "azq-inference@.service",
+        "azq-learner@.service",
+        "azq-worker@.service",
+        "azq.target",
+    ]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_stop_with_the_target_and_never_with_one_another(rendered: Path, name: str) -> None:
+    section = unit(rendered, name)["Unit"]
+    assert section["PartOf"] == "azq.target"
+    assert "Requires" not in section
+    assert "BindsTo" not in section
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if not re.search("broker|flower", name)])
+def test_exit_codes_that_forbid_a_restart_are_those_of_azq(rendered: Path, name: str) -> None:
+    codes = {int(code) for code in unit(rendered, name)["Service"]["RestartPreventExitStatus"].split()}
+    assert codes == {int(code) for code in DO_NOT_RESTART} - {int(ExitCode.OK)}
+
+
+def test_only_the_target_and_the_daemon_want_the_broker(rendered: Path) -> None:
+    wanting = [name for name in UNITS if "azq-broker" in unit(rendered, name)["Unit"].get("Wants", "")]
+    assert wanting == ["azq-daemon.service", "azq.target"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_run_as_their_own_user_without_privileges_and_stop_in_bounded_time(rendered: Path, name: str) -> None:
+    service = unit(rendered, name)["Service"]
+    assert service["User"] == "azq"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["ProtectSystem"] == "strict"
+    assert service["CapabilityBoundingSet"] == ""
+    assert int(service["TimeoutStopSec"]) > 0
+    assert service["Restart"] == "always"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_secret_stands_in_a_command_line(rendered: Path, name: str) -> None:
+    service = unit(rendered, name)["Service"]
+    assert not re.search("password|token|basic.auth|requirepass", service["ExecStart"])
+
+
+def test_a_name_that_azq_does_not_know_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="@COLOUR@"):
+        systemd.render("[Service]\nExecStart=/bin/@COLOUR@ x\n", {"BIN": "/usr/bin"})
+
+
+def test_instance_units_and_addresses_with_an_at_sign_are_no_left_over_names() -> None:
+    text = "Wants=azq-broker@control.service azq-broker@data.service\n"
+    assert systemd.render(text, {}) == text
