@@ -91,7 +91,7 @@ class ErasedSearch final : public AnySearch {
         const GameSearch<G>& game = at(slot);
         const Decision<G> decision = game.decide();
         const auto& root = game.tree().root();
-        const Edges edges = game.tree().edges(root);
+        const Edges edges = game.tree().edges(Tree<G>::kRoot);
         RootStatistics result{decision.action, decision.best_action, decision.root_value, decision.proven,
                               std::vector<float>(decision.policy, decision.policy + G::kNumActions),
                               std::vector<std::int32_t>(G::kNumActions, 0),
@@ -106,20 +106,33 @@ class ErasedSearch final : public AnySearch {
         return result;
     }
 
+    /// Steps a window of trees in turn: while one tree's next node is fetched from memory, the others work.
     void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) override {
         std::vector<std::int32_t> remap = scratch();
-        const int leaves = context_.config.leaves_per_step;
-        for (int slot = first; slot < last; ++slot) {
-            std::uint8_t* row = packed + static_cast<std::size_t>(slot) * static_cast<std::size_t>(leaves) * kPackedSize<G>;
-            counts[slot] = at(slot).collect(remap.data(), [&](const typename G::State& state) {
-                context_.rules.observe(state, context_.rules.actor(state), row);
-                row += kPackedSize<G>;
-            });
+        int window[kWindow];
+        int open = 0;
+        int next = first;
+        while (open < kWindow && next < last) admit(window[open++] = next++);
+        while (open > 0) {
+            for (int i = 0; i < open;) {
+                const int slot = window[i];
+                if (step(slot, remap.data(), packed)) {
+                    ++i;
+                    continue;
+                }
+                counts[slot] = at(slot).pending();
+                if (next < last) {
+                    admit(window[i++] = next++);
+                } else {
+                    window[i] = window[--open];
+                }
+            }
         }
     }
 
     void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
         for (int slot = first; slot < last; ++slot) {
+            if (slot + kAhead < last) at(slot + kAhead).prefetch_pending();
             const int leaves = at(slot).pending();
             for (int which = 0; which < leaves; ++which) {
                 const auto row = static_cast<std::size_t>(offsets[slot] + which);
@@ -153,13 +166,24 @@ class ErasedSearch final : public AnySearch {
     }
 
   private:
+    static constexpr int kWindow = 12;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
+    static constexpr int kAhead = 3;    ///< Slots between the fetching of a path and its use.
+
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
-    static std::size_t block_bytes(int node_capacity) {
-        const std::size_t bytes = Tree<G>::bytes(node_capacity);
-        return ((bytes + 63) / 64 | 1) * 64;
+    static std::size_t block_bytes(int node_capacity) { return (Tree<G>::capacity_lines(node_capacity) | 1) * Tree<G>::kLine; }
+
+    void admit(int slot) const { at(slot).prefetch_root(); }
+
+    bool step(int slot, std::int32_t* remap, std::uint8_t* packed) {
+        return at(slot).advance(remap, [&](int which, const typename G::State& state) {
+            const auto row = static_cast<std::size_t>(slot) * static_cast<std::size_t>(context_.config.leaves_per_step) + static_cast<std::size_t>(which);
+            context_.rules.observe(state, context_.rules.mover(state), packed + row * kPackedSize<G>);
+        });
     }
 
-    std::vector<std::int32_t> scratch() const { return std::vector<std::int32_t>(static_cast<std::size_t>(context_.node_capacity())); }
+    std::vector<std::int32_t> scratch() const {
+        return std::vector<std::int32_t>(Tree<G>::capacity_lines(context_.node_capacity()));
+    }
     GameSearch<G>& at(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
     const GameSearch<G>& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 

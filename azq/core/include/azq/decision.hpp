@@ -55,7 +55,7 @@ void set_policy(Decision<G>& decision, const Edges& edges, const float* weights)
 template <Game G>
 Decision<G> decide_proven(const Tree<G>& tree, const float* noisy_logits, bool draw, Rng rng) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     Decision<G> decision;
     float uniform[G::kMaxLegal];
     float visits[G::kMaxLegal];

@@ -61,7 +61,7 @@ struct GumbelRoot {
 /// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
 template <Game G>
 void prepare_gumbel(const Tree<G>& tree, const SearchConfig& config, Rng rng, GumbelRoot<G>& plan) {
-    const Edges edges = tree.edges(tree.root());
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     for (int i = 0; i < edges.count; ++i) {
         plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
         plan.kept_visits[i] = edges.visits[i];
@@ -149,7 +149,7 @@ template <Game G>
 int select_gumbel_root(const Tree<G>& tree, const SearchConfig& config, const HalvingSchedule& schedule, const GumbelRoot<G>& plan,
                        int simulation) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     float completed[Tree<G>::kMaxStride];
     const float scale = complete_q(root, edges, config, completed);
     const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
@@ -191,7 +191,7 @@ template <Game G>
 Decision<G> decide_gumbel(const Tree<G>& tree, const SearchConfig& config, const GumbelRoot<G>& plan, Rng rng) {
     const auto& root = tree.root();
     if (root.solved()) return decide_proven(tree, plan.noisy_logits, false, rng);
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     const float sign = sign_of(root.actor);
     Decision<G> decision;
     float completed[Tree<G>::kMaxStride];

@@ -11,9 +11,10 @@ namespace azq {
 
 /// Intersects a node's interval with what its children prove; returns whether it became narrower.
 template <Game G>
-bool tighten(Tree<G>& tree, Node<typename G::State>& node) {
+bool tighten(Tree<G>& tree, std::int32_t index) {
+    auto& node = tree.node(index);
     const float sign = sign_of(node.actor);
-    const Edges edges = tree.edges(node);
+    const Edges edges = tree.edges(index);
     float low = -1.0f;
     float high = -1.0f;
     for (int i = 0; i < edges.count; ++i) {
@@ -41,13 +42,13 @@ template <Game G>
 void forget_lost_proof(Tree<G>& tree) {
     auto& root = tree.root();
     if (!root.solved()) return;
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     for (int i = 0; i < edges.count; ++i) {
         if (edges.solved(i) && edges.q[i] == root.lower) return;
     }
     root.lower = -1.0f;
     root.upper = 1.0f;
-    tighten(tree, root);
+    tighten(tree, Tree<G>::kRoot);
 }
 
 }  // namespace azq

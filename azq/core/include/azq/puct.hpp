@@ -34,7 +34,7 @@ int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& confi
 template <Game G>
 void add_dirichlet_noise(Tree<G>& tree, const SearchConfig& config, Rng rng) {
     if (config.dirichlet_fraction <= 0.0f) return;
-    const Edges edges = tree.edges(tree.root());
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     float noise[G::kMaxLegal];
     rng.dirichlet(config.dirichlet_alpha, edges.count, noise);
     for (int i = 0; i < edges.count; ++i) {
@@ -47,7 +47,7 @@ void add_dirichlet_noise(Tree<G>& tree, const SearchConfig& config, Rng rng) {
 template <Game G>
 void visit_weights(const Tree<G>& tree, float* weights) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     const float sign = sign_of(root.actor);
     float sum = 0.0f;
     for (int i = 0; i < edges.count; ++i) {
@@ -62,7 +62,7 @@ template <Game G>
 Decision<G> decide_puct(const Tree<G>& tree, const SearchConfig& config, bool draw, Rng rng) {
     const auto& root = tree.root();
     if (root.solved()) return decide_proven(tree, nullptr, draw, rng);
-    const Edges edges = tree.edges(root);
+    const Edges edges = tree.edges(Tree<G>::kRoot);
     Decision<G> decision;
     float weights[G::kMaxLegal];
     visit_weights(tree, weights);

@@ -1,13 +1,14 @@
-/// One search tree in one block of memory.
+/// One search tree in one block of memory: a row of records, one per node, in the order of their creation.
 ///
-///     | nodes: node_capacity x Node | edge blocks, one per player node, in the order of their nodes |
+///     | header (Node), one cache line | statistics of its n legal actions (Edges) | next record ...
 ///
-/// An edge block holds the statistics of a node's n legal actions as arrays of `stride` entries (n rounded up to 4 lanes):
+/// The statistics are arrays of `stride` entries, n rounded up to 4 lanes, so that scoring all actions is straight SIMD:
 ///
 ///     prior f32 | q f32 | visits i32 | child i32 | logit f32 | in_flight u16 | action u16        24 bytes an edge
 ///
-/// Arrays, so that scoring all actions of a node is straight SIMD. Pad lanes have prior, q and visits 0 and logit kPadLogit.
-/// Nodes are created in order, a parent always before its children: keeping a subtree is one pass that slides nodes down.
+/// Pad lanes have prior, q and visits 0 and logit kPadLogit. A node is named by the offset of its record in cache lines: with
+/// thousands of trees nearly every step down is a cache miss, and one name is enough to fetch header and statistics at once.
+/// A parent always lies before its children: keeping a subtree is one pass that slides records down.
 /// Values and bounds are player 0's (value.hpp).
 #pragma once
 
@@ -29,11 +30,11 @@ inline constexpr float kMinPrior = 1.17549435e-38f;  ///< Keeps weighted means d
 
 enum class NodeStatus : std::uint8_t { kFresh, kPending, kExpanded, kTerminal };
 
+/// The header of a node's record.
 template <class State>
 struct Node {
     State state;
-    std::int32_t parent;      ///< Node index; kNoChild at the root.
-    std::int32_t edges;       ///< Byte offset of its edge block.
+    std::int32_t parent;      ///< kNoChild at the root.
     std::int32_t visits;      ///< Simulations that ended in or passed through it, its own evaluation included.
     float raw_value;          ///< The evaluator's.
     float mean;               ///< Mean of raw_value and of all values backed up through it.
@@ -49,12 +50,12 @@ struct Node {
     bool solved() const { return lower == upper; }
 };
 
-/// The arrays of one node's edge block.
+/// The statistics of a node's legal actions.
 struct Edges {
     float* prior;
     float* q;               ///< Mean value of the simulations through the edge; exact once its child is solved.
     std::int32_t* visits;   ///< Completed simulations.
-    std::int32_t* child;    ///< Node index | kSolvedChild, or kNoChild.
+    std::int32_t* child;    ///< The child | kSolvedChild, or kNoChild.
     float* logit;           ///< The evaluator's, unchanged.
     std::uint16_t* in_flight;
     std::uint16_t* action;
@@ -74,86 +75,99 @@ class Tree {
     static_assert(std::is_trivially_copyable_v<NodeT>);
 
     static constexpr int kMaxStride = (G::kMaxLegal + 3) & ~3;
+    static constexpr std::size_t kLine = 64;
     static constexpr std::size_t kEdgeBytes = 24;
+    static constexpr std::size_t kHeaderBytes = (sizeof(NodeT) + kLine - 1) / kLine * kLine;
     static constexpr std::int32_t kRoot = 0;
 
-    /// Bytes of a tree of so many nodes, a multiple of 64.
-    static std::size_t bytes(int node_capacity) {
-        return node_bytes(node_capacity) + static_cast<std::size_t>(node_capacity) * kMaxStride * kEdgeBytes;
+    /// Lines of a record.
+    static constexpr std::int32_t lines(int num_edges) {
+        const auto edge_bytes = static_cast<std::size_t>((num_edges + 3) & ~3) * kEdgeBytes;
+        return static_cast<std::int32_t>((kHeaderBytes + edge_bytes + kLine - 1) / kLine);
     }
 
-    /// Uses memory (64-byte aligned, `bytes(node_capacity)`) that the caller keeps alive; its content is not read.
-    void attach(std::byte* memory, int node_capacity) {
-        nodes_ = reinterpret_cast<NodeT*>(memory);
-        edges_ = memory + node_bytes(node_capacity);
+    /// Lines of a tree of so many nodes.
+    static std::size_t capacity_lines(int node_capacity) {
+        return static_cast<std::size_t>(node_capacity) * static_cast<std::size_t>(lines(G::kMaxLegal));
+    }
+
+    /// Uses memory (64-byte aligned, `capacity_lines` lines) that the caller keeps alive; its content is not read.
+    void attach(std::byte* memory) {
+        memory_ = memory;
+        end_ = 0;
         num_nodes_ = 0;
-        edge_bytes_ = 0;
     }
 
-    NodeT& node(std::int32_t index) { return nodes_[index]; }
-    const NodeT& node(std::int32_t index) const { return nodes_[index]; }
-    NodeT& root() { return nodes_[kRoot]; }
-    const NodeT& root() const { return nodes_[kRoot]; }
+    NodeT& node(std::int32_t index) { return *reinterpret_cast<NodeT*>(memory_ + offset(index)); }
+    const NodeT& node(std::int32_t index) const { return *reinterpret_cast<const NodeT*>(memory_ + offset(index)); }
+    NodeT& root() { return node(kRoot); }
+    const NodeT& root() const { return node(kRoot); }
     int num_nodes() const { return num_nodes_; }
+    std::int32_t end() const { return end_; }  ///< Where the next node will be.
+    std::int32_t next(std::int32_t index) const { return index + lines(node(index).num_edges); }
 
-    Edges edges(const NodeT& node) const {
-        const int stride = (node.num_edges + 3) & ~3;
-        auto* prior = reinterpret_cast<float*>(edges_ + node.edges);
+    Edges edges(std::int32_t index) const {
+        const int count = node(index).num_edges;
+        const int stride = (count + 3) & ~3;
+        auto* prior = reinterpret_cast<float*>(memory_ + offset(index) + kHeaderBytes);
         auto* ints = reinterpret_cast<std::int32_t*>(prior + 2 * stride);
         auto* shorts = reinterpret_cast<std::uint16_t*>(prior + 5 * stride);
-        return Edges{prior, prior + stride, ints, ints + stride, prior + 4 * stride, shorts, shorts + stride, node.num_edges, stride};
+        return Edges{prior, prior + stride, ints, ints + stride, prior + 4 * stride, shorts, shorts + stride, count, stride};
+    }
+
+    /// Starts fetching a record into the cache (its first lines, where it is a long one).
+    void prefetch(std::int32_t index) const {
+        constexpr std::int32_t kFetched = lines(G::kMaxLegal) < 5 ? lines(G::kMaxLegal) : 5;
+        for (std::int32_t line = 0; line < kFetched; ++line) __builtin_prefetch(memory_ + offset(index + line), 1);
     }
 
     /// Empties the tree and makes `state` its root.
     void reset(const G& rules, const typename G::State& state) {
+        end_ = 0;
         num_nodes_ = 0;
-        edge_bytes_ = 0;
         create(rules, state, kNoChild, 0);
     }
 
-    /// Creates the child that an edge of a node leads to; returns its index.
+    /// Creates the child that an edge of a node leads to.
     std::int32_t create_child(const G& rules, std::int32_t parent, int edge) {
-        typename G::State state = nodes_[parent].state;
-        const Edges edges = this->edges(nodes_[parent]);
+        typename G::State state = node(parent).state;
+        const Edges edges = this->edges(parent);
         rules.apply(state, edges.action[edge]);
-        const std::int32_t index = create(rules, state, parent, edge);
-        edges.child[edge] = index;
-        return index;
+        const std::int32_t child = create(rules, state, parent, edge);
+        edges.child[edge] = child;
+        return child;
     }
 
     /// Makes a child of the root the new root and frees the rest. At most `max_nodes` nodes are kept, the oldest, which are the
     /// nearest to the root; an edge to a node cut off keeps its statistics, and its child is evaluated again when reached.
-    /// `remap` is scratch of node_capacity entries.
+    /// `remap` is scratch of `capacity_lines` entries.
     void keep_subtree(std::int32_t new_root, int max_nodes, std::int32_t* remap) {
-        const int old_count = num_nodes_;
+        const std::int32_t old_end = end_;
+        end_ = 0;
         num_nodes_ = 0;
-        edge_bytes_ = 0;
-        for (std::int32_t old = new_root; old < old_count; ++old) {
+        for (std::int32_t old = new_root, after = 0; old < old_end; old = after) {
+            after = next(old);
             remap[old] = kNoChild;
-            const std::int32_t old_parent = nodes_[old].parent;
+            const std::int32_t old_parent = node(old).parent;
             const bool inside = old == new_root || (old_parent >= new_root && remap[old_parent] != kNoChild);
             if (!inside) continue;
             const std::int32_t parent = old == new_root ? kNoChild : remap[old_parent];
-            const bool kept = num_nodes_ < max_nodes;
-            if (kept) remap[old] = slide(old, parent);
-            if (parent != kNoChild) {
-                std::int32_t& link = edges(nodes_[parent]).child[nodes_[kept ? remap[old] : old].parent_edge];
-                link = kept ? remap[old] | (link & kSolvedChild) : kNoChild;
-            }
+            const int parent_edge = node(old).parent_edge;
+            if (num_nodes_ < max_nodes) remap[old] = slide(old, parent);
+            if (parent == kNoChild) continue;
+            std::int32_t& link = edges(parent).child[parent_edge];
+            link = remap[old] == kNoChild ? kNoChild : remap[old] | (link & kSolvedChild);
         }
     }
 
   private:
-    static std::size_t node_bytes(int node_capacity) {
-        return (static_cast<std::size_t>(node_capacity) * sizeof(NodeT) + 63) & ~std::size_t{63};
-    }
+    static std::size_t offset(std::int32_t index) { return static_cast<std::size_t>(index) * kLine; }
 
     std::int32_t create(const G& rules, const typename G::State& state, std::int32_t parent, int parent_edge) {
-        const std::int32_t index = num_nodes_++;
-        NodeT& node = nodes_[index];
+        const std::int32_t index = end_;
+        NodeT& node = this->node(index);
         node.state = state;
         node.parent = parent;
-        node.edges = edge_bytes_;
         node.visits = 0;
         node.raw_value = 0.0f;
         node.mean = 0.0f;
@@ -169,42 +183,39 @@ class Tree {
             node.status = NodeStatus::kFresh;
             node.lower = -1.0f;
             node.upper = 1.0f;
-            create_edges(rules, node);
+            create_edges(rules, index);
         }
+        end_ = next(index);
+        ++num_nodes_;
         return index;
     }
 
-    void create_edges(const G& rules, NodeT& node) {
+    void create_edges(const G& rules, std::int32_t index) {
         std::uint16_t actions[kMaxStride] = {};
-        const int count = rules.legal(node.state, actions);
-        node.num_edges = static_cast<std::uint16_t>(count);
-        const Edges edges = this->edges(node);
+        node(index).num_edges = static_cast<std::uint16_t>(rules.legal(node(index).state, actions));
+        const Edges edges = this->edges(index);
         std::memset(edges.prior, 0, static_cast<std::size_t>(edges.stride) * kEdgeBytes);
         for (int i = 0; i < edges.stride; ++i) {
             edges.child[i] = kNoChild;
             edges.logit[i] = kPadLogit;
             edges.action[i] = actions[i];
         }
-        edge_bytes_ += static_cast<std::int32_t>(static_cast<std::size_t>(edges.stride) * kEdgeBytes);
     }
 
-    /// Moves a node and its edge block down to the next free place; never passes a node that is still to be moved.
+    /// Moves a record down to the next free place, which never passes a record that is still to be moved.
     std::int32_t slide(std::int32_t old, std::int32_t parent) {
-        const std::int32_t index = num_nodes_++;
-        NodeT node = nodes_[old];
-        const auto block = static_cast<std::size_t>((node.num_edges + 3) & ~3) * kEdgeBytes;
-        std::memmove(edges_ + edge_bytes_, edges_ + node.edges, block);
-        node.edges = edge_bytes_;
-        node.parent = parent;
-        nodes_[index] = node;
-        edge_bytes_ += static_cast<std::int32_t>(block);
+        const std::int32_t index = end_;
+        const std::int32_t size = lines(node(old).num_edges);
+        std::memmove(memory_ + offset(index), memory_ + offset(old), static_cast<std::size_t>(size) * kLine);
+        node(index).parent = parent;
+        end_ = index + size;
+        ++num_nodes_;
         return index;
     }
 
-    NodeT* nodes_ = nullptr;
-    std::byte* edges_ = nullptr;
+    std::byte* memory_ = nullptr;
+    std::int32_t end_ = 0;
     std::int32_t num_nodes_ = 0;
-    std::int32_t edge_bytes_ = 0;
 };
 
 }  // namespace azq
