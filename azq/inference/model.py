@@ -13,11 +13,13 @@ from pydantic import ValidationError
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
+from azq.inference import native
 from azq.inference.batching import buckets
 from azq.inference.cuda import GraphForward
 from azq.inference.forward import EagerForward, Flight, Forward, Outputs
 from azq.inference.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
+from azq.nets.resnet import ResNet
 from azq.wire.messages import WeightEvent
 
 PROBE_SIZE = 8  # observations of the self-test
@@ -36,8 +38,7 @@ class Model:
         self.meta: WeightsMeta | None = None
         self._placement = placement or place(config)
         self._reference = build(network, spec).eval()
-        self._module = _place_module(build(network, spec), self._placement)
-        self._forward = _choose_forward(self._module, self._placement, config)
+        self._module, self._forward = _choose_forward(build(network, spec), self._placement, config)
 
     def load(self, data: bytes, version: int | None = None) -> None:
         """Takes weights over; `WeightsError` when they are damaged, do not fit or fail the self-test.
@@ -137,14 +138,14 @@ class ResidentModels:
         return self._models.pop(victim)
 
 
-def _place_module(module: Network, placement: Placement) -> Network:
+def _choose_forward(module: Network, placement: Placement, config: InferenceConfig) -> tuple[Network, Forward]:
+    """The fastest forward pass for a network on a device, and the module whose weights it takes."""
     module.eval().requires_grad_(False)
-    if placement.device.type != "cpu":
-        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return module.trunk_to(placement.dtype).to(placement.device)
-
-
-def _choose_forward(module: Network, placement: Placement, config: InferenceConfig) -> Forward:
+    if isinstance(module, ResNet) and native.suits(module, placement):
+        return module, native.NativeForward(module, placement.threads)
     if placement.device.type == "cuda":
-        return GraphForward(module, placement.device, buckets(config.max_batch, per_octave=4))
-    return EagerForward(module, placement.device, buckets(config.max_batch, per_octave=8))
+        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    module = module.trunk_to(placement.dtype).to(placement.device)
+    if placement.device.type == "cuda":
+        return module, GraphForward(module, placement.device, buckets(config.max_batch, per_octave=4))
+    return module, EagerForward(module, placement.device, buckets(config.max_batch, per_octave=8))

@@ -1,0 +1,56 @@
+/// The forward pass of azq.nets.resnet.ResNet for small boards, on CPUs that multiply bfloat16 (AVX512-BF16).
+///
+/// Why it exists: a general convolution pays for zero padding, for layout changes between layers and for kernels that are not made
+/// for 6 x 7 cells. Here a group of positions goes through the whole network while its activations stay in the L2 cache, and a cell
+/// at the rim multiplies only the taps that lie on the board.
+///
+/// Numbers: weights and activations in bfloat16, sums in float32. Every position is computed alone, in one order: its evaluation
+/// does not depend on the batch it comes in.
+///
+/// Activations of a group: [cell][position][channel]. Weights of a layer: [output tile][tap][channel pair][output][2].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace azq::nn {
+
+/// Positions that go through the network together: a multiple of every tile height in the kernel.
+inline constexpr int kGroup = 24;
+/// Outputs of one vector register.
+inline constexpr int kLanes = 16;
+
+using bf16 = std::uint16_t;
+
+struct Shape {
+    int planes, rows, cols, actions, values, blocks, channels, policy_channels, value_channels, value_hidden;
+
+    int cells() const { return rows * cols; }
+    int packed_size() const { return (planes * cells() + 7) / 8; }
+};
+
+/// A linear map over taps: y[o] = bias[o] + sum over taps t and inputs i of w[o, i, t] x[t][i].
+struct Layer {
+    int inputs = 0, outputs = 0, taps = 0;
+    std::vector<bf16> weights;
+    std::vector<float> bias;
+
+    int pairs() const { return (inputs + 1) / 2; }
+    int vectors() const { return (outputs + kLanes - 1) / kLanes; }
+};
+
+/// Packs float32 weights (outputs, inputs, taps) and bias (outputs) for the kernel.
+Layer pack(const float* weights, const float* bias, int outputs, int inputs, int taps);
+
+/// The policy's or the value's part of the squeezed cells is read from `first` on.
+struct Network {
+    Shape shape;
+    Layer stem, squeeze, policy, value_hidden, value;
+    std::vector<Layer> convolutions;  // two a block
+};
+
+/// Evaluates `count` packed observations (count, P); writes float16 logits (count, A) and values (count, V).
+void forward(const Network& network, const std::uint8_t* packed, std::size_t count, std::uint16_t* logits, std::uint16_t* values);
+
+}  // namespace azq::nn
