@@ -61,12 +61,20 @@ def abandoned(name: str) -> str:
     return f"azq:{{{name}}}:abandoned"
 
 
+def job_prefix(name: str) -> str:
+    return f"azq:{{{name}}}:job:"
+
+
+def held_prefix(name: str) -> str:
+    return f"azq:{{{name}}}:held:"
+
+
 def job(name: str, number: int) -> str:
-    return f"azq:{{{name}}}:job:{number}"
+    return f"{job_prefix(name)}{number}"
 
 
 def held(name: str, number: int) -> str:
-    return f"azq:{{{name}}}:held:{number}"
+    return f"{held_prefix(name)}{number}"
 
 
 def jobs(name: str) -> str:

@@ -1,0 +1,278 @@
+"""The ledger of the control plane: what was opened, who works on it, what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import redis
+
+from azq.errors import LeaseLost, NotFound, StateConflict, WireError
+from azq.ledger import scripts
+from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
+from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunState, RunView
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.connect import translate
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+
+
+class Ledger:
+    """Jobs, leases, runs and open games.
+
+    Each method that changes something is one Lua script: atomic, fenced, on the server's clock. None repeats itself; every method may
+    raise `BrokerUnavailable` or `BrokerRefused`, and after `BrokerUnavailable` a change may have been made all the same.
+    `journal`, `renew`, `abandon`, `release`, `complete` and `record_inserted` are safe to repeat. Safe to share between threads.
+    """
+
+    def __init__(self, client: redis.Redis, *, clock_ms: Callable[[], int] | None = None) -> None:
+        self._client = client
+        self._clock_ms = clock_ms
+        self._scripts: dict[str, Any] = {}
+
+    # -- runs
+
+    def create_run(self, record: RunRecord) -> RunView:
+        """A new run, running at once. Raises `StateConflict` when the name is taken."""
+        with translate(self._client):
+            self._client.sadd(keys.RUNS, record.run)
+        word, *_ = self._call(scripts.CREATE_RUN, record.run, "", encode(record))
+        if word == "conflict":
+            raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
+        return self.run(record.run)
+
+    def run(self, name: str) -> RunView:
+        """One run. Raises `NotFound` naming the runs there are."""
+        now_ms, values = self._read_run(name)
+        return run_view(now_ms, values)
+
+    def runs(self) -> list[RunView]:
+        """All runs, by name."""
+        views = []
+        for name in self._names():
+            word, *answer = self._call(scripts.READ_RUN, name, "")
+            if word == "ok":
+                views.append(run_view(int(answer[0]), fields_of(answer[1])))
+        return views
+
+    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
+        """Changes a run's state; setting the one it has changes nothing.
+
+        running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
+        """
+        word, *answer = self._call(scripts.SET_RUN_STATE, name, "", state.value, reason)
+        if word == "missing":
+            raise self._no_run(name)
+        if word == "conflict":
+            raise StateConflict(f"run {name} is {answer[0].decode()} and cannot become {state.value}; resume it first")
+        return self.run(name)
+
+    def update_run(self, record: RunRecord) -> RunView:
+        """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
+        word, *_ = self._call(scripts.REPLACE_RECORD, record.run, "", b"", encode(record))
+        if word == "missing":
+            raise self._no_run(record.run)
+        return self.run(record.run)
+
+    def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
+        """Sets a run's end and leaves the rest of its record, whoever else changes that meanwhile. Raises `NotFound`."""
+        while True:
+            now_ms, values = self._read_run(name)
+            changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
+            word, *_ = self._call(scripts.REPLACE_RECORD, name, "", values["record"], encode(changed))
+            if word == "missing":
+                raise self._no_run(name)
+            if word == "ok":
+                return self.run(name)
+
+    # -- jobs
+
+    def enqueue(
+        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
+    ) -> JobView:
+        """A new job: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
+        word, *answer = self._call(scripts.ENQUEUE, run, "", kind, tag, priority, games, repr(float(slice_s)), payload)
+        if word == "missing":
+            raise self._no_run(run)
+        return job_view(run, answer[0])
+
+    def mark_published(self, job_id: str, attempt: int) -> None:
+        """Notes that this attempt was handed to the queue; too late, it changes nothing."""
+        run, number = split_job_id(job_id)
+        self._call(scripts.MARK_PUBLISHED, run, number, attempt)
+
+    def job(self, job_id: str) -> JobView:
+        """One job. Raises `NotFound`; ended jobs are kept for a while."""
+        return self._job_answer(scripts.READ_JOB, job_id)
+
+    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]:
+        """At most `limit` queued and leased jobs, longest published first; then, if asked for, at most `limit` ended ones, newest first."""
+        views: list[JobView] = []
+        for name in [run] if run is not None else self._names():
+            _, answer = self._call(scripts.READ_JOBS, name, "", int(not active_only), max(1, limit))
+            views += [job_view(name, item) for item in answer]
+        return views
+
+    def cancel(self, job_id: str) -> JobView:
+        """Cancels a queued job at once; a leased one ends when its worker renews. Raises `NotFound`, or `StateConflict` if it ended."""
+        return self._job_answer(scripts.CANCEL, job_id)
+
+    def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
+        """A lease on a queued job, or None: stale attempt, leased, ended, unknown, or its run does not want it now."""
+        run, number = split_job_id(job_id)
+        word, *answer = self._call(scripts.CLAIM, run, number, attempt, owner, _ms(lease_s))
+        return Lease(job_view(run, answer[0]).job, attempt, owner, lease_s) if word == "ok" else None
+
+    def renew(self, lease: Lease) -> Directive:
+        """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""
+        return self._directive(scripts.RENEW, lease)
+
+    def expire(self, run: str, max_attempts: int) -> list[JobView]:
+        """Ends every lease whose time is over and returns those jobs as they are now.
+
+        Held games go to the front of the pool; the job is queued again under its next attempt, unpublished, or failed once
+        `max_attempts` leases ended badly.
+        """
+        _, answer = self._call(scripts.EXPIRE, run, "", max_attempts)
+        return [job_view(run, item) for item in answer]
+
+    def requeue(self, job_id: str, attempt: int) -> JobView:
+        """Gives a job whose message was lost its next attempt, unpublished. Raises `NotFound`, or `StateConflict` if it was claimed."""
+        return self._job_answer(scripts.REQUEUE, job_id, attempt)
+
+    # -- open games
+
+    def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
+        """Exactly `count` games for a lease, from the pool first, then new ones; none while the run does not run. Raises `LeaseLost`.
+
+        A record that does not decode is abandoned with the reason and left out.
+        """
+        _, *answer = self._commit(scripts.ADOPT, lease, max(0, count))
+        games = []
+        for uid, frame in zip(answer[::2], answer[1::2], strict=True):
+            try:
+                games.append(decode(frame, GameRecord) if frame else GameRecord(int(uid)))
+            except WireError as error:
+                self.abandon(lease, int(uid), f"record does not decode: {error}")
+        return games
+
+    def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
+        """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
+        return self._directive(scripts.JOURNAL, lease, *_by_uid(records))
+
+    def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
+        """Closes the games, appends their samples and renews the lease, all in one step.
+
+        Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
+        """
+        uids = [event.record.uid for event in events]
+        if len(set(uids)) != len(uids):
+            raise StateConflict("a game occurs twice among those to finish; finish each once")
+        return self._directive(scripts.FINISH, lease, *(item for event in events for item in (event.record.uid, encode(event))))
+
+    def abandon(self, lease: Lease, uid: int, reason: str) -> None:
+        """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
+        self._commit(scripts.ABANDON, lease, uid, reason)
+
+    def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
+        """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
+        self._commit(scripts.RELEASE, lease, *_by_uid(records))
+
+    def complete(self, lease: Lease, result: bytes) -> None:
+        """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
+        self._commit(scripts.COMPLETE, lease, result)
+
+    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
+        """Gives the games back; the job is queued under its next attempt, or failed once `max_attempts` leases ended badly."""
+        self._commit(scripts.FAIL, lease, error, max_attempts)
+
+    # -- counts
+
+    def counts(self, run: str) -> LedgerCounts:
+        """All counts at one moment. Raises `NotFound`."""
+        word, *answer = self._call(scripts.COUNTS, run, "")
+        if word == "missing":
+            raise self._no_run(run)
+        return counts_of(answer)
+
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None:
+        """Notes how many games the segment log holds: absolute numbers, safe to repeat. Raises `NotFound`.
+
+        With the ids of sample entries in `ack` these are acknowledged and deleted in the same step, so that the counts balance at
+        every moment.
+        """
+        word, *_ = self._call(scripts.RECORD_INSERTED, run, "", inserted, duplicates_dropped, keys.LEARNER_GROUP, *ack)
+        if word == "missing":
+            raise self._no_run(run)
+
+    # -- the one door to the server
+
+    def _call(self, body: str, run: str, number: str, *arguments: str | bytes | float) -> list[Any]:
+        now: str | int = "" if self._clock_ms is None else self._clock_ms()
+        script = self._scripts.get(body)
+        if script is None:
+            script = self._scripts.setdefault(body, self._client.register_script(scripts.source(body)))
+        with translate(self._client):
+            word, *answer = script(keys=run_keys(run), args=[now, number, *arguments])
+        return [bytes(word).decode(), *answer]
+
+    def _commit(self, body: str, lease: Lease, *arguments: str | bytes | float) -> list[Any]:
+        run, number = split_job_id(lease.job.job_id)
+        answer = self._call(body, run, number, lease.attempt, lease.owner, _ms(lease.lease_s), *arguments)
+        if answer[0] == "lost":
+            game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
+            raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
+        return answer
+
+    def _directive(self, body: str, lease: Lease, *arguments: str | bytes | float) -> Directive:
+        return Directive(self._commit(body, lease, *arguments)[1].decode())
+
+    def _job_answer(self, body: str, job_id: str, *arguments: str | bytes | float) -> JobView:
+        run, number = split_job_id(job_id)
+        word, *answer = self._call(body, run, number, *arguments)
+        if word == "missing":
+            raise NotFound(f"no job {job_id}; only the newest {scripts.KEPT_ENDED_JOBS} ended jobs of a run are kept")
+        if word == "conflict":
+            raise StateConflict(f"job {job_id} is {answer[0].decode()}; nothing was changed")
+        return job_view(run, answer[0])
+
+    def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
+        word, *answer = self._call(scripts.READ_RUN, name, "")
+        if word == "missing":
+            raise self._no_run(name)
+        return int(answer[0]), fields_of(answer[1])
+
+    def _names(self) -> list[str]:
+        with translate(self._client):
+            names: Any = self._client.smembers(keys.RUNS)
+        return sorted(name.decode() for name in names)
+
+    def _no_run(self, name: str) -> NotFound:
+        return NotFound(f"no run {name!r}; there are: {', '.join(self._names()) or 'none'}")
+
+
+def run_keys(run: str) -> list[str]:
+    """The keys of one run in the order that the scripts take them."""
+    return [
+        keys.run(run),
+        keys.ledger(run),
+        keys.open_games(run),
+        keys.pool(run),
+        keys.abandoned(run),
+        keys.jobs(run),
+        keys.jobs_done(run),
+        keys.samples(run),
+        keys.results(run),
+        keys.stall(run),
+        keys.job_prefix(run),
+        keys.held_prefix(run),
+    ]
+
+
+def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:
+    return [item for record in records for item in (record.uid, encode(record))]
+
+
+def _ms(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
