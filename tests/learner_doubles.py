@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 
+from azq.bus.base import Bus
 from azq.errors import StoreError
 from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.wire import keys
 from azq.wire.messages import RunRecord
 
 
 class OneRunLedger:
     """Knows one run; keeps what the learner reported."""
 
-    def __init__(self, run: str, until: dict[str, float] | None = None) -> None:
-        self.record = RunRecord(run, b"{}", until or {}, "", 0)
+    def __init__(self, run: str, bus: Bus) -> None:
+        self._bus = bus
+        self.record = RunRecord(run, b"{}", {}, "", 0)
         self.state = RunState.RUNNING
         self.active_ms = 0
         self.inserted = 0
@@ -25,7 +28,9 @@ class OneRunLedger:
     def counts(self, run: str) -> LedgerCounts:
         return LedgerCounts(self.inserted, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int) -> None:
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=()) -> None:
+        if ack:
+            self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
         self.inserted, self.duplicates_dropped = inserted, duplicates_dropped
 
 

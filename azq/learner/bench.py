@@ -98,7 +98,7 @@ def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[
             logits, values = module(planes, scalars)
         policy_loss, value_loss = losses(logits, values, policies, targets, legal)
         optimizer.zero_grad(set_to_none=True)
-        (policy_loss + value_loss).backward()
+        (policy_loss + value_loss).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step

@@ -9,6 +9,7 @@ from typing import Protocol
 from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import IllegalActionError, WireError
+from azq.ledger.types import LedgerCounts
 from azq.replay.samples import Rules, Samples, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
@@ -24,7 +25,8 @@ log = logs.get(__name__)
 class InsertLedger(Protocol):
     """What intake asks of the ledger."""
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int) -> None: ...
+    def counts(self, run: str) -> LedgerCounts: ...
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None: ...
 
 
 @dataclass(slots=True)
@@ -41,8 +43,8 @@ class _Sorted:
 class Intake:
     """Consumes a run's sample stream in the group `learner`.
 
-    Order: append and fsync, then acknowledge, then tell the ledger. A death in between leaves entries that are read again and dropped
-    by their game number.
+    Order: append and fsync, then acknowledge and count in one step of the ledger. A death in between leaves entries that are read
+    again and dropped by their game number.
     """
 
     def __init__(
@@ -85,8 +87,9 @@ class Intake:
             self._take(entries)
         return len(entries)
 
-    def tell_ledger(self) -> None:
-        """Reports absolute counts, which is safe to repeat."""
+    def agree_with_ledger(self) -> None:
+        """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates."""
+        self.duplicates = max(self.duplicates, self._ledger.counts(self._run).duplicates_dropped)
         self._ledger.record_inserted(self._run, self._segments.games, self.duplicates)
 
     def _take(self, entries: Sequence[Entry]) -> None:
@@ -98,13 +101,13 @@ class Intake:
             self._bus.dead_letter(entry, reason)
             self.dead_letters += 1
             log.warning("sample_refused", entry=entry.id, reason=reason)
-        self._bus.ack(keys.samples(self._run), keys.LEARNER_GROUP, [entry.id for entry in entries])
-        self.duplicates += found.duplicates
+        duplicates = self.duplicates + found.duplicates
+        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=[entry.id for entry in entries])
+        self.duplicates = duplicates
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
         if found.versions:
             self.mean_weight_version = sum(found.versions) / len(found.versions)
-        self.tell_ledger()
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
         found, seen = _Sorted(), set[int]()

@@ -28,7 +28,7 @@ from azq.learner.schedule import progress
 from azq.learner.strength import Strength
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
-from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
 from azq.replay.limiter import may_train, stall_selfplay
@@ -52,7 +52,6 @@ class RunLedger(InsertLedger, Protocol):
     """What the learner asks of the ledger."""
 
     def run(self, name: str) -> RunView: ...
-    def counts(self, run: str) -> LedgerCounts: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +167,8 @@ class Learner:
 
     def _read(self, block_ms: int) -> int:
         if self._leftovers:
+            self._parts.intake.agree_with_ledger()
             claimed = self._parts.intake.claim_leftovers()
-            self._parts.intake.tell_ledger()
             self._leftovers = False
             if claimed:
                 log.info("leftovers_claimed", games=claimed)

@@ -97,7 +97,7 @@ def open_learner(
         window=window,
         consumer=consumer,
         root_value_fraction=config.root_value_fraction,
-        duplicates=max(start.state.duplicates_dropped if start.state else 0, ledger.counts(run).duplicates_dropped),
+        duplicates=start.state.duplicates_dropped if start.state else 0,
     )
     _log_start(run, trainer, segments, window, device, start)
     return Learner(

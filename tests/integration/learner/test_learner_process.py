@@ -1,0 +1,204 @@
+"""The learner's process on a real broker: killed, told to stop, locked out, cut off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from replay_games import play_game
+
+from azq import games
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.errors import ExitCode
+from azq.learner import checkpoint
+from azq.ledger import Ledger
+from azq.ledger.types import Lease
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat, LearnerStatus, RunRecord, WeightEvent
+
+RUN = "ttt"
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe"),
+    network=NetworkConfig(blocks=1, channels=8),
+    learner=LearnerConfig(
+        device="cpu",
+        threads=1,
+        batch_size=16,
+        min_window=50,
+        samples_per_insert=1.0,
+        warmup_steps=2,
+        publish_every_s=0.5,
+        checkpoint_every_s=1.0,
+    ),
+)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        threading.Event().wait(0.02)
+
+
+class Place:
+    """A run on a broker, its folder, a lease that finishes games, and learner processes."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self.client = connect(url)
+        self.bus, self.ledger = RedisBus(self.client), Ledger(self.client)
+        self.game = games.load("tic_tac_toe")
+        self.processes: list[subprocess.Popen[str]] = []
+        body = msgspec.json.encode(SECTIONS.model_dump(mode="json"))
+        self.ledger.create_run(RunRecord(RUN, body, {}, str(folder / RUN), 0))
+        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=10_000, slice_s=60.0).job
+        lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
+        assert lease is not None
+        self.lease: Lease = lease
+
+    def finish_games(self, count: int) -> None:
+        for record in self.ledger.adopt(self.lease, count):
+            self.ledger.finish_games(self.lease, [play_game(self.game, record.uid)])
+
+    def learner(self, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "azq", "learner", "--run", RUN],
+            env={**os.environ, "AZQ_BROKER__CONTROL_URL": self.url, "AZQ_HOME": str(self.folder), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def status(self) -> LearnerStatus | None:
+        frame = self.bus.get(keys.learner_status(RUN))
+        return decode(frame, LearnerStatus) if frame else None
+
+    def all_inserted(self) -> bool:
+        counts = self.ledger.counts(RUN)
+        return counts.balanced and counts.finished == counts.inserted > 0
+
+    def stop(self, process: subprocess.Popen[str]) -> str:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0, output
+        return output
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self.client.close()
+
+
+@pytest.fixture
+def place(broker, tmp_path) -> Iterator[Place]:
+    where = Place(broker.control_url, tmp_path)
+    yield where
+    where.close()
+
+
+def test_learns_beats_publishes_stops_and_resumes(place):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        address = str(place.folder / "notify")
+        supervisor.bind(address)
+        supervisor.settimeout(30)
+        process = place.learner(NOTIFY_SOCKET=address)
+        said = ""
+        while "READY=1" not in said:
+            said += supervisor.recv(4096).decode()
+    place.finish_games(40)
+    until(lambda: bool((status := place.status()) and status.step >= 5), "training")
+    (beat,) = (decode(frame, Heartbeat) for frame in place.bus.values(keys.BEAT_PREFIX).values())
+    assert (beat.role, beat.run, beat.pid) == ("learner", RUN, process.pid)
+    place.finish_games(40)
+    place.stop(process)
+    assert place.all_inserted()
+    assert place.ledger.counts(RUN).inserted == 80
+    assert not place.bus.values(keys.BEAT_PREFIX)
+    versions = [decode(entry.frame, WeightEvent).version for entry in place.bus.after(keys.weights(RUN), "0")]
+    assert versions == list(range(1, len(versions) + 1))
+    state = checkpoint.load_newest(place.folder / RUN / "checkpoints").state
+    assert state.step == place.status().step
+    assert any((place.folder / RUN / "tensorboard").iterdir())
+    again = place.learner()
+    until(lambda: bool((status := place.status()) and status.sent_ms > 0 and place.bus.values(keys.BEAT_PREFIX)), "second start")
+    place.finish_games(20)
+    until(place.all_inserted, "games of the second life")
+    place.stop(again)
+    assert place.status().step >= state.step
+    assert place.ledger.counts(RUN).inserted == 100
+
+
+def test_killed_again_and_again_every_game_is_stored_once(place):
+    for _ in range(3):
+        process = place.learner()
+        before = place.ledger.counts(RUN).inserted
+        place.finish_games(15)
+        until(lambda before=before: place.ledger.counts(RUN).inserted > before, "some games")
+        place.finish_games(15)
+        process.kill()
+        process.communicate()
+    process = place.learner()
+    until(place.all_inserted, "every game")
+    place.stop(process)
+    counts = place.ledger.counts(RUN)
+    assert counts.balanced
+    assert counts.inserted == counts.finished == 90
+
+
+def test_a_second_learner_is_refused_by_name(place):
+    first = place.learner()
+    until(lambda: place.status() is not None, "the first learner")
+    second = place.learner()
+    output, _ = second.communicate(timeout=30)
+    assert second.returncode == ExitCode.CONFLICT
+    assert f"process {first.pid}" in output
+    assert "Traceback" not in output
+    place.stop(first)
+
+
+def test_an_unknown_run_is_one_line_and_an_exit_code(place):
+    place.client.flushall()
+    process = place.learner()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == ExitCode.NOT_FOUND
+    assert RUN in output
+    assert "Traceback" not in output
+
+
+def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
+    server = EmbeddedServer("control", tmp_path / "broker")
+    server.start()
+    place = Place(server.url, tmp_path)
+    try:
+        process = place.learner()
+        place.finish_games(20)
+        until(place.all_inserted, "the games before")
+        step = place.status().step
+        server.stop()
+        server = EmbeddedServer("control", tmp_path / "broker")
+        server.start()
+        place.finish_games(20)
+        until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 40, "the games after")
+        output = place.stop(process)
+        assert "broker_away" in output or place.status().step >= step
+        assert place.ledger.counts(RUN).balanced
+    finally:
+        place.close()
+        server.stop()
