@@ -1,0 +1,190 @@
+"""Delivery of jobs by Celery: the app's settings, routing by hardware tag, publishing.
+
+Celery is delivery, never the record. It may lose a message and may deliver one twice, so a message is only (job_id, attempt) and the
+ledger decides whether it counts.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from celery import Celery
+from kombu.entity import Exchange, Queue
+from kombu.exceptions import KombuError, OperationalError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+
+from azq.config import TAG_PATTERN
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, UnknownTagError
+from azq.wire import keys
+from azq.wire.connect import address
+from azq.wire.messages import Job
+
+KINDS = ("selfplay", "eval")
+KNOWN_TAGS = ("cpu", "cuda", "mps")
+PRIORITY_STEPS = (0, 3, 6, 9)
+TIME_LIMIT_S = 900
+WIND_DOWN_S = 60  # between the soft limit, which the job sees, and the hard one, which kills its process
+VISIBILITY_TIMEOUT_S = 1800
+SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen broker
+SOFT_SHUTDOWN_S = 10.0
+
+
+class PublishedJob(Protocol):
+    """What publishing needs of a job: `azq.ledger.types.JobView` has it."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def attempt(self) -> int: ...
+
+
+def make_app(
+    control_url: str,
+    *,
+    tags: Iterable[str] = (),
+    time_limit_s: int = TIME_LIMIT_S,
+    visibility_timeout_s: int = VISIBILITY_TIMEOUT_S,
+    socket_timeout_s: float = SOCKET_TIMEOUT_S,
+) -> Celery:
+    """The Celery app on a control plane, with queues for the known tags and `tags`.
+
+    Raises `ConfigError` for a malformed tag or URL, or where a job may run longer than its message stays invisible: Redis would then
+    deliver it again and again.
+    """
+    check_limits(time_limit_s, visibility_timeout_s)
+    all_tags = tuple(dict.fromkeys((*KNOWN_TAGS, *tags)))
+    app = Celery("azq", broker=celery_url(control_url), set_as_current=False)
+    app.conf.update(
+        task_serializer="msgpack",
+        accept_content=["msgpack"],
+        event_serializer="json",  # a receiver built without this app drops msgpack events silently
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_retry_on_worker_lost=True,  # without it a job that kills its process comes back for ever
+        task_create_missing_queues=False,
+        task_queues=[make_queue(queue_name(kind, tag)) for tag in all_tags for kind in KINDS],
+        task_default_queue=queue_name("selfplay", "cpu"),
+        task_time_limit=time_limit_s,
+        task_soft_time_limit=time_limit_s - WIND_DOWN_S,
+        task_send_sent_event=False,
+        # One more try covers a pooled connection that died with an earlier broker; a job sent twice is claimed once.
+        task_publish_retry=True,
+        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_soft_shutdown_timeout=SOFT_SHUTDOWN_S,
+        worker_send_task_events=True,
+        worker_max_tasks_per_child=50,
+        worker_hijack_root_logger=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": visibility_timeout_s,
+            "unacked_restore_interval": 5,
+            "unacked_restore_throttle": 1,
+            "global_keyprefix": keys.CELERY_PREFIX,
+            "queue_order_strategy": "priority",
+            "priority_steps": list(PRIORITY_STEPS),
+            "socket_connect_timeout": 5,
+            "socket_timeout": socket_timeout_s,
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+        },
+    )
+    return app
+
+
+def publish(app: Celery, view: PublishedJob) -> None:
+    """Hands a job's current attempt to the queue of its kind and tag.
+
+    Raises `BrokerUnavailable` when the broker does not take it in time, `BrokerRefused` where it refuses the password, and
+    `UnknownTagError` for a malformed kind or tag.
+    """
+    job = view.job
+    queue = make_queue(queue_name(job.kind, job.tag))
+    place = address(app.conf.broker_url.removeprefix("redis+").replace("socket://", "unix://"))
+    try:
+        app.send_task(
+            task_name(job.kind),
+            args=(job.job_id, view.attempt),
+            queue=queue,
+            priority=min(max(job.priority, 0), 9),
+            task_id=f"{job.job_id}:{view.attempt}",
+        )
+    except (OperationalError, KombuError, RedisError, OSError) as error:
+        if any(isinstance(cause, (AuthenticationError, NoPermissionError)) for cause in _causes(error)):
+            raise BrokerRefused(f"broker at {place} refuses the password: {error}; check it in azq.toml") from None
+        raise BrokerUnavailable(
+            f"broker at {place} does not take job {job.job_id}: {error}; it is sent again when the broker answers"
+        ) from None
+
+
+def queue_name(kind: str, tag: str) -> str:
+    """The queue of a job kind on a hardware tag, such as `selfplay.cpu`. Raises `UnknownTagError` for anything malformed."""
+    if kind not in KINDS:
+        raise UnknownTagError(f"job kind {kind!r} is none of {', '.join(KINDS)}")
+    if not re.fullmatch(TAG_PATTERN, tag):
+        raise UnknownTagError(f"hardware tag {tag!r} is not lower-case letters, digits, - and _, at most 32; choose another")
+    return f"{kind}.{tag}"
+
+
+def split_queue(name: str) -> tuple[str, str]:
+    """Kind and tag of a queue; the inverse of `queue_name`. Raises `UnknownTagError` for anything else."""
+    kind, _, tag = name.partition(".")
+    queue_name(kind, tag)
+    return kind, tag
+
+
+def task_name(kind: str) -> str:
+    """The Celery task of a job kind, such as `azq.selfplay`. Raises `UnknownTagError` for an unknown kind."""
+    if kind not in KINDS:
+        raise UnknownTagError(f"job kind {kind!r} is none of {', '.join(KINDS)}")
+    return f"azq.{kind}"
+
+
+def make_queue(name: str) -> Queue:
+    """A direct queue with an exchange of its own name."""
+    return Queue(name, Exchange(name), routing_key=name)  # type: ignore[no-untyped-call]
+
+
+def celery_url(control_url: str) -> str:
+    """The broker URL as Celery writes it: unix sockets become `redis+socket`."""
+    scheme, separator, rest = control_url.partition("://")
+    if not separator or scheme not in ("unix", "redis", "rediss"):
+        raise ConfigError(f"broker.control_url {address(control_url)} is none of unix:///path, redis(s)://host:port/0; mend azq.toml")
+    return f"redis+socket://{rest}" if scheme == "unix" else control_url
+
+
+def check_limits(time_limit_s: int, visibility_timeout_s: int) -> None:
+    """Raises `ConfigError` unless every job ends before Redis believes its worker dead."""
+    if not WIND_DOWN_S < time_limit_s < visibility_timeout_s:
+        raise ConfigError(
+            f"time limit {time_limit_s} s must be over {WIND_DOWN_S} s and under the visibility timeout of {visibility_timeout_s} s, "
+            "or long jobs are delivered again and again"
+        )
+
+
+def detect_tags() -> tuple[str, ...]:
+    """The hardware tags of this host, found without loading any device library."""
+    has_nvidia = any(Path("/dev").glob("nvidia[0-9]*"))
+    return tags_of(platform.system(), platform.machine(), has_nvidia)
+
+
+def tags_of(system: str, machine: str, has_nvidia: bool) -> tuple[str, ...]:
+    """`cpu` always, `cuda` with an NVIDIA device, `mps` on Apple silicon."""
+    return ("cpu", *(("cuda",) if has_nvidia else ()), *(("mps",) if (system, machine) == ("Darwin", "arm64") else ()))
+
+
+def _causes(error: BaseException) -> Sequence[BaseException]:
+    chain: list[BaseException] = []
+    current: Any = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    return chain

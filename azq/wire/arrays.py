@@ -1,0 +1,79 @@
+"""Arrays of a game record to raw little-endian bytes and back.
+
+Letters: T plies, A actions, V values per ply.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.errors import WireError
+from azq.wire.messages import GameRecord
+
+LARGEST_UID = 2**63 - 1
+
+
+class CoreRecord(Protocol):
+    """What `azq._core.Record` shows of one game."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def actions(self) -> NDArray[np.uint16]: ...  # (T,)
+    @property
+    def policies(self) -> NDArray[np.float16]: ...  # (T, A)
+    @property
+    def root_values(self) -> NDArray[np.float32]: ...  # (T, V)
+    @property
+    def simulations(self) -> NDArray[np.uint16]: ...  # (T,)
+    @property
+    def weight_versions(self) -> NDArray[np.uint32]: ...  # (T,)
+
+
+def pack_record(record: CoreRecord) -> GameRecord:
+    """A game of the core as it travels and is journaled."""
+    return GameRecord(
+        uid=int(record.uid),
+        actions=_bytes(record.actions, "<u2"),
+        policies=_bytes(record.policies, "<f2"),
+        root_values=_bytes(record.root_values, "<f4"),
+        simulations=_bytes(record.simulations, "<u2"),
+        weight_versions=_bytes(record.weight_versions, "<u4"),
+    )
+
+
+def unpack_record(record: GameRecord, num_actions: int, value_size: int) -> dict[str, NDArray[Any]]:
+    """A record's arrays under the names that `azq._core.Search.start` takes; each is a fresh copy.
+
+    actions (T,), policies (T, A), root_values (T, V), simulations (T,), weight_versions (T,). Raises `WireError` naming the array
+    whose length does not agree with the number of plies.
+    """
+    if not 1 <= record.uid <= LARGEST_UID:
+        raise WireError(f"game number {record.uid} is outside 1..{LARGEST_UID}")
+    plies, odd = divmod(len(record.actions), 2)
+    if odd:
+        raise WireError(f"game {record.uid}: actions of {len(record.actions)} bytes are no whole number of plies")
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        "actions": ("<u2", (plies,)),
+        "policies": ("<f2", (plies, num_actions)),
+        "root_values": ("<f4", (plies, value_size)),
+        "simulations": ("<u2", (plies,)),
+        "weight_versions": ("<u4", (plies,)),
+    }
+    return {name: _array(record, name, *kind) for name, kind in shapes.items()}
+
+
+def _bytes(array: NDArray[Any], kind: str) -> bytes:
+    return np.ascontiguousarray(array, np.dtype(kind)).tobytes()
+
+
+def _array(record: GameRecord, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    data: bytes = getattr(record, name)
+    dtype = np.dtype(kind)
+    wanted = dtype.itemsize * int(np.prod(shape))
+    if len(data) != wanted:
+        raise WireError(f"game {record.uid}: {name} has {len(data)} bytes, {wanted} expected for shape {shape}; made for another game?")
+    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=True)
