@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 import redis
-from azq.bus.connect import connect
+from azq.bus.connect import connect, translate
 from azq.bus.redis import RedisBus
 
 from azq import games, logs
@@ -110,10 +110,8 @@ def _stop_within(stops: queue.SimpleQueue[int], seconds: float) -> bool:
 
 def _broker_ms(client: redis.Redis) -> int:
     """The broker's clock, which all leases are measured by."""
-    try:
+    with translate(client):
         seconds, micros = client.time()
-    except redis.RedisError as error:
-        raise BrokerError(f"control plane does not tell the time: {error}") from None
     return int(seconds) * 1000 + int(micros) // 1000
 
 

@@ -1,0 +1,311 @@
+"""The daemon's tick against a real broker and a real Celery queue; no worker process, the test claims jobs itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+from fastapi.testclient import TestClient
+
+from azq import queue as jobs
+from azq.bus.connect import connect, open_client
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.config import DaemonConfig
+from azq.errors import StateConflict
+from azq.ledger import Ledger
+from azq.ledger.types import Directive, JobState, Lease, RunState
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
+from daemon.act import Hands
+from daemon.api.app import create_app
+from daemon.api.services import Services
+from daemon.health import Health
+from daemon.lock import DaemonLock
+from daemon.loop import Loop
+from daemon.main import _broker_ms
+
+CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=0.3, max_attempts=3)
+
+
+def until(condition: Callable[[], Any], *, within_s: float = 10.0) -> Any:
+    """The first true value of a condition; an assertion error when it does not come."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        pause.wait(0.02)
+    return value
+
+
+class Plane:
+    """One control plane with a daemon that ticks when the test says so."""
+
+    def __init__(self, client: redis.Redis, url: str) -> None:
+        self.client = client
+        self.bus, self.ledger, self.health = RedisBus(client), Ledger(client), Health()
+        self.lock = DaemonLock(client)
+        self.app = jobs.make_app(url)
+        hands = Hands(self.ledger, self.bus, partial(jobs.publish, self.app), CONFIG.max_attempts)
+        self.loop = Loop(
+            CONFIG,
+            self.ledger,
+            hands,
+            self.bus,
+            hold=self.lock.hold,
+            clock_ms=partial(_broker_ms, client),
+            has_positions=lambda game: game == "connect_four",
+            health=self.health,
+            life_s=5.0,
+        )
+        names = lambda: ["connect_four", "tic_tac_toe"]  # noqa: E731
+        services = Services(self.ledger, self.bus, CONFIG, self.health, Path("runs"), names)
+        self.rest = TestClient(create_app(services), base_url="http://localhost", raise_server_exceptions=False)
+
+    def worker(self, *queues: str, slots: int = 1, name: str = "w1") -> None:
+        beat = Heartbeat("selfplay", name, "h", 1, "0", 1, 0, 0, queues=queues, slots=slots)
+        self.bus.put(keys.beat(name), encode(beat), life_s=60)
+
+    def create(self, **sections: Any) -> None:
+        values = {"run": {"game": "tic_tac_toe"}, "arena": {"every_s": 0}, **sections}
+        assert self.rest.post("/v1/runs", json={"name": "r", "sections": values}).status_code == 201
+
+    def messages(self, queue: str) -> list[tuple[str, int]]:
+        """What waits in a Celery queue, as (job_id, attempt)."""
+        found = []
+        for key in self.client.scan_iter(f"{keys.CELERY_PREFIX}{queue}*"):
+            for text in self.client.lrange(key, 0, -1):
+                args, *_ = msgspec.msgpack.decode(base64.b64decode(json.loads(text)["body"]))
+                found.append(tuple(args))
+        return sorted(found)
+
+    def lose_messages(self, queue: str) -> None:
+        for key in list(self.client.scan_iter(f"{keys.CELERY_PREFIX}{queue}*")):
+            self.client.delete(key)
+
+    def claim(self, message: tuple[str, int], *, lease_s: float = 30.0) -> Lease:
+        lease = self.ledger.claim(*message, "w1", lease_s)
+        assert lease is not None
+        return lease
+
+
+@pytest.fixture
+def plane(broker: Any) -> Iterator[Plane]:
+    client = connect(broker.control_url)
+    place = Plane(client, broker.control_url)
+    yield place
+    place.app.close()
+    client.close()
+
+
+def test_a_run_made_over_rest_becomes_jobs_in_the_celery_queue(plane: Plane) -> None:
+    plane.worker("selfplay.cpu", slots=2)
+    plane.create(selfplay={"games_in_flight": 8})
+    assert plane.loop.tick()
+    assert plane.messages("selfplay.cpu") == [("r:1", 1), ("r:2", 1), ("r:3", 1)]
+    assert all(view.published_ms > 0 and view.job.games == 8 for view in plane.ledger.jobs("r"))
+    for _ in range(3):
+        assert plane.loop.tick()
+    assert len(plane.messages("selfplay.cpu")) == 3
+    assert plane.rest.get("/readyz").status_code == 200
+    assert [worker["role"] for worker in plane.rest.get("/v1/workers").json()] == ["daemon", "selfplay"]
+
+
+def test_pause_resume_finish(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    plane.loop.tick()
+    lease = plane.claim(("r:1", 1))
+    plane.rest.post("/v1/runs/r/pause")
+    assert plane.ledger.renew(lease) is Directive.RELEASE
+    assert plane.rest.get("/v1/runs/r/status").json()["draining"] is True
+    plane.ledger.release(lease, [])
+    plane.loop.tick()
+    assert [view.job.job_id for view in plane.ledger.jobs("r")] == ["r:2"]
+    plane.rest.post("/v1/runs/r/resume")
+    plane.loop.tick()
+    assert [view.job.job_id for view in plane.ledger.jobs("r")] == ["r:2", "r:3"]
+    plane.rest.post("/v1/runs/r/finish")
+    plane.loop.tick()
+    assert plane.ledger.jobs("r") == []
+
+
+def test_the_goal_ends_the_run_and_a_farther_one_lets_it_go_on(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    plane.ledger.update_run_until("r", {"minutes": 1e-9})
+    assert until(lambda: plane.loop.tick() and plane.ledger.run("r").state is RunState.FINISHED)
+    assert "minutes" in plane.rest.get("/v1/runs/r").json()["reason"]
+    plane.rest.post("/v1/runs/r/resume", json={"until": {"minutes": 60}})
+    plane.loop.tick()
+    assert plane.ledger.run("r").state is RunState.RUNNING
+    assert len(plane.ledger.jobs("r")) == 2
+
+
+def test_a_job_asked_for_over_rest_is_published_at_its_priority_and_can_be_revoked(plane: Plane) -> None:
+    plane.worker("selfplay.cpu", "eval.cpu")
+    plane.create()
+    body = {"run": "r", "kind": "eval", "priority": 0, "match": {"first": "random", "second": "uct:10", "games": 2}}
+    job_id = plane.rest.post("/v1/jobs", json=body).json()["job_id"]
+    plane.loop.tick()
+    assert plane.messages("eval.cpu") == [(job_id, 1)]
+    assert plane.rest.post(f"/v1/jobs/{job_id}/revoke").json()["state"] == "cancelled"
+    assert plane.ledger.claim(job_id, 1, "w1", 30.0) is None
+
+
+def test_a_tag_without_worker_is_a_condition_and_no_job(plane: Plane) -> None:
+    plane.worker("selfplay.cuda")
+    plane.create()
+    plane.loop.tick()
+    assert plane.ledger.jobs("r") == []
+    [condition] = plane.rest.get("/v1/runs/r/status").json()["conditions"]
+    assert "selfplay.cpu" in condition
+    assert "cuda" in condition
+    answer = plane.rest.post("/v1/jobs", json={"run": "r", "kind": "selfplay", "tag": "jarvis"})
+    assert answer.status_code == 409
+    plane.worker("selfplay.cuda", "selfplay.cpu")
+    plane.loop.tick()
+    assert plane.rest.get("/v1/runs/r/status").json()["conditions"] == []
+
+
+def test_a_job_whose_message_was_lost_is_published_again_under_its_next_attempt(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    plane.loop.tick()
+    plane.lose_messages("selfplay.cpu")
+    until(lambda: plane.loop.tick() and plane.messages("selfplay.cpu") == [("r:1", 2), ("r:2", 2)])
+    assert plane.ledger.claim("r:1", 1, "late", 30.0) is None
+    assert plane.ledger.claim("r:1", 2, "w1", 30.0) is not None
+
+
+def test_a_waiting_job_is_not_published_again_while_all_workers_are_busy(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    plane.loop.tick()
+    lease = plane.claim(("r:1", 1))
+    begun = time.monotonic()
+    while time.monotonic() - begun < 3 * CONFIG.unclaimed_s:
+        assert plane.loop.tick()
+        plane.ledger.renew(lease)
+    assert plane.ledger.job("r:2").attempt == 1
+
+
+def test_an_expired_lease_is_queued_again_and_its_games_are_adopted_by_the_next(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    plane.loop.tick()
+    lost = plane.claim(("r:1", 1), lease_s=0.05)
+    opened = [record.uid for record in plane.ledger.adopt(lost, 3)]
+    until(lambda: plane.loop.tick() and ("r:1", 2) in plane.messages("selfplay.cpu"))
+    heir = plane.claim(("r:1", 2))
+    assert [record.uid for record in plane.ledger.adopt(heir, 3)] == opened
+    assert plane.ledger.counts("r").balanced
+
+
+def test_jobs_that_fail_again_and_again_fail_the_run_with_their_reason(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+
+    def fail_all() -> bool:
+        plane.loop.tick()
+        for view in plane.ledger.jobs("r"):
+            if view.state is JobState.QUEUED and (lease := plane.ledger.claim(view.job.job_id, view.attempt, "w1", 30.0)) is not None:
+                plane.ledger.fail(lease, "ImportError: no core", max_attempts=1)
+        return plane.ledger.run("r").state is RunState.FAILED
+
+    until(fail_all)
+    assert "no core" in plane.rest.get("/v1/runs/r").json()["reason"]
+
+
+def test_new_weights_are_evaluated_once_and_a_restarted_daemon_does_not_ask_again(plane: Plane, broker: Any) -> None:
+    plane.worker("selfplay.cpu", "eval.cpu")
+    plane.create(run={"game": "connect_four"}, arena={"every_s": 0.05, "opponents": ["previous", "uct:10"], "games": 4})
+    plane.bus.publish(keys.weights("r"), encode(WeightEvent("r", 3, "0" * 64, "file:x", 10, 0)))
+    until(lambda: plane.loop.tick() and plane.messages("eval.cpu"))
+    payloads = [plane.ledger.job(job_id).job.payload for job_id, _ in plane.messages("eval.cpu")]
+    assert len(payloads) == 2
+    assert decode(payloads[0], MatchSpec).first == "weights:3"
+    assert decode(payloads[1], GradeSpec).weight_version == 3
+    for message in plane.messages("eval.cpu"):
+        plane.ledger.complete(plane.claim(message), b"")
+    plane.lock.let_go()
+    successor = Plane(plane.client, broker.control_url)
+    for _ in range(5):
+        assert successor.loop.tick()
+    assert [view for view in plane.ledger.jobs("r") if view.job.kind == "eval"] == []
+    plane.bus.publish(keys.weights("r"), encode(WeightEvent("r", 7, "0" * 64, "file:x", 10, 0)))
+    until(lambda: successor.loop.tick() and [view for view in plane.ledger.jobs("r") if view.job.kind == "eval"])
+    [first, *_] = [view for view in plane.ledger.jobs("r") if view.job.kind == "eval"]
+    assert decode(first.job.payload, MatchSpec).second == "weights:3"
+
+
+def test_a_run_whose_settings_do_not_parse_fails_alone(plane: Plane) -> None:
+    plane.worker("selfplay.cpu")
+    plane.create()
+    record = plane.ledger.run("r").record
+    plane.ledger.create_run(msgspec.structs.replace(record, run="bad", sections=b'{"search": {"oops": 1}}'))
+    plane.loop.tick()
+    assert plane.ledger.run("bad").state is RunState.FAILED
+    assert "search.oops" in plane.ledger.run("bad").reason
+    assert len(plane.ledger.jobs("r")) == 2
+
+
+class TestLock:
+    """One daemon a control plane."""
+
+    def test_a_second_daemon_is_refused_by_name_while_the_first_lives(self, plane: Plane) -> None:
+        first, second = DaemonLock(plane.client, "alpha:1:0"), DaemonLock(plane.client, "beta:2:0")
+        first.hold()
+        first.hold()
+        with pytest.raises(StateConflict, match="pid 1 on alpha"):
+            second.hold()
+        second.let_go()
+        first.hold()
+
+    def test_a_dead_holder_loses_it(self, plane: Plane) -> None:
+        DaemonLock(plane.client, "alpha:1:0", life_s=0.1).hold()
+        waiting = threading.Event()
+        DaemonLock(plane.client, "beta:2:0", life_s=1.0).wait(waiting.wait)
+        with pytest.raises(StateConflict, match="another daemon"):
+            DaemonLock(plane.client, "alpha:1:0").hold()
+
+    def test_a_daemon_that_lost_the_lock_stops_ticking(self, plane: Plane) -> None:
+        plane.client.set(keys.DAEMON, "beta:2:0")
+        with pytest.raises(StateConflict):
+            plane.loop.tick()
+
+
+def test_a_broker_that_goes_away_degrades_the_daemon_and_its_return_mends_it(tmp_path: Path) -> None:
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    client = open_client(server.url, timeout_s=2.0)
+    plane = Plane(client, server.url)
+    try:
+        plane.worker("selfplay.cpu")
+        plane.create()
+        assert plane.loop.tick()
+        server.stop()
+        assert plane.loop.tick() is False
+        answer = plane.rest.get("/readyz")
+        assert answer.status_code == 503
+        assert "no broker" in answer.json()["detail"]
+        assert plane.rest.get("/v1/runs/r").status_code == 503
+        assert plane.rest.get("/healthz").status_code == 200
+        server.start()
+        assert until(plane.loop.tick)
+        assert plane.rest.get("/readyz").status_code == 200
+        assert plane.rest.get("/v1/runs/r").json()["state"] == "running"
+    finally:
+        plane.app.close()
+        client.close()
+        server.stop()
