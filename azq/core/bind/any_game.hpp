@@ -11,6 +11,7 @@
 
 #include "azq/config.hpp"
 #include "azq/record.hpp"
+#include "tree_table.hpp"
 
 namespace azq::bind {
 
@@ -55,6 +56,7 @@ class AnySearch {
     virtual const GameRecord& record(int slot) const = 0;
     virtual std::unique_ptr<AnyState> state(int slot) const = 0;
     virtual RootStatistics result(int slot) const = 0;
+    virtual TreeTable tree(int slot) const = 0;
     virtual void start(int slot, GameRecord record) = 0;
     virtual void clear(int slot) = 0;
     virtual void play(int slot, int action) = 0;

@@ -94,6 +94,7 @@ void bind_search(nb::module_& module) {
         .def("result", &PySearch::result, nb::arg("slot"))
         .def("play", &PySearch::play, nb::arg("slot"), nb::arg("action"))
         .def("state", &PySearch::state, nb::arg("slot"))
+        .def("tree", &PySearch::tree, nb::arg("slot"))
         .def_prop_ro("num_slots", &PySearch::num_slots)
         .def_prop_ro("simulations", &PySearch::simulations)
         .def_prop_ro("evaluations", &PySearch::evaluations)

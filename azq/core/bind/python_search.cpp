@@ -21,6 +21,11 @@ void PySearch::check_slot(int slot) const {
     }
 }
 
+void PySearch::check_filled(int slot) const {
+    check_slot(slot);
+    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+}
+
 /// A slot whose leaves are out for evaluation must not change before `apply` has had them.
 void PySearch::check_still(int slot) const {
     check_slot(slot);
@@ -168,8 +173,7 @@ std::vector<int> PySearch::changed_slots() {
 }
 
 PyRecord PySearch::record(int slot) const {
-    check_slot(slot);
-    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    check_filled(slot);
     const GameRecord& record = search_->record(slot);
     const std::size_t plies = record.actions.size();
     const std::unique_ptr<AnyState> state = search_->state(slot);
@@ -201,11 +205,10 @@ PyResult PySearch::result(int slot) const {
 }
 
 void PySearch::play(int slot, int action) {
+    check_filled(slot);
     check_still(slot);
     if (autoplay_) raise_runtime("play: this search plays by itself (autoplay)");
     const std::unique_ptr<AnyState> state = search_->state(slot);
-    const Slot status = search_->status(slot);
-    if (status == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
     if (!state->is_legal(action)) {
         raise_illegal(action, state->legal(), "in slot " + std::to_string(slot) + " at ply " + std::to_string(search_->record(slot).plies()));
     }
@@ -213,10 +216,29 @@ void PySearch::play(int slot, int action) {
 }
 
 PyState PySearch::state(int slot) const {
-    check_slot(slot);
-    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    check_filled(slot);
     const GameRecord& record = search_->record(slot);
     return PyState(game_, search_->state(slot), {record.actions.begin(), record.actions.end()});
+}
+
+nb::dict PySearch::tree(int slot) const {
+    check_filled(slot);
+    const TreeTable table = search_->tree(slot);
+    const std::size_t nodes = table.parent.size();
+    const auto actions = static_cast<std::size_t>(game_.dimensions.actions);
+    nb::dict result;
+    result["parent"] = to_numpy(table.parent, {nodes});
+    result["action"] = to_numpy(table.action, {nodes});
+    result["actor"] = to_numpy(table.actor, {nodes});
+    result["visits"] = to_numpy(table.visits, {nodes});
+    result["raw_value"] = to_numpy(table.raw_value, {nodes});
+    result["mean"] = to_numpy(table.mean, {nodes});
+    result["lower"] = to_numpy(table.lower, {nodes});
+    result["upper"] = to_numpy(table.upper, {nodes});
+    result["child_visits"] = to_numpy(table.child_visits, {nodes, actions});
+    result["prior"] = to_numpy(table.prior, {nodes, actions});
+    result["q"] = to_numpy(table.q, {nodes, actions});
+    return result;
 }
 
 }  // namespace azq::bind

@@ -46,6 +46,7 @@ class PySearch {
     PyResult result(int slot) const;
     void play(int slot, int action);
     PyState state(int slot) const;
+    nb::dict tree(int slot) const;
 
     int num_slots() const { return search_->num_slots(); }
     std::uint64_t simulations() const { return search_->simulations(); }
@@ -69,6 +70,7 @@ class PySearch {
     };
 
     void check_slot(int slot) const;
+    void check_filled(int slot) const;
     void check_still(int slot) const;
     int piece() const;
     int compact(std::uint8_t* packed, std::int32_t* slots);

@@ -22,8 +22,11 @@ struct SearchContext {
     SearchContext(const G& game, const SearchConfig& settings, std::uint64_t run_seed, bool plays)
         : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(most_candidates(settings), settings.num_simulations) {}
 
-    /// A kept subtree (at most num_simulations nodes) and a ply's new nodes: a tree never holds more.
-    int node_capacity() const { return 2 * config.num_simulations + 2; }
+    /// Most nodes of a tree: the root, and one for each simulation through it under PUCT; under Gumbel a kept subtree (trimmed to
+    /// num_simulations nodes) and one for each simulation of the ply.
+    int node_capacity() const {
+        return config.algorithm == Algorithm::kPuct ? config.num_simulations + 1 : 2 * config.num_simulations + 1;
+    }
 
     static int most_candidates(const SearchConfig& settings) {
         if (settings.algorithm == Algorithm::kPuct) return 0;

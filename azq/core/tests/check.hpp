@@ -1,0 +1,24 @@
+/// A test is a function; CHECK counts failures and names the line. No framework, so that the sanitized build needs nothing.
+#pragma once
+
+#include <cstdio>
+
+namespace azq::test {
+
+inline int failures = 0;
+
+inline void check(bool holds, const char* what, const char* file, int line) {
+    if (holds) return;
+    ++failures;
+    std::fprintf(stderr, "%s:%d: %s\n", file, line, what);
+}
+
+void test_math();
+void test_rng();
+void test_games();
+void test_search();
+void test_threads();
+
+}  // namespace azq::test
+
+#define CHECK(condition) ::azq::test::check((condition), #condition, __FILE__, __LINE__)

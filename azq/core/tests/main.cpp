@@ -1,0 +1,12 @@
+/// azq_core_tests: the headers without Python, meant to run under address and undefined-behaviour sanitizers.
+#include "check.hpp"
+
+int main() {
+    azq::test::test_math();
+    azq::test::test_rng();
+    azq::test::test_games();
+    azq::test::test_search();
+    azq::test::test_threads();
+    if (azq::test::failures == 0) std::puts("azq_core_tests: all passed");
+    return azq::test::failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <vector>
+
+#include "../bind/erased.hpp"
+#include "azq/games/connect_four.hpp"
+#include "azq/games/tic_tac_toe.hpp"
+#include "check.hpp"
+
+namespace azq::test {
+namespace {
+
+using bind::AnySearch;
+using bind::ErasedSearch;
+using bind::Slot;
+
+SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
+    return SearchConfig{algorithm, simulations, leaves, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 1};
+}
+
+/// Any deterministic evaluation: a hash of the observation.
+std::uint32_t hash(const std::uint8_t* packed, int size, std::uint32_t salt) {
+    std::uint32_t h = 2166136261u ^ salt;
+    for (int i = 0; i < size; ++i) h = (h ^ packed[i]) * 16777619u;
+    return h ^ (h >> 15);
+}
+
+template <Game G>
+class Harness {
+  public:
+    Harness(const SearchConfig& config, int slots, bool autoplay)
+        : search(G{}, config, slots, 42, autoplay), leaves_(config.leaves_per_step), counts_(static_cast<std::size_t>(slots)),
+          offsets_(counts_.size()), packed_(counts_.size() * static_cast<std::size_t>(leaves_ * kPackedSize<G>)) {}
+
+    bool step() {
+        search.collect(0, search.num_slots(), packed_.data(), counts_.data());
+        std::vector<Half> logits;
+        std::vector<Half> values;
+        for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
+            offsets_[slot] = static_cast<std::int32_t>(values.size());
+            for (int leaf = 0; leaf < counts_[slot]; ++leaf) {
+                const std::uint8_t* row = packed_.data() + (slot * static_cast<std::size_t>(leaves_) + static_cast<std::size_t>(leaf)) * kPackedSize<G>;
+                for (std::uint32_t a = 0; a <= G::kNumActions; ++a) {
+                    const float x = static_cast<float>(hash(row, kPackedSize<G>, a) % 2001u) * 0.001f - 1.0f;
+                    (a == G::kNumActions ? values : logits).push_back(to_half(x));
+                }
+            }
+        }
+        search.apply(0, search.num_slots(), offsets_.data(), logits.data(), values.data(), 3);
+        return !values.empty();
+    }
+
+    ErasedSearch<G> search;
+
+  private:
+    int leaves_;
+    std::vector<std::int32_t> counts_;
+    std::vector<std::int32_t> offsets_;
+    std::vector<std::uint8_t> packed_;
+};
+
+template <Game G>
+void test_self_play(const SearchConfig& config) {
+    constexpr int kSlots = 5;
+    Harness<G> harness(config, kSlots, true);
+    for (int slot = 0; slot < kSlots; ++slot) {
+        GameRecord record;
+        record.uid = static_cast<std::uint64_t>(slot) + 1;
+        harness.search.start(slot, std::move(record));
+    }
+    while (harness.step()) {
+        CHECK(harness.search.memory_bytes() > 0);
+    }
+    for (int slot = 0; slot < kSlots; ++slot) {
+        CHECK(harness.search.status(slot) == Slot::kFinished);
+        const GameRecord& record = harness.search.record(slot);
+        CHECK(record.plies() <= G::kMaxLength);
+        CHECK(record.policies.size() == record.actions.size() * G::kNumActions);
+        CHECK(record.simulations[0] == 0 && record.simulations.back() > 0);
+    }
+    CHECK(harness.search.simulations() > 0 && harness.search.evaluations() > 0 && harness.search.plies() > 0);
+}
+
+/// Anyone's moves, before and after the budget is spent; the tree stays within its block.
+template <Game G>
+void test_played_from_outside(const SearchConfig& config) {
+    Harness<G> harness(config, 1, false);
+    harness.search.start(0, GameRecord{});
+    int ply = 0;
+    while (harness.search.status(0) != Slot::kFinished) {
+        for (int i = 0; i < (ply % 3 == 0 ? 2 : 100000) && harness.step(); ++i) {
+        }
+        const std::vector<int> legal = harness.search.state(0)->legal();
+        const bool spent = harness.search.status(0) == Slot::kIdle;
+        const int action = spent ? harness.search.result(0).best_action : legal[static_cast<std::size_t>(ply) % legal.size()];
+        CHECK(std::count(legal.begin(), legal.end(), action) == 1);
+        CHECK(harness.search.tree(0).parent.size() <= static_cast<std::size_t>(2 * config.num_simulations + 1));
+        harness.search.play(0, action);
+        ++ply;
+    }
+    CHECK(harness.search.record(0).plies() == ply);
+}
+
+template <Game G>
+void test_all_settings() {
+    for (const Algorithm algorithm : {Algorithm::kGumbel, Algorithm::kPuct}) {
+        for (const bool reuse : {false, true}) {
+            for (const int leaves : {1, 3}) {
+                test_self_play<G>(make_config(algorithm, 30, leaves, reuse));
+                test_played_from_outside<G>(make_config(algorithm, 30, leaves, reuse));
+            }
+        }
+    }
+    SearchConfig chain = make_config(Algorithm::kGumbel, 12, 1, true);
+    chain.max_considered_actions = 1;  // all visits below one child: subtrees are trimmed
+    test_played_from_outside<G>(chain);
+}
+
+void test_uniform_evaluator() {
+    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true);
+    const auto quota = [](int slot) { return static_cast<std::uint64_t>(1000 + slot); };
+    CHECK(search.run_uniform(0, 3, quota) == 3003);
+    CHECK(search.simulations() == 3003);
+}
+
+}  // namespace
+
+void test_search() {
+    test_all_settings<ConnectFour>();
+    test_all_settings<TicTacToe>();
+    test_uniform_evaluator();
+}
+
+}  // namespace azq::test
