@@ -1,0 +1,381 @@
+"""The slice engine over the real core and the in-memory ledger: nothing lost, nothing twice, whatever fails."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from azq import games
+from azq.actor import Arenas, SelfPlay, SliceEnd, Stop
+from azq.actor import selfplay as engine
+from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
+from azq.errors import BrokerUnavailable, EvaluatorFailure, LeaseLost
+from azq.ledger import MemoryLedger
+from azq.ledger.types import Directive, Lease, RunState
+from azq.search.evaluator import Evaluation, UniformEvaluator
+from azq.wire.messages import LATEST, GameRecord, RunRecord, SampleEvent
+
+GAME = games.load("tic_tac_toe")
+RUN = "toe"
+
+
+def sections(**selfplay: Any) -> RunSections:
+    settings = {"games_in_flight": 8, "evaluator": "uniform", "journal_s": 0.01, **selfplay}
+    return RunSections(
+        run=RunConfig(game="tic_tac_toe", seed=5),
+        search=SearchConfig(num_simulations=12, reuse_subtree=False),
+        selfplay=SelfPlayConfig(**settings),
+    )
+
+
+class Table:
+    """A run with its in-memory ledger; every call may be disturbed by `hook(name, call)`."""
+
+    def __init__(self) -> None:
+        self.ledger = MemoryLedger()
+        self.ledger.create_run(RunRecord(RUN, b"{}", {}, "", 0))
+        self.events: list[SampleEvent] = []
+        self.journals: list[int] = []
+        self.hook: Callable[[str, Callable[[], Any]], Any] = lambda name, call: call()
+        self.arenas = Arenas()
+
+    def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0) -> Lease:
+        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=slice_s)
+        self.ledger.mark_published(job.job.job_id, 1)
+        lease = self.ledger.claim(job.job.job_id, 1, "me", lease_s)
+        assert lease is not None
+        return lease
+
+    def play(self, lease: Lease | None = None, evaluator: Any = None, **options: Any) -> SliceEnd:
+        settings = options.pop("settings", sections())
+        return SelfPlay(
+            self, lease or self.lease(), settings, GAME, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options
+        ).run()
+
+    def balanced(self) -> bool:
+        counts = self.ledger.counts(RUN)
+        uids = [event.record.uid for event in self.events]
+        assert len(uids) == len(set(uids)), "a game was committed twice"
+        assert counts.finished == len(uids)
+        return counts.opened == counts.finished + counts.open + counts.abandoned
+
+    def all_in_the_pool(self) -> bool:
+        """No lease holds a game: the next job adopts every open one and no new one."""
+        before = self.ledger.counts(RUN)
+        lease = self.lease()
+        adopted = self.ledger.adopt(lease, before.open)
+        self.ledger.release(lease, [])
+        return self.balanced() and len(adopted) == before.open > 0 and self.ledger.counts(RUN).opened == before.opened
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.ledger, name)
+
+        def call(lease: Lease, *arguments: Any) -> Any:
+            def do() -> Any:
+                answer = method(lease, *arguments)
+                if name == "finish_games":
+                    self.events += arguments[0]
+                if name == "journal":
+                    self.journals.append(len(arguments[0]))
+                return answer
+
+            return self.hook(name, do)
+
+        return call
+
+
+def after(calls: int) -> Callable[[], bool]:
+    """False so many times, then True."""
+    counter = itertools.count()
+    return lambda: next(counter) >= calls
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def test_a_slice_finishes_games_refills_its_slots_and_gives_the_rest_back(table: Table) -> None:
+    end = table.play(should_stop=after(800))
+    assert end.stop is Stop.ASKED
+    assert end.progress.games == len(table.events) > 16
+    assert table.all_in_the_pool()
+    assert table.ledger.jobs(RUN) == []
+    for event in table.events:
+        plies = len(event.record.actions) // 2
+        assert 5 <= plies <= 9
+        assert len(event.record.policies) == plies * 9 * 2
+        assert sum(event.returns) == 0
+    assert end.progress.simulations >= 12 * 5 * end.progress.games
+    assert end.progress.plies >= 5 * end.progress.games
+
+
+def test_the_next_slice_adopts_the_open_games_first(table: Table) -> None:
+    table.play(should_stop=after(60))
+    opened = table.ledger.counts(RUN).opened
+    lease = table.lease()
+    adopted = table.ledger.adopt(lease, 8)
+    assert table.ledger.counts(RUN).opened == opened
+    assert any(record.actions for record in adopted)
+
+
+@pytest.mark.parametrize("steps", [40, 77, 163])  # a slice that ends before any ply is searched would never get on
+def test_games_that_others_finish_are_the_games_the_first_would_have_finished(table: Table, steps: int) -> None:
+    whole = Table()
+    whole.play(should_stop=after(900))
+    while len(table.events) < 24:
+        table.arenas = Arenas()  # each slice in a process of its own
+        table.play(should_stop=after(steps))
+    expected = {event.record.uid: event.record for event in whole.events}
+    common = [event.record for event in table.events if event.record.uid in expected]
+    assert len(common) >= 16
+    for record in common:
+        assert record == expected[record.uid]
+
+
+class Recording:
+    """A uniform evaluator that writes down who was asked when."""
+
+    def __init__(self) -> None:
+        self._uniform = UniformEvaluator(9)
+        self.log: list[tuple[str, int]] = []
+
+    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+        handle = self._uniform.submit(packed)
+        self.log.append(("submit", handle))
+        return handle
+
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+        self.log.append(("result", handle))
+        return self._uniform.result(handle, timeout_s=timeout_s)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_while_one_group_is_waited_for_all_others_are_on_their_way(table: Table, groups: int) -> None:
+    evaluator = Recording()
+    table.play(table.lease(12), evaluator, settings=sections(groups=groups), should_stop=after(100))
+    in_flight: list[int] = []
+    waits = 0
+    for what, handle in evaluator.log:
+        if what == "submit":
+            in_flight.append(handle)
+        else:
+            assert len(in_flight) == groups  # nobody is waited for before all others were sent off
+            assert in_flight.pop(0) == handle  # and always the one that was sent first
+            waits += 1
+    assert waits > 50
+
+
+def test_one_group_plays_too(table: Table) -> None:
+    assert table.play(settings=sections(groups=1), should_stop=after(300)).progress.games > 0
+    assert table.balanced()
+
+
+def test_more_groups_than_games_are_no_harm(table: Table) -> None:
+    table.play(table.lease(games=1), settings=sections(groups=2), should_stop=after(300))
+    assert table.all_in_the_pool()
+
+
+def test_the_slice_ends_by_the_clock_of_its_job(table: Table) -> None:
+    clock = itertools.count(0.0, 0.01)
+    end = table.play(table.lease(slice_s=5.0), clock=lambda: next(clock))
+    assert end.stop is Stop.SLICE_OVER
+    assert table.all_in_the_pool()
+
+
+def test_a_paused_run_gets_its_games_back(table: Table) -> None:
+    lease = table.lease()
+    calls = itertools.count()
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        if next(calls) == 6:
+            table.ledger.set_run_state(RUN, RunState.PAUSED)
+        return call()
+
+    table.hook = hook
+    assert table.play(lease).stop is Stop.RELEASED
+    table.ledger.set_run_state(RUN, RunState.RUNNING)
+    assert table.all_in_the_pool()
+
+
+def test_a_stall_of_the_limiter_gives_the_games_back(table: Table) -> None:
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        answer = call()
+        return Directive.STALL if name == "journal" else answer
+
+    table.hook = hook
+    assert table.play().stop is Stop.STALLED
+    table.hook = lambda name, call: call()
+    assert table.all_in_the_pool()
+
+
+@pytest.mark.parametrize("where", ["adopt", "journal", "finish_games", "release", "renew"])
+def test_a_lost_lease_drops_everything_at_once(table: Table, where: str) -> None:
+    lost = False
+    later: list[str] = []
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        nonlocal lost
+        if lost:
+            later.append(name)
+        if name == where and (name != "renew" or table.journals):
+            lost = True
+            raise LeaseLost("job toe:1 was taken over by attempt 2")
+        return call()
+
+    table.hook = hook
+    clock = itertools.count(0.0, 0.05)
+    end = table.play(evaluator=Silent(60) if where == "renew" else None, should_stop=after(500), clock=lambda: next(clock))
+    assert end.stop is Stop.LEASE_LOST
+    assert "taken over" in end.detail
+    assert later == []
+    assert table.balanced()
+    table.hook = lambda name, call: call()
+    assert table.play(should_stop=after(300)).progress.games > 0  # the arenas serve the next lease
+
+
+class Silent:
+    """Answers so many requests, then never again."""
+
+    def __init__(self, answers: int) -> None:
+        self._uniform = UniformEvaluator(9)
+        self._answers = answers
+
+    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+        return self._uniform.submit(packed)
+
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+        self._answers -= 1
+        return self._uniform.result(handle, timeout_s=timeout_s) if self._answers >= 0 else None
+
+    def close(self) -> None:
+        pass
+
+
+def test_without_evaluations_the_lease_is_kept_until_patience_ends(table: Table) -> None:
+    clock = itertools.count(0.0, 0.05)
+    renewed = []
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        if name == "renew":
+            renewed.append(name)
+        return call()
+
+    table.hook = hook
+    end = table.play(evaluator=Silent(20), clock=lambda: next(clock), patience_s=12.0, settings=sections(journal_s=1.0))
+    assert end.stop is Stop.STARVED
+    assert len(renewed) >= 8  # about one each second of waiting
+    assert table.all_in_the_pool()
+
+
+def test_a_named_failure_is_asked_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ASK_AGAIN_S", 0.0)
+
+    class Failing(Recording):
+        def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+            evaluation = super().result(handle, timeout_s=timeout_s)
+            if len(self.log) % 5 == 0:
+                raise EvaluatorFailure("inference worker: weights of version 3 are missing")
+            return evaluation
+
+    end = table.play(evaluator=Failing(), should_stop=after(900))
+    assert end.progress.games > 8
+    assert table.all_in_the_pool()
+
+
+def test_evaluations_of_the_wrong_shape_are_not_applied(table: Table) -> None:
+    clock = itertools.count(0.0, 0.05)
+    end = table.play(evaluator=UniformEvaluator(7), clock=lambda: next(clock), patience_s=5.0)
+    assert end.stop is Stop.STARVED
+    assert end.progress.evaluations == 0
+
+
+def test_a_short_broker_outage_is_waited_out(table: Table) -> None:
+    failures = iter([True] * 6)
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        if len(table.events) >= 4 and next(failures, False):
+            raise BrokerUnavailable("nobody answers at the control plane")
+        return call()
+
+    table.hook = hook
+    assert table.play(should_stop=after(800)).stop is Stop.ASKED
+    assert table.all_in_the_pool()
+    assert len(table.events) > 16
+
+
+def test_an_outage_longer_than_the_lease_costs_no_game(table: Table) -> None:
+    clock = itertools.count(0.0, 0.05)
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        if len(table.events) >= 4:
+            raise BrokerUnavailable("nobody answers at the control plane")
+        return call()
+
+    table.hook = hook
+    end = table.play(clock=lambda: next(clock))
+    assert end.stop is Stop.BROKER_LOST
+    assert table.balanced()
+
+
+def test_a_finish_whose_answer_was_lost_counts_once(table: Table) -> None:
+    lost = iter([True])
+
+    def hook(name: str, call: Callable[[], Any]) -> Any:
+        answer = call()
+        if name == "finish_games" and next(lost, False):
+            raise BrokerUnavailable("the connection broke before the answer")
+        return answer
+
+    table.hook = hook
+    assert table.play(should_stop=after(800)).stop is Stop.LEASE_LOST
+    assert table.balanced()
+
+
+def test_a_record_that_does_not_replay_is_abandoned_by_name_and_the_others_play_on(table: Table) -> None:
+    lease = table.lease()
+    table.ledger.adopt(lease, 8)
+    wrong = np.array([4, 4], np.uint16)
+    bad = GameRecord(3, wrong.tobytes(), bytes(2 * 9 * 2), bytes(2 * 4), bytes(2 * 2), bytes(2 * 4))
+    torn = GameRecord(5, b"\x01", b"", b"", b"", b"")
+    table.ledger.release(lease, [bad, torn])
+    end = table.play(should_stop=after(600))
+    assert end.progress.abandoned == 2
+    assert table.ledger.counts(RUN).abandoned == 2
+    assert not {3, 5} & {event.record.uid for event in table.events}
+    assert table.all_in_the_pool()
+
+
+def test_a_bug_in_the_middle_leaves_no_half_used_arena(table: Table) -> None:
+    class Broken(Silent):
+        def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        table.play(evaluator=Broken(0))
+    assert table.arenas.memory_bytes == 0
+
+
+def test_arenas_outlive_a_slice_and_follow_the_settings() -> None:
+    arenas = Arenas()
+    first = arenas.searches(GAME, sections(), 8)
+    assert arenas.searches(GAME, sections(), 8) is first
+    assert [search.num_slots for search in first] == [4, 4]
+    second = arenas.searches(GAME, sections(), 9)
+    assert [search.num_slots for search in second] == [5, 4]
+
+
+def test_progress_is_told_while_playing(table: Table) -> None:
+    clock = itertools.count(0.0, 0.05)
+    told = []
+    table.play(clock=lambda: next(clock), report=lambda progress: told.append(progress.evaluations), should_stop=after(300))
+    assert len(told) > 3
+    assert told == sorted(told)

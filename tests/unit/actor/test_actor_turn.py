@@ -1,0 +1,70 @@
+"""The pure decisions of a slice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.actor.turn import Limits, Moment, Stop, backoff_s, group_sizes, journal_interval_s, next_group, why_stop
+from azq.ledger.types import Directive
+
+LIMITS = Limits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
+CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive=Directive.GO_ON, open_games=8)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, None),
+        ({"asked": True}, Stop.ASKED),
+        ({"directive": Directive.RELEASE}, Stop.RELEASED),
+        ({"directive": Directive.STALL}, Stop.STALLED),
+        ({"open_games": 0}, Stop.NO_GAMES),
+        ({"now_s": 60.0, "evaluated_s": 59.0}, Stop.SLICE_OVER),
+        ({"now_s": 59.9, "evaluated_s": 59.0}, None),
+        ({"now_s": 39.1}, Stop.STARVED),
+        ({"now_s": 39.0}, None),
+        ({"asked": True, "directive": Directive.RELEASE, "open_games": 0, "now_s": 99.0}, Stop.ASKED),
+        ({"directive": Directive.STALL, "now_s": 99.0}, Stop.STALLED),
+    ],
+)
+def test_why_a_slice_stops(change: dict[str, object], expected: Stop | None) -> None:
+    assert why_stop(replace(CALM, **change), LIMITS) is expected  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 5000), st.integers(1, 16))
+def test_groups_share_the_games_out(games: int, groups: int) -> None:
+    sizes = group_sizes(games, groups)
+    assert sum(sizes) == games
+    assert len(sizes) == min(games, groups)
+    assert max(sizes) - min(sizes) <= 1
+    assert min(sizes) >= 1
+
+
+def test_no_games_make_no_groups() -> None:
+    with pytest.raises(ValueError, match="0 games"):
+        group_sizes(0, 2)
+
+
+@given(st.integers(1, 9), st.integers(0, 40))
+def test_every_group_has_its_turn_once_a_round(groups: int, start: int) -> None:
+    turn, seen = start % groups, []
+    for _ in range(groups):
+        seen.append(turn)
+        turn = next_group(turn, groups)
+    assert sorted(seen) == list(range(groups))
+
+
+@given(st.floats(0.01, 100), st.floats(0.1, 100))
+def test_a_lease_is_renewed_at_least_three_times_in_its_life(journal_s: float, lease_s: float) -> None:
+    assert 0 < journal_interval_s(journal_s, lease_s) <= min(journal_s, lease_s / 3)
+
+
+def test_backing_off_grows_to_a_bound() -> None:
+    waits = [backoff_s(attempt) for attempt in range(1, 12)]
+    assert waits == sorted(waits)
+    assert waits[0] == pytest.approx(0.1)
+    assert waits[-1] == 2.0
