@@ -21,4 +21,4 @@ def unpack(packed: Tensor, spec: NetSpec, dtype: torch.dtype = torch.float32) ->
     bits = (packed[:, : spec.plane_bytes, None] >> shifts) & 1
     planes = bits.flatten(1)[:, : spec.planes * spec.cells].to(dtype)
     scalars = packed[:, spec.plane_bytes :].contiguous().view(torch.int8).to(dtype) * SCALAR_SCALE
-    return planes.view(-1, spec.planes, spec.rows, spec.cols), scalars
+    return planes.view(len(packed), spec.planes, spec.rows, spec.cols), scalars

@@ -1,0 +1,133 @@
+"""Small networks, published weights and a serving thread, for tests of nets and inference."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from azq.bus.base import Bus
+from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
+from azq.inference.client import StreamEvaluator
+from azq.inference.server import InferenceServer
+from azq.ledger.types import RunState, RunView
+from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+from azq.search.evaluator import Evaluation
+from azq.wire import codec, keys
+from azq.wire.messages import LATEST, RunRecord, WeightEvent
+
+RUN = "r1"
+WAIT_S = 10.0
+SPEC = NetSpec(planes=3, rows=6, cols=7, scalars=0, num_actions=7, value_size=1)
+NETWORK = NetworkConfig(blocks=1, channels=16)
+CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, deadline_ms=1.0, claim_after_s=0.3, resident_versions=3)
+SECTIONS = RunSections(network=NETWORK)
+
+
+def weights(seed: int, *, version: int = 1, spec: NetSpec = SPEC, network: NetworkConfig = NETWORK, spoil: str = "") -> bytes:
+    """Weights whose heads are not zero; `spoil` names a tensor to be filled with NaN."""
+    module = build(network, spec, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in module.named_parameters():
+            tensor += 0.05 * torch.randn(tensor.shape, generator=generator)
+            if name == spoil:
+                tensor.fill_(float("nan"))
+    meta = WeightsMeta("connect_four", version, 10 * version, network=network.model_dump(mode="json"))
+    return to_bytes(module, meta)
+
+
+def observations(count: int, seed: int = 0, spec: NetSpec = SPEC) -> NDArray[np.uint8]:
+    """Random packed observations (count, P)."""
+    packed = np.random.default_rng(seed).integers(0, 256, (count, spec.packed_size), np.uint8)
+    packed[:, spec.plane_bytes :] %= 16
+    return packed
+
+
+class OneRun:
+    """The part of a ledger that names the runs."""
+
+    def __init__(self, run: str = RUN, sections: RunSections = SECTIONS) -> None:
+        record = RunRecord(run, json.dumps(dump_run(sections)).encode(), {}, "", 0)
+        self.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
+
+    def runs(self) -> list[RunView]:
+        return self.views
+
+
+class Shelf:
+    """Where weights lie, and who announces them."""
+
+    def __init__(self, control: Bus, run: str = RUN) -> None:
+        self._control = control
+        self._run = run
+        self.blobs: dict[str, bytes] = {}
+
+    def publish(self, version: int, data: bytes, *, sha256: str | None = None) -> WeightEvent:
+        """Stores and announces; `sha256` overrides the true hash."""
+        event = WeightEvent(self._run, version, sha256 or hashlib.sha256(data).hexdigest(), f"shelf:{version}", 10 * version, 0)
+        self.blobs[event.uri] = data
+        self._control.publish(keys.weights(self._run), codec.encode(event))
+        return event
+
+    def fetch(self, _view: object) -> Callable[[WeightEvent], bytes]:
+        return lambda event: self.blobs[event.uri]
+
+
+def make_server(control: Bus, data: Bus, shelf: Shelf, name: str = "inference@test:1", config: InferenceConfig = CONFIG) -> InferenceServer:
+    """A server of the one run."""
+    return InferenceServer(control, data, OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC)
+
+
+@contextlib.contextmanager
+def serving(server: InferenceServer) -> Iterator[None]:
+    """Steps a server in a thread of its own; an exception in it fails the test."""
+    stop, failures = threading.Event(), []
+
+    def loop() -> None:
+        torch.set_num_threads(1)
+        try:
+            while not stop.is_set():
+                server.step(20)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10.0)
+    assert not thread.is_alive()
+    if failures:
+        raise failures[0]
+
+
+def eventually(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
+    """Polls until the condition holds."""
+    deadline_s, pause = time.monotonic() + within_s, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {within_s} s: {what}"
+        pause.wait(0.005)
+
+
+def ask(client: StreamEvaluator, packed: NDArray[np.uint8], weight_version: int = LATEST) -> Evaluation:
+    """Submits and waits."""
+    answer = client.result(client.submit(packed, weight_version=weight_version), timeout_s=WAIT_S)
+    assert answer is not None
+    return answer
+
+
+def same_bits(one: Evaluation, other: Evaluation) -> bool:
+    """True when two evaluations are equal bit for bit."""
+    return np.array_equal(one.logits.view(np.uint16), other.logits.view(np.uint16)) and np.array_equal(
+        one.values.view(np.uint16), other.values.view(np.uint16)
+    )

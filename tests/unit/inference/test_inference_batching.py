@@ -1,0 +1,95 @@
+"""The batcher as a pure function."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.inference.batching import Waiting, bucket_of, buckets, plan
+
+MAX_BATCH = 100
+queues = st.lists(
+    st.builds(
+        Waiting,
+        group=st.tuples(st.sampled_from(["r1", "r2"]), st.integers(0, 2)),
+        count=st.integers(1, MAX_BATCH),
+        arrived_s=st.floats(0, 10, allow_nan=False),
+    ),
+    max_size=30,
+).map(lambda queue: sorted(queue, key=lambda waiting: waiting.arrived_s))
+limits = {"enough": st.integers(1, MAX_BATCH), "deadline_s": st.floats(0, 5, allow_nan=False)}
+
+
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+def test_a_batch_fits_shares_weights_and_takes_the_oldest_first(queue, now_s, enough, deadline_s):
+    members = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s).members
+    if not members:
+        return
+    chosen = [queue[index] for index in members]
+    assert sum(waiting.count for waiting in chosen) <= MAX_BATCH
+    assert len({waiting.group for waiting in chosen}) == 1
+    of_group = [index for index, waiting in enumerate(queue) if waiting.group == chosen[0].group]
+    assert list(members) == of_group[: len(members)]
+    if len(members) < len(of_group):
+        assert sum(waiting.count for waiting in chosen) + queue[of_group[len(members)]].count > MAX_BATCH
+
+
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+def test_it_waits_only_while_nothing_is_full_or_due(queue, now_s, enough, deadline_s):
+    decision = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+    if decision.members:
+        assert decision.wait_s == 0.0
+        return
+    if not queue:
+        assert decision.wait_s == math.inf
+        return
+    for group in {waiting.group for waiting in queue}:
+        assert sum(waiting.count for waiting in queue if waiting.group == group) < enough
+    assert decision.wait_s == min(deadline_s - (now_s - waiting.arrived_s) for waiting in queue) > 0.0
+
+
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+def test_after_the_wait_something_goes(queue, now_s, enough, deadline_s):
+    decision = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+    if queue and not decision.members:
+        later = plan(queue, now_s + decision.wait_s + 1e-6, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+        assert 0 in later.members  # the oldest of all
+
+
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+def test_a_queue_drains_in_finite_batches_without_loss(queue, now_s, enough, deadline_s):
+    left, seen = list(queue), []
+    while left:
+        members = plan(left, now_s + 10, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s).members
+        assert members
+        seen += [left[index] for index in members]
+        left = [waiting for index, waiting in enumerate(left) if index not in members]
+    assert sorted(map(repr, seen)) == sorted(map(repr, queue))
+
+
+def test_a_full_group_goes_before_an_older_one_that_may_wait():
+    queue = [Waiting("a", 1, 0.0), Waiting("b", 50, 0.5), Waiting("b", 50, 0.6)]
+    assert plan(queue, 1.0, max_batch=100, enough=100, deadline_s=5.0).members == (1, 2)
+    assert plan(queue, 5.0, max_batch=100, enough=100, deadline_s=5.0).members == (0,)
+
+
+@given(st.integers(1, 5000), st.integers(1, 8))
+def test_buckets_ascend_to_the_largest_batch_and_waste_little(max_batch, per_octave):
+    sizes = buckets(max_batch, per_octave=per_octave)
+    assert list(sizes) == sorted(set(sizes))
+    assert sizes[0] == 1
+    assert sizes[-1] == max_batch
+    for count in range(1, max_batch + 1, max(1, max_batch // 50)):
+        size = bucket_of(count, sizes)
+        assert count <= size <= max(count + 1, math.ceil(count * (1 + 1 / per_octave)))
+
+
+def test_bucket_edges():
+    sizes = buckets(96, per_octave=4)
+    assert sizes[-5:] == (48, 56, 64, 80, 96)
+    assert [bucket_of(count, sizes) for count in (1, 48, 49, 56, 57, 64, 65, 96)] == [1, 48, 56, 56, 64, 64, 80, 96]
+    with pytest.raises(ValueError, match="97 leaves exceed the largest bucket of 96"):
+        bucket_of(97, sizes)

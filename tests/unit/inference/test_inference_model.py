@@ -1,0 +1,169 @@
+"""Models, their weights and which of them stay resident."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import ConfigError, WeightsError
+from azq.inference.forward import Landed
+from azq.inference.model import Model, ResidentModels, network_of, verify
+from azq.inference.placement import cpu_flags, has_bfloat16, place
+from azq.nets import NetSpec, WeightsMeta, from_bytes
+from azq.wire.messages import WeightEvent
+from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+def make_model(**changes) -> Model:
+    return Model(SPEC, NETWORK, CONFIG.model_copy(update=changes))
+
+
+def event(version: int, data: bytes) -> WeightEvent:
+    return WeightEvent("r1", version, hashlib.sha256(data).hexdigest(), f"shelf:{version}", 0, 0)
+
+
+@pytest.fixture
+def shelf():
+    blobs = {version: weights(version, version=version) for version in range(1, 8)}
+    return {version: (event(version, data), data) for version, data in blobs.items()}
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
+def test_a_model_evaluates_what_it_loaded(precision):
+    model = make_model(precision=precision)
+    model.load(weights(1, version=4))
+    assert model.version == 4
+    logits, values = model.evaluate(observations(10))
+    assert logits.shape == (10, 7)
+    assert values.shape == (10, 1)
+    assert logits.dtype == values.dtype == np.float16
+    assert (np.abs(values) <= 1).all()
+    again = make_model(precision=precision)
+    again.load(weights(1, version=4))
+    assert np.array_equal(again.evaluate(observations(10))[0], logits)
+
+
+def test_read_only_observations_are_taken():
+    model = make_model(precision="float32")
+    model.load(weights(1))
+    packed = observations(4)
+    frozen = np.frombuffer(packed.tobytes(), np.uint8).reshape(packed.shape)
+    assert np.array_equal(model.evaluate(frozen)[0], model.evaluate(packed)[0])
+
+
+def test_networks_with_scalars_take_the_plain_pass():
+    spec = NetSpec(3, 6, 7, 4, 7, 1)
+    model = Model(spec, NETWORK, CONFIG)
+    model.load(weights(1, spec=spec))
+    assert model.evaluate(observations(5, spec=spec))[0].shape == (5, 7)
+
+
+class Broken:
+    """A forward pass on which something went wrong."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def launch(self, packed):
+        return Landed((np.full((len(packed), 7), self._value, np.float16), np.full((len(packed), 1), self._value, np.float16)))
+
+    def refresh(self):
+        pass
+
+
+@pytest.mark.parametrize(("value", "match"), [(np.nan, "NaN or infinity"), (np.inf, "NaN or infinity"), (1.0, "fail the self-test")])
+def test_the_self_test_refuses_a_pass_that_computes_something_else(value, match):
+    model = make_model()
+    model._forward = Broken(value)
+    with pytest.raises(WeightsError, match=match):
+        model.load(weights(1))
+    assert model.version == 0
+
+
+def test_hashes_are_checked(shelf):
+    announced, data = shelf[1]
+    assert verify(data, announced) is data
+    with pytest.raises(WeightsError, match="weights version 1 of r1 hash to"):
+        verify(data + b"x", announced)
+
+
+def test_the_least_recently_used_version_goes_and_comes_back(shelf):
+    fetched, made = [], []
+
+    def fetch(announced):
+        fetched.append(announced.version)
+        return shelf[announced.version][1]
+
+    def make():
+        made.append(make_model())
+        return made[-1]
+
+    resident = ResidentModels(make, fetch, capacity=3)
+    first = resident.get(shelf[1][0]).evaluate(observations(3))[0]
+    for version in (2, 3, 1, 4):  # 1 is used again, so 2 is the oldest
+        assert resident.get(shelf[version][0]).version == version
+    assert set(resident.versions) == {1, 3, 4}
+    assert np.array_equal(resident.get(shelf[1][0]).evaluate(observations(3))[0], first)
+    resident.get(shelf[2][0])
+    assert fetched == [1, 2, 3, 4, 2]
+    assert len(made) == 3  # an overwritten model is used again
+
+
+def test_the_current_version_is_never_overwritten(shelf):
+    resident = ResidentModels(make_model, lambda announced: shelf[announced.version][1], capacity=2)
+    for version in (1, 2, 3, 4):
+        resident.get(shelf[version][0], keep=1)
+        assert 1 in resident.versions
+
+
+def test_bad_weights_leave_the_good_ones_resident(shelf):
+    def fetch(announced):
+        data = shelf[announced.version][1]
+        return data[:-1] if announced.version == 3 else data
+
+    resident = ResidentModels(make_model, fetch, capacity=2)
+    resident.get(shelf[1][0])
+    resident.get(shelf[2][0])
+    with pytest.raises(WeightsError):
+        resident.get(shelf[3][0])
+    other = weights(5, network=NetworkConfig(blocks=2, channels=16))
+    with pytest.raises(WeightsError, match="no tensor blocks.1"):
+        ResidentModels(make_model, lambda _announced: other, capacity=2).get(event(5, other))
+    assert resident.versions == (1, 2)
+    assert resident.get(shelf[4][0], keep=2).version == 4
+
+
+def test_weights_name_their_network():
+    assert network_of(from_bytes(weights(1))[1]) == NETWORK
+    with pytest.raises(WeightsError, match="describe no network"):
+        network_of(WeightsMeta("connect_four", network={"kind": "transformer"}))
+
+
+def test_placement():
+    assert place(InferenceConfig(device="cpu", precision="float32", threads=3)) == place(
+        InferenceConfig(device="cpu", precision="float32", threads=3)
+    )
+    assert place(InferenceConfig(device="cpu", precision="float32")).dtype == torch.float32
+    assert place(InferenceConfig(device="cpu", threads=3)).threads == 3
+    assert place(InferenceConfig(device="cpu")).threads >= 1
+    with pytest.raises(ConfigError, match="'tpu:x' is not a device"):
+        place(InferenceConfig(device="tpu:x"))
+    with pytest.raises(ConfigError, match="'cuda:99' is not on this host"):
+        place(InferenceConfig(device="cuda:99"))
+
+
+def test_cpu_flags_are_read():
+    flags = cpu_flags("processor\t: 0\nflags\t\t: fpu avx512_bf16 sse\nbugs\t: none\n")
+    assert flags == {"fpu", "avx512_bf16", "sse"}
+    assert has_bfloat16(flags)
+    assert has_bfloat16(frozenset({"amx_bf16"}))
+    assert not has_bfloat16(cpu_flags("vendor: other"))

@@ -1,0 +1,115 @@
+"""The compiled forward pass against the plain one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from azq.config import InferenceConfig, NetworkConfig
+from azq.inference import native
+from azq.inference.placement import Placement
+from azq.nets import NetSpec, build, unpack
+from inference_doubles import observations
+
+CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
+needs_it = pytest.mark.skipif(native._nn is None or not native._nn.supported(), reason="azq._nn or the CPU's AVX512-BF16 is missing")
+
+SHAPES = [
+    (NetSpec(3, 6, 7, 0, 7, 1), 3, 32),
+    (NetSpec(3, 6, 7, 0, 7, 1), 1, 48),
+    (NetSpec(2, 3, 3, 0, 9, 1), 2, 16),
+    (NetSpec(5, 8, 8, 0, 65, 1), 1, 64),
+    (NetSpec(1, 1, 9, 0, 33, 4), 2, 80),
+    (NetSpec(4, 2, 5, 0, 17, 2), 1, 20),
+    (NetSpec(7, 16, 16, 0, 3, 1), 1, 24),
+    (NetSpec(3, 4, 4, 0, 4, 1), 1, 144),
+]
+
+
+def network(spec, blocks, channels):
+    module = build(NetworkConfig(blocks=blocks, channels=channels), spec, seed=1).eval()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for tensor in module.parameters():
+            tensor += 0.05 * torch.randn(tensor.shape, generator=generator)
+    return module
+
+
+@needs_it
+@pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
+def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(spec, blocks, channels):
+    torch.set_num_threads(1)
+    module, packed = network(spec, blocks, channels), observations(53, spec=spec)
+    logits, values = native.NativeForward(module, threads=1).launch(packed).wait()
+    with torch.inference_mode():
+        inputs = unpack(torch.from_numpy(packed), spec)
+        exact_logits, exact_values = (output.numpy() for output in module(*inputs))
+        rough_logits, rough_values = (output.numpy() for output in module.trunk_to(torch.bfloat16)(*inputs))
+    assert exact_logits.std() > 0.01
+    for got, exact, rough in ((logits, exact_logits, rough_logits), (values, exact_values, rough_values)):
+        assert got.shape == exact.shape
+        assert np.abs(got - exact).max() <= 2 * np.abs(rough - exact).max() + 2e-3 * np.abs(exact).max() + 1e-4
+
+
+@needs_it
+def test_an_evaluation_depends_on_neither_batch_nor_threads():
+    spec, blocks, channels = SHAPES[1]
+    module, packed = network(spec, blocks, channels), observations(200, spec=spec)
+    whole = native.NativeForward(module, threads=1).launch(packed).wait()
+    threaded = native.NativeForward(module, threads=3).launch(packed).wait()
+    assert all(np.array_equal(one.view(np.uint16), other.view(np.uint16)) for one, other in zip(whole, threaded, strict=True))
+    alone = native.NativeForward(module, threads=1)
+    for start, count in ((0, 1), (7, 5), (20, 24), (33, 60), (199, 1)):
+        for part, all_of_it in zip(alone.launch(packed[start : start + count]).wait(), whole, strict=True):
+            assert np.array_equal(part.view(np.uint16), all_of_it[start : start + count].view(np.uint16))
+
+
+@needs_it
+def test_refresh_takes_the_modules_new_weights():
+    spec, blocks, channels = SHAPES[2]
+    module, packed = network(spec, blocks, channels), observations(9, spec=spec)
+    forward = native.NativeForward(module, threads=1)
+    before = forward.launch(packed).wait()[0]
+    with torch.no_grad():
+        module.policy.bias += 1.0
+    assert np.array_equal(forward.launch(packed).wait()[0], before)
+    forward.refresh()
+    assert np.allclose(forward.launch(packed).wait()[0], before + 1.0, atol=0.01)
+
+
+@needs_it
+def test_it_refuses_what_it_cannot_take():
+    net = native._nn.ResNet(
+        planes=3, rows=6, cols=7, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
+    )
+    packed, logits, values = np.zeros((2, 16), np.uint8), np.zeros((2, 7), np.uint16), np.zeros((2, 1), np.uint16)
+    with pytest.raises(RuntimeError, match="no weights"):
+        net.forward(packed, logits, values, 1)
+    with pytest.raises(ValueError, match="too few tensors"):
+        net.load([np.zeros((16, 3, 3, 3), np.float32)])
+    with pytest.raises(ValueError, match="another size"):
+        net.load([np.zeros(4, np.float32)] * 20)
+    module = network(NetSpec(3, 6, 7, 0, 7, 1), 1, 16)
+    net.load([tensor for layer in native._layers(module) for tensor in native._arrays(layer)])
+    for arrays in ((packed[:, :15].copy(), logits, values), (packed, logits[:1], values), (packed, logits, np.zeros((2, 2), np.uint16))):
+        with pytest.raises(ValueError, match="other shapes"):
+            net.forward(*arrays, 1)
+    with pytest.raises(ValueError, match="not supported"):
+        native._nn.ResNet(
+            planes=1, rows=17, cols=17, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
+        )
+
+
+def test_where_it_is_used():
+    config = InferenceConfig(device="cpu")
+    assert config.precision == "auto"
+    module = network(*SHAPES[0])
+    flags = frozenset({"avx512_bf16", "avx512bw", "avx512vl", "avx512dq"})
+    there = native._nn is not None and native._nn.supported()
+    assert native.suits(module, CPU, flags) == there
+    assert not native.suits(module, CPU, flags | {"amx_bf16"})
+    assert not native.suits(module, CPU, frozenset())
+    assert not native.suits(module, Placement(torch.device("cpu"), torch.float32, 1), flags)
+    assert not native.suits(build(NetworkConfig(kind="mlp"), SHAPES[0][0]), CPU, flags)
+    assert not native.suits(build(NetworkConfig(blocks=1), NetSpec(3, 6, 7, 2, 7, 1)), CPU, flags)

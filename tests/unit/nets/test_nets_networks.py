@@ -1,0 +1,145 @@
+"""Networks and unpacking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azq.config import NetworkConfig
+from azq.errors import ConfigError
+from azq.nets import NetSpec, build, unpack
+from azq.nets.unpack import SCALAR_SCALE
+
+SPECS = [NetSpec(3, 6, 7, 0, 7, 1), NetSpec(2, 3, 3, 4, 9, 1), NetSpec(1, 1, 26, 6, 5, 4)]
+specs = st.builds(
+    NetSpec,
+    planes=st.integers(0, 5),
+    rows=st.integers(1, 8),
+    cols=st.integers(1, 9),
+    scalars=st.integers(0, 5),
+    num_actions=st.just(3),
+    value_size=st.just(1),
+)
+
+
+class FakeGame:
+    def num_distinct_actions(self):
+        return 7
+
+    def observation_planes(self):
+        return (3, 6, 7)
+
+    def num_scalars(self):
+        return 2
+
+    def value_size(self):
+        return 1
+
+
+def test_spec_of_a_game():
+    spec = NetSpec.of(FakeGame())
+    assert spec == NetSpec(3, 6, 7, 2, 7, 1)
+    assert (spec.cells, spec.plane_bytes, spec.packed_size) == (42, 16, 18)
+
+
+@settings(max_examples=60, deadline=None)
+@given(specs, st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_unpack_inverts_numpys_packing(spec, batch, seed):
+    rng = np.random.default_rng(seed)
+    planes = rng.integers(0, 2, (batch, spec.planes, spec.rows, spec.cols), np.uint8)
+    scalars = rng.integers(-128, 128, (batch, spec.scalars), np.int8)
+    bits = np.packbits(planes.reshape(batch, -1), axis=1, bitorder="little")
+    packed = np.concatenate([bits, scalars.view(np.uint8)], axis=1)
+    assert packed.shape == (batch, spec.packed_size)
+    got_planes, got_scalars = unpack(torch.from_numpy(packed), spec)
+    assert np.array_equal(got_planes.numpy(), planes.astype(np.float32))
+    assert np.array_equal(got_scalars.numpy(), scalars.astype(np.float32) * np.float32(SCALAR_SCALE))
+
+
+def test_unpack_refuses_another_width():
+    with pytest.raises(ValueError, match="of 15 bytes, the network takes 16"):
+        unpack(torch.zeros((2, 15), dtype=torch.uint8), SPECS[0])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+@pytest.mark.parametrize("spec", SPECS)
+def test_shapes_and_the_uniform_start(kind, spec):
+    module = build(NetworkConfig(kind=kind, blocks=2, channels=16), spec, seed=0)
+    packed = torch.randint(0, 256, (5, spec.packed_size), dtype=torch.uint8)
+    logits, values = module(*unpack(packed, spec))
+    assert logits.shape == (5, spec.num_actions)
+    assert values.shape == (5, spec.value_size)
+    assert not logits.any()
+    assert not values.any()
+
+
+def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone():
+    config = NetworkConfig(blocks=1, channels=8)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    one, same, other = (build(config, SPECS[0], seed=seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_resnet_needs_planes():
+    with pytest.raises(ConfigError, match="set network.kind = 'mlp'"):
+        build(NetworkConfig(), NetSpec(0, 1, 1, 5, 3, 1))
+
+
+def test_deep_networks_start_as_shallow_ones():
+    deep = build(NetworkConfig(blocks=30, channels=16), SPECS[0], seed=0)
+    packed = torch.randint(0, 256, (8, 16), dtype=torch.uint8)
+    planes, _ = unpack(packed, SPECS[0])
+    first = torch.relu(deep.stem(planes))
+    x = first
+    for block in deep.blocks:
+        x = block(x)
+    assert torch.allclose(x, first)
+
+
+@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+def test_it_fits_a_planted_function(kind):
+    spec = NetSpec(3, 4, 4, 0, 4, 1)
+    module = build(NetworkConfig(kind=kind, blocks=1, channels=16), spec, seed=0)
+    optimiser = torch.optim.AdamW(module.parameters(), 3e-3)
+    generator = torch.Generator().manual_seed(0)
+    losses = []
+    for _ in range(120):
+        packed = torch.randint(0, 256, (128, spec.packed_size), dtype=torch.uint8, generator=generator)
+        planes, scalars = unpack(packed, spec)
+        columns = planes[:, 0].sum(1)  # the fullest column is the move, the balance of two planes the value
+        target = columns.argmax(1)
+        value = torch.tanh((planes[:, 1].sum((1, 2)) - planes[:, 2].sum((1, 2))) / 4)
+        logits, values = module(planes, scalars)
+        loss = torch.nn.functional.cross_entropy(logits, target) + torch.nn.functional.mse_loss(values[:, 0], value)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert np.mean(losses[-10:]) < 0.65 * np.mean(losses[:3])
+
+
+@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+def test_bfloat16_trunk_is_close_and_heads_stay_float32(kind):
+    spec = SPECS[1]
+    module = build(NetworkConfig(kind=kind, blocks=2, channels=16), spec, seed=0)
+    with torch.no_grad():
+        module.policy.weight.normal_(0, 0.05)
+        module.value.weight.normal_(0, 0.05)
+    inputs = unpack(torch.randint(0, 256, (32, spec.packed_size), dtype=torch.uint8), spec)
+    with torch.inference_mode():
+        exact = module(*inputs)
+        logits, values = module.trunk_to(torch.bfloat16)(*inputs)
+    assert logits.dtype == values.dtype == torch.float32
+    assert torch.allclose(logits, exact[0], atol=0.1)
+    assert torch.allclose(values, exact[1], atol=0.1)
