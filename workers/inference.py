@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import redis
 import torch
 
 from azq import __version__, logs
@@ -141,11 +142,12 @@ class Pulse:
         )
 
 
-def _store_of(config: Config, client: object) -> Callable[[RunView], Fetch]:
+def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]:
     """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
 
     def of(view: RunView) -> Fetch:
-        directory = Path(view.record.directory) if view.record.directory else config.home / view.record.run
+        said = Path(view.record.directory)
+        directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
         store = open_store(config.store.url, directory=directory / "weights", client=client)
         return lambda event: store.get(event.uri, event.sha256)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server
 
 from azq.bus.redis import RedisBus
 from azq.inference.client import StreamEvaluator
-from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server
 
 
 @pytest.fixture(autouse=True)

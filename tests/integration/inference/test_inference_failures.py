@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
 from azq.config import NetworkConfig
 from azq.errors import EvaluatorFailure
 from azq.nets import NetSpec
 from azq.wire import codec, keys
 from azq.wire.messages import SCHEMA, EvalReply, EvalRequest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
 STREAM = keys.eval_stream(RUN)
 
@@ -109,7 +109,7 @@ def test_bad_requests_are_dead_lettered_and_answered(connect, shelf, frame, reas
 def test_a_refused_request_raises_at_its_client(connect, shelf):
     shelf.publish(1, weights(1))
     client = connect.client()
-    with serving(connect.server(shelf)), pytest.raises(EvaluatorFailure, match="lower selfplay.games_in_flight"):
+    with serving(connect.server(shelf)), pytest.raises(EvaluatorFailure, match=r"lower selfplay\.games_in_flight"):
         ask(client, observations(300))
 
 
@@ -133,7 +133,7 @@ def test_unusable_weights_are_refused_and_the_last_good_ones_stay(connect, shelf
         shelf.publish(2, make())
         eventually(lambda: "weights_refused" in capsys.readouterr().out, "the refusal is logged")
         assert same_bits(ask(client, packed), before)
-        with pytest.raises(EvaluatorFailure, match="weights|tensor"):
+        with pytest.raises(EvaluatorFailure, match=r"weights|tensor"):
             ask(client, packed, weight_version=2)
         shelf.publish(3, weights(3, version=3))
         eventually(lambda: server.versions == {RUN: 3}, "the next good version is served")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
 from azq.errors import EvaluatorFailure
 from azq.inference.local import LocalEvaluator
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
 
 @pytest.mark.parametrize("precision", ["auto", "bfloat16", "float32"])

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError, WeightsError
@@ -15,7 +16,6 @@ from azq.inference.model import Model, ResidentModels, network_of, verify
 from azq.inference.placement import cpu_flags, has_bfloat16, place
 from azq.nets import NetSpec, WeightsMeta, from_bytes
 from azq.wire.messages import WeightEvent
-from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_bad_weights_leave_the_good_ones_resident(shelf):
     with pytest.raises(WeightsError):
         resident.get(shelf[3][0])
     other = weights(5, network=NetworkConfig(blocks=2, channels=16))
-    with pytest.raises(WeightsError, match="no tensor blocks.1"):
+    with pytest.raises(WeightsError, match=r"no tensor blocks\.1"):
         ResidentModels(make_model, lambda _announced: other, capacity=2).get(event(5, other))
     assert resident.versions == (1, 2)
     assert resident.get(shelf[4][0], keep=2).version == 4

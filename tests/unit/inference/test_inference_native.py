@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from inference_doubles import observations
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.inference import native
 from azq.inference.placement import Placement
 from azq.nets import NetSpec, build, unpack
-from inference_doubles import observations
 
 CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
 needs_it = pytest.mark.skipif(native._nn is None or not native._nn.supported(), reason="azq._nn or the CPU's AVX512-BF16 is missing")

@@ -92,7 +92,7 @@ def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone():
 
 
 def test_a_resnet_needs_planes():
-    with pytest.raises(ConfigError, match="set network.kind = 'mlp'"):
+    with pytest.raises(ConfigError, match=r"set network\.kind = 'mlp'"):
         build(NetworkConfig(), NetSpec(0, 1, 1, 5, 3, 1))
 
 

@@ -55,7 +55,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(bad):
     module = build(NETWORK, SPEC, seed=1)
     with torch.no_grad():
         module.squeeze.bias[3] = bad
-    with pytest.raises(WeightsError, match="tensor squeeze.bias holds NaN or infinity"):
+    with pytest.raises(WeightsError, match=r"tensor squeeze\.bias holds NaN or infinity"):
         from_bytes(to_bytes(module, META))
 
 
