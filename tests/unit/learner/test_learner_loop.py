@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from azq.bus.memory import MemoryBus
 from learner_doubles import DictStore, ListTracker, OneRunLedger
 from replay_games import frame, play_game
 
 from azq import games
+from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import BrokerUnavailable, StateConflict, StoreError
 from azq.learner import checkpoint

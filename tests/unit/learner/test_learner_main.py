@@ -1,0 +1,59 @@
+"""The process around the learner: its lock, the run's settings, its heartbeat."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from learner_doubles import OneRunLedger
+
+from azq.bus.memory import MemoryBus
+from azq.config import Config, WorkerConfig
+from azq.errors import ConfigError, StateConflict, StoreError
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat, RunRecord
+from workers.learner import Beat, lock_folder, main, run_sections
+
+
+def test_a_folder_is_held_by_one_learner_and_free_afterwards(tmp_path):
+    folder = tmp_path / "run"
+    with lock_folder(folder):
+        with pytest.raises(StateConflict, match=f"process {os.getpid()}"), lock_folder(folder):
+            pass
+        with pytest.raises(StateConflict), lock_folder(folder):
+            pass
+    with lock_folder(folder):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(StoreError, match="cannot be used"), lock_folder(tmp_path / "run"):
+        pass
+
+
+def test_settings_of_a_run_that_do_not_fit_name_the_run():
+    ledger = OneRunLedger("ttt", MemoryBus())
+    assert run_sections(ledger.run("ttt")).learner.batch_size == 512
+    ledger.record = RunRecord("ttt", b"{", {}, "", 0)
+    with pytest.raises(ConfigError, match="run 'ttt'"):
+        run_sections(ledger.run("ttt"))
+    ledger.record = RunRecord("ttt", b'{"learner": {"batch": 1}}', {}, "", 0)
+    with pytest.raises(ConfigError, match=r"learner\.batch: unknown key"):
+        run_sections(ledger.run("ttt"))
+
+
+def test_without_a_broker_address_the_remedy_is_named():
+    with pytest.raises(ConfigError, match=r"broker\.control_url"):
+        main(Config(), "ttt")
+
+
+def test_heartbeats_appear_and_go():
+    bus = MemoryBus()
+    beat = Beat(bus, "ttt", WorkerConfig())
+    beat.turn(None)
+    sent = decode(bus.get(keys.beat(beat.worker)), Heartbeat)
+    assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
+    beat.end()
+    assert bus.get(keys.beat(beat.worker)) is None
