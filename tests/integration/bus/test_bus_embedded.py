@@ -1,0 +1,240 @@
+"""The embedded server's life, and what clients hear when a broker is not as it should be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from azq.bus import embedded
+from azq.bus.connect import address, connect, open_client
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    yield server
+    server.stop()
+
+
+def gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition, seconds: float = 15.0) -> None:
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("the condition did not come true in time")
+
+
+def test_it_starts_answers_and_stops(tmp_path):
+    server = EmbeddedServer("data", tmp_path / "data")
+    assert server.known_url() is None
+    with pytest.raises(BrokerUnavailable, match="azq up"):
+        _ = server.url
+    assert server.start() is False
+    pid = server.pid
+    assert RedisBus(connect(server.url)).ping() < 5
+    server.stop()
+    assert gone(pid)
+    assert server.known_url() is not None
+
+
+def test_secrets_are_readable_by_the_owner_only(server, tmp_path):
+    for name in ("password", "server.conf"):
+        assert (tmp_path / "control" / name).stat().st_mode & 0o777 == 0o600
+    password = (tmp_path / "control" / "password").read_text()
+    with open(f"/proc/{server.pid}/cmdline", "rb") as file:
+        assert password.encode() not in file.read()
+    assert password not in address(server.url)
+
+
+def test_a_running_one_is_adopted_and_left_running(server, tmp_path):
+    second = EmbeddedServer("control", tmp_path / "control")
+    assert second.start() is True
+    assert second.pid == server.pid
+    second.stop()
+    assert connect(second.url).ping()
+
+
+def test_two_starters_at_once_share_one_server(tmp_path):
+    servers = [EmbeddedServer("control", tmp_path / "control") for _ in range(4)]
+    adopted: list[bool] = []
+    threads = [threading.Thread(target=lambda server=server: adopted.append(server.start(detached=True))) for server in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    try:
+        assert sorted(adopted) == [False, True, True, True]
+        assert len({server.pid for server in servers}) == 1
+    finally:
+        for server in servers:
+            server.stop()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_control_plane_keeps_its_data_and_password(tmp_path, end):
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    url, pid = server.url, server.pid
+    bus = RedisBus(connect(url))
+    for number in range(100):
+        bus.publish("s", bytes([number]))
+    os.kill(pid, end)
+    wait_until(lambda: gone(pid))
+    server.stop()
+    again = EmbeddedServer("control", tmp_path / "control")
+    try:
+        assert again.start() is False
+        assert again.url == url
+        assert bus.length("s") == 100  # the old client connects anew by itself
+    finally:
+        again.stop()
+
+
+def test_the_data_plane_forgets_and_readers_go_on(tmp_path):
+    server = EmbeddedServer("data", tmp_path / "data")
+    server.start()
+    bus = RedisBus(connect(server.url))
+    bus.publish("s", b"1")
+    bus.read(["s"], "g", "c", count=1, block_ms=0)
+    server.stop()
+    with pytest.raises(BrokerUnavailable, match="no broker at unix://"):
+        bus.read(["s"], "g", "c", count=1, block_ms=0)
+    server.start()
+    try:
+        bus.publish("s", b"2")
+        assert [entry.frame for entry in bus.read(["s"], "g", "c", count=9, block_ms=0)] == [b"2"]
+    finally:
+        server.stop()
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    script = (
+        "import sys, pathlib; from azq.bus.embedded import EmbeddedServer; "
+        "s = EmbeddedServer('control', pathlib.Path(sys.argv[1])); s.start(detached=sys.argv[2] == 'detached'); "
+        "print(s.pid, flush=True); sys.stdin.read()"
+    )
+    pids = {}
+    for kind in ("bound", "detached"):
+        command = [sys.executable, "-c", script, str(tmp_path / kind), kind]
+        parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(embedded.__file__).parents[2])
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        pids[kind] = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        parent.stdin.close()
+    try:
+        wait_until(lambda: gone(pids["bound"]))
+        assert not gone(pids["detached"])
+    finally:
+        os.kill(pids["detached"], signal.SIGTERM)
+    wait_until(lambda: gone(pids["detached"]))
+
+
+def test_a_long_folder_gets_a_short_socket(tmp_path):
+    folder = tmp_path / ("long" * 30) / "control"
+    server = EmbeddedServer("control", folder)
+    server.start()
+    try:
+        path = Path(urlsplit(server.url).path)
+        assert len(str(path)) < 100
+        assert path.parent.stat().st_mode & 0o077 == 0
+        assert EmbeddedServer("control", folder).start() is True
+    finally:
+        server.stop()
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
+
+
+def test_a_server_that_cannot_start_is_quoted(tmp_path):
+    folder = tmp_path / "data"
+    server = EmbeddedServer("data", folder, maxmemory="nonsense")
+    with pytest.raises(BrokerUnavailable, match=r"ended at once: .*maxmemory.*server\.log"):
+        server.start()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="home"):
+        EmbeddedServer("data", tmp_path / "file" / "data").start()
+
+
+def test_wrong_password_is_refused_without_naming_it(server):
+    wrong = f"unix://:not-the-secret@{urlsplit(server.url).path}"
+    with pytest.raises(BrokerRefused, match="refuses the password") as caught:
+        connect(wrong)
+    assert "not-the-secret" not in str(caught.value)
+    with pytest.raises(BrokerRefused, match="password"):
+        connect(f"unix://{urlsplit(server.url).path}")
+
+
+def test_nobody_there_is_named_with_the_address():
+    with pytest.raises(BrokerUnavailable, match=r"no broker at redis://127\.0\.0\.1:1/0"):
+        connect("redis://:secret@127.0.0.1:1/0", timeout_s=1)
+    with pytest.raises(BrokerUnavailable, match="no broker at unix:///nowhere"):
+        connect("unix:///nowhere")
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "http://host", "redis://", "redis://host:port/0", "amqp://:secret@host"])
+def test_a_url_of_no_known_form_is_a_setting(url):
+    with pytest.raises(ConfigError, match="URL") as caught:
+        open_client(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_frozen_broker_is_noticed(server):
+    bus = RedisBus(connect(server.url, timeout_s=0.3))
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with pytest.raises(BrokerUnavailable, match="did not answer in time"):
+            bus.read(["s"], "g", "c", count=1, block_ms=10_000)
+        assert time.monotonic() - began < 5
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert bus.length("s") == 0
+
+
+def test_a_full_broker_says_so(tmp_path):
+    server = EmbeddedServer("data", tmp_path / "data", maxmemory="3mb")
+    server.start()
+    try:
+        bus = RedisBus(connect(server.url))
+
+        def fill() -> None:
+            for _ in range(100):
+                bus.publish("s", b"x" * 100_000)
+
+        with pytest.raises(BrokerUnavailable, match="out of memory"):
+            fill()
+    finally:
+        server.stop()
+
+
+def test_a_key_of_another_type_is_refused(server):
+    bus = RedisBus(connect(server.url))
+    bus.put("s", b"text")
+    with pytest.raises(BrokerRefused, match="refuses the command"):
+        bus.publish("s", b"x")
