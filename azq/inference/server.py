@@ -38,7 +38,7 @@ REFRESH_S = 0.25  # between looks at runs and weight events
 IDLE_BLOCK_MS = 100
 ENTRIES_PER_READ = 16
 CPU_ENOUGH = 256  # leaves beyond which a CPU gains nothing from a larger batch
-SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED})
+SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
 
 
 class Runs(Protocol):
