@@ -11,6 +11,7 @@ import redis
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
+from azq.ledger.rules import KEPT_ENDED_JOBS, lease_ms
 from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -121,7 +122,7 @@ class Ledger:
     def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
         """A lease on a queued job, or None: stale attempt, leased, ended, unknown, or its run does not want it now."""
         run, number = split_job_id(job_id)
-        word, *answer = self._call(scripts.CLAIM, run, number, attempt, owner, _ms(lease_s))
+        word, *answer = self._call(scripts.CLAIM, run, number, attempt, owner, lease_ms(lease_s))
         return Lease(job_view(run, answer[0]).job, attempt, owner, lease_s) if word == "ok" else None
 
     def renew(self, lease: Lease) -> Directive:
@@ -219,7 +220,7 @@ class Ledger:
 
     def _commit(self, body: str, lease: Lease, *arguments: str | bytes | float) -> list[Any]:
         run, number = split_job_id(lease.job.job_id)
-        answer = self._call(body, run, number, lease.attempt, lease.owner, _ms(lease.lease_s), *arguments)
+        answer = self._call(body, run, number, lease.attempt, lease.owner, lease_ms(lease.lease_s), *arguments)
         if answer[0] == "lost":
             game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
             raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
@@ -232,7 +233,7 @@ class Ledger:
         run, number = split_job_id(job_id)
         word, *answer = self._call(body, run, number, *arguments)
         if word == "missing":
-            raise NotFound(f"no job {job_id}; only the newest {scripts.KEPT_ENDED_JOBS} ended jobs of a run are kept")
+            raise NotFound(f"no job {job_id}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
         if word == "conflict":
             raise StateConflict(f"job {job_id} is {answer[0].decode()}; nothing was changed")
         return job_view(run, answer[0])
@@ -272,7 +273,3 @@ def run_keys(run: str) -> list[str]:
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:
     return [item for record in records for item in (record.uid, encode(record))]
-
-
-def _ms(seconds: float) -> int:
-    return max(1, round(seconds * 1000))

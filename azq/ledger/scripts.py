@@ -14,7 +14,7 @@ was taken over), `missing` (no such run or job), `conflict` and the state that f
 
 from __future__ import annotations
 
-KEPT_ENDED_JOBS = 200
+from azq.ledger.rules import KEPT_ENDED_JOBS
 
 _PREAMBLE = """
 local RUN, LEDGER, OPEN, POOL, ABANDONED, JOBS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]

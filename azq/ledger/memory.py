@@ -1,0 +1,213 @@
+"""The ledger in this process's memory: the double of `azq.ledger.ledger.Ledger`, made of the rules alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import msgspec
+
+from azq.errors import NotFound, StateConflict
+from azq.ledger import rules
+from azq.ledger.answers import split_job_id
+from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, RunState, RunView
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import RunRecord, SampleEvent
+
+
+class Sink(Protocol):
+    """The part of a bus that a ledger hands samples and results to."""
+
+    def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str: ...
+    def ack(self, stream: str, group: str, ids: Sequence[str]) -> None: ...
+    def length(self, stream: str) -> int: ...
+    def get(self, key: str) -> bytes | None: ...
+
+
+class MemoryLedger:
+    """Every method is that of `Ledger`. Samples and results go to `bus`, which also tells of a stall; safe to share between threads."""
+
+    def __init__(self, bus: Sink, *, clock_ms: Callable[[], int] | None = None) -> None:
+        self._bus = bus
+        self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._lock = threading.RLock()
+        self._runs: dict[str, rules.State] = {}
+
+    def state(self, run: str) -> rules.State:
+        """The whole state of a run, for tests. Raises `NotFound`."""
+        with self._lock:
+            if run not in self._runs:
+                raise NotFound(f"no run {run!r}; there are: {', '.join(sorted(self._runs)) or 'none'}")
+            return self._runs[run]
+
+    # -- runs
+
+    def create_run(self, record: RunRecord) -> RunView:
+        with self._lock:
+            if record.run in self._runs:
+                raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
+            self._runs[record.run] = rules.State(record, self._clock_ms())
+            return self.run(record.run)
+
+    def run(self, name: str) -> RunView:
+        return rules.run_view(self.state(name), self._clock_ms())
+
+    def runs(self) -> list[RunView]:
+        with self._lock:
+            return [self.run(name) for name in sorted(self._runs)]
+
+    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
+        with self._lock:
+            self._runs[name] = rules.set_run_state(self.state(name), self._clock_ms(), state, reason)
+            return self.run(name)
+
+    def update_run(self, record: RunRecord) -> RunView:
+        with self._lock:
+            self._runs[record.run] = replace(self.state(record.run), record=record)
+            return self.run(record.run)
+
+    def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
+        with self._lock:
+            return self.update_run(msgspec.structs.replace(self.state(name).record, until=dict(until)))
+
+    # -- jobs
+
+    def enqueue(
+        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
+    ) -> JobView:
+        with self._lock:
+            job = Job("", run, kind, tag, priority, games, float(slice_s), payload)
+            self._runs[run], view = rules.enqueue(self.state(run), self._clock_ms(), job)
+            return view
+
+    def mark_published(self, job_id: str, attempt: int) -> None:
+        run, number = _split(job_id)
+        with self._lock:
+            if run in self._runs:
+                self._runs[run] = rules.mark_published(self._runs[run], self._clock_ms(), number, attempt)
+
+    def job(self, job_id: str) -> JobView:
+        state, number = self._find(job_id)
+        return state.jobs[number].view
+
+    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]:
+        with self._lock:
+            views: list[JobView] = []
+            for name in [run] if run is not None else sorted(self._runs):
+                state = self._runs.get(name)
+                if state is None:
+                    continue
+                numbers = [number for _, number in state.queue][: max(1, limit)]
+                numbers += [] if active_only else state.ended[: max(1, limit)]
+                views += [state.jobs[number].view for number in numbers]
+            return views
+
+    def cancel(self, job_id: str) -> JobView:
+        with self._lock:
+            state, number = self._find(job_id)
+            self._runs[state.record.run] = rules.cancel(state, self._clock_ms(), number)
+            return self.job(job_id)
+
+    def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
+        run, number = _split(job_id)
+        with self._lock:
+            if run not in self._runs:
+                return None
+            self._runs[run], lease = rules.claim(self._runs[run], self._clock_ms(), number, attempt, owner, lease_s)
+            return lease
+
+    def renew(self, lease: Lease) -> Directive:
+        with self._lock:
+            stalled = self._bus.get(keys.stall(lease.job.run)) is not None
+            self._runs[lease.job.run], directive = rules.renew(self.state(lease.job.run), self._clock_ms(), lease, stalled=stalled)
+            return directive
+
+    def expire(self, run: str, max_attempts: int) -> list[JobView]:
+        with self._lock:
+            if run not in self._runs:
+                return []
+            self._runs[run], views = rules.expire(self._runs[run], self._clock_ms(), max_attempts)
+            return views
+
+    def requeue(self, job_id: str, attempt: int) -> JobView:
+        with self._lock:
+            state, number = self._find(job_id)
+            self._runs[state.record.run] = rules.requeue(state, self._clock_ms(), number, attempt)
+            return self.job(job_id)
+
+    # -- open games
+
+    def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
+        with self._lock:
+            self._runs[lease.job.run], games = rules.adopt(self.state(lease.job.run), lease, max(0, count))
+            return games
+
+    def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
+        with self._lock:
+            self._runs[lease.job.run] = rules.journal(self.state(lease.job.run), lease, records)
+            return self.renew(lease)
+
+    def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
+        uids = [event.record.uid for event in events]
+        if len(set(uids)) != len(uids):
+            raise StateConflict("a game occurs twice among those to finish; finish each once")
+        with self._lock:
+            state = rules.finish_games(self.state(lease.job.run), lease, uids)
+            for event in events:  # first, so that a bus that is down leaves the games open
+                self._bus.publish(keys.samples(lease.job.run), encode(event))
+            self._runs[lease.job.run] = state
+            return self.renew(lease)
+
+    def abandon(self, lease: Lease, uid: int, reason: str) -> None:
+        with self._lock:
+            self._runs[lease.job.run] = rules.abandon(self.state(lease.job.run), lease, uid, reason)
+
+    def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
+        with self._lock:
+            self._runs[lease.job.run] = rules.release(self.state(lease.job.run), self._clock_ms(), lease, records)
+
+    def complete(self, lease: Lease, result: bytes) -> None:
+        with self._lock:
+            state, fresh = rules.complete(self.state(lease.job.run), self._clock_ms(), lease)
+            if fresh:
+                self._bus.publish(keys.results(lease.job.run), result)
+            self._runs[lease.job.run] = state
+
+    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
+        with self._lock:
+            self._runs[lease.job.run] = rules.fail(self.state(lease.job.run), self._clock_ms(), lease, error, max_attempts)
+
+    # -- counts
+
+    def counts(self, run: str) -> LedgerCounts:
+        with self._lock:
+            state = self.state(run)
+            return LedgerCounts(
+                opened=state.opened,
+                finished=state.finished,
+                open=len(state.open),
+                abandoned=len(state.abandoned),
+                inserted=state.inserted,
+                in_transit=self._bus.length(keys.samples(run)),
+                duplicates_dropped=state.duplicates_dropped,
+            )
+
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None:
+        with self._lock:
+            self._runs[run] = replace(self.state(run), inserted=inserted, duplicates_dropped=duplicates_dropped)
+            self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, ack)
+
+    def _find(self, job_id: str) -> tuple[rules.State, int]:
+        run, number = _split(job_id)
+        if run not in self._runs or number not in self._runs[run].jobs:
+            raise NotFound(f"no job {job_id}; only the newest {rules.KEPT_ENDED_JOBS} ended jobs of a run are kept")
+        return self._runs[run], number
+
+
+def _split(job_id: str) -> tuple[str, int]:
+    run, number = split_job_id(job_id)
+    return run, int(number)

@@ -1,0 +1,251 @@
+"""Random histories: the scripts on a real server and the rules in Python give the same answers and the same state.
+
+Leases are used long after they were lost, games are named that a lease never held, time jumps: what a fleet of slow, killed and
+doubled workers would do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from azq.bus.connect import connect
+from azq.bus.memory import MemoryBus
+from azq.errors import AzqError
+from azq.ledger import Ledger, MemoryLedger
+from azq.ledger.types import JobState, Lease, RunState
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+
+RUNS = ("a", "b")
+MAX_ATTEMPTS = 3
+
+small = st.integers(0, 5)
+run_names = st.sampled_from(RUNS)
+which = st.integers(0, 30)  # an index into what there is by then, modulo
+uids = st.lists(st.integers(1, 12), max_size=4, unique=True)
+
+operations = st.one_of(
+    st.tuples(st.just("enqueue"), run_names, st.sampled_from(["selfplay", "eval"])),
+    st.tuples(st.just("mark_published"), which, st.integers(1, 3)),
+    st.tuples(st.just("claim"), which, st.integers(0, 1), st.sampled_from(["w1", "w2"]), st.sampled_from([0.5, 5.0, 60.0])),
+    st.tuples(st.just("claim"), which, st.just(0), st.sampled_from(["w1", "w2"]), st.just(5.0)),
+    st.tuples(st.just("renew"), which),
+    st.tuples(st.just("expire"), run_names),
+    st.tuples(st.just("requeue"), which, st.integers(0, 1)),
+    st.tuples(st.just("cancel"), which),
+    st.tuples(st.just("adopt"), which, small),
+    st.tuples(st.just("adopt"), which, small),
+    st.tuples(st.just("journal"), which, uids),
+    st.tuples(st.just("journal_held"), which, small),
+    st.tuples(st.just("finish"), which, uids),
+    st.tuples(st.just("finish_held"), which, small),
+    st.tuples(st.just("finish_held"), which, small),
+    st.tuples(st.just("abandon"), which, st.integers(1, 12)),
+    st.tuples(st.just("release"), which, small),
+    st.tuples(st.just("complete"), which),
+    st.tuples(st.just("fail"), which),
+    st.tuples(st.just("state"), run_names, st.sampled_from(list(RunState))),
+    st.tuples(st.just("resume"), run_names),
+    st.tuples(st.just("until"), run_names, st.integers(0, 3)),
+    st.tuples(st.just("stall"), run_names, st.booleans()),
+    st.tuples(st.just("insert"), run_names, small),
+    st.tuples(st.just("sleep"), st.integers(0, 8000)),
+)
+
+
+class Pair:
+    """The same calls on both ledgers, on one clock, with every answer compared."""
+
+    def __init__(self, client) -> None:
+        client.flushall()
+        self.now = 1_000_000
+        self.client = client
+        self.bus = MemoryBus()
+        self.real = Ledger(client, clock_ms=lambda: self.now)
+        self.model = MemoryLedger(self.bus, clock_ms=lambda: self.now)
+        self.jobs: list[str] = []
+        self.leases: list[Lease] = []
+        self.nonce = 0
+        for run in RUNS:
+            self.both("create_run", RunRecord(run, b"{}", {"games": 10}, "x", 1))
+
+    def both(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        answers = [self._try(ledger, method, arguments, keywords) for ledger in (self.real, self.model)]
+        assert answers[0] == answers[1], (method, arguments)
+        return answers[0]
+
+    def _try(self, ledger: Any, method: str, arguments: Any, keywords: Any) -> Any:
+        try:
+            return getattr(ledger, method)(*arguments, **keywords)
+        except AzqError as error:
+            return type(error)
+
+    def job(self, index: int) -> str:
+        return self.jobs[index % len(self.jobs)] if self.jobs else "a:1"
+
+    def attempt(self, job_id: str, behind: int) -> int:
+        view = self.both("job", job_id)
+        return getattr(view, "attempt", 1) - behind
+
+    def record(self, uid: int) -> GameRecord:
+        self.nonce += 1
+        return GameRecord(uid, self.nonce.to_bytes(4, "little"))
+
+    def held(self, lease: Lease, count: int) -> list[int]:
+        run, _, number = lease.job.job_id.rpartition(":")
+        row = self.model.state(run).jobs.get(int(number))
+        return sorted(row.held)[:count] if row else []
+
+    def do(self, name: str, *arguments: Any) -> None:
+        if name in NEEDS_LEASE:
+            if not self.leases:
+                return
+            lease = self.leases[-1 - arguments[0] % len(self.leases)]
+            NEEDS_LEASE[name](self, lease, *arguments[1:])
+        else:
+            FREE[name](self, *arguments)
+
+    def compare(self) -> None:
+        for run in RUNS:
+            self.both("run", run)
+            self.both("counts", run)
+            self.both("jobs", run, active_only=False)
+            state = self.model.state(run)
+            frames = self.client.hgetall(keys.open_games(run))
+            found = {int(uid): decode(frame, GameRecord) if frame else GameRecord(int(uid)) for uid, frame in frames.items()}
+            assert found == dict(state.open)
+            pool = [int(uid) for uid in self.client.lrange(keys.pool(run), 0, -1)]
+            assert pool == list(state.pool)
+            for number, row in state.jobs.items():
+                assert {int(uid) for uid in self.client.smembers(keys.held(run, number))} == row.held
+            samples = [decode(fields[b"f"], SampleEvent) for _, fields in self.client.xrange(keys.samples(run))]
+            assert samples == [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(run), "0")]
+            assert self.client.xlen(keys.results(run)) == self.bus.length(keys.results(run))
+            check_invariants(state, self.model.counts(run), [event.record.uid for event in samples])
+
+
+def check_invariants(state, counts, finished_uids) -> None:
+    held = [uid for row in state.jobs.values() for uid in row.held]
+    assert sorted([*held, *state.pool]) == sorted(state.open), "every open game is in the pool or held once"
+    assert all(not row.held for row in state.jobs.values() if row.view.state is not JobState.LEASED)
+    assert counts.opened == counts.finished + counts.open + counts.abandoned
+    assert len(set(finished_uids)) == len(finished_uids), "a game was finished twice"
+    assert not set(finished_uids) & set(state.open)
+
+
+def enqueue(pair: Pair, run: str, kind: str) -> None:
+    pair.jobs.append(pair.both("enqueue", run, kind, "cpu", games=3, slice_s=1.5, payload=b"p").job.job_id)
+
+
+def claim(pair: Pair, index: int, behind: int, owner: str, lease_s: float) -> None:
+    job_id = pair.job(index)
+    lease = pair.both("claim", job_id, pair.attempt(job_id, behind), owner, lease_s)
+    if isinstance(lease, Lease):
+        pair.leases.append(lease)
+
+
+def requeue(pair: Pair, index: int, behind: int) -> None:
+    job_id = pair.job(index)
+    pair.both("requeue", job_id, pair.attempt(job_id, behind))
+
+
+def finish(pair: Pair, lease: Lease, numbers: list[int]) -> None:
+    pair.both("finish_games", lease, [SampleEvent(pair.record(uid), (1.0, -1.0), "w", 1) for uid in numbers])
+
+
+def stall(pair: Pair, run: str, on: bool) -> None:
+    if on:
+        pair.client.set(keys.stall(run), b"1")
+        pair.bus.put(keys.stall(run), b"1")
+    else:
+        pair.client.delete(keys.stall(run))
+        pair.bus.delete(keys.stall(run))
+
+
+def insert(pair: Pair, run: str, count: int) -> None:
+    """The learner reads some samples and acknowledges them with its count, in one step."""
+    stream = keys.samples(run)
+    real = pair.client.xreadgroup(keys.LEARNER_GROUP, "c", {stream: ">"}, count=count) if has_group(pair, stream) and count else []
+    model = pair.bus.read([stream], keys.LEARNER_GROUP, "c", count=count, block_ms=0)
+    real_ids = [entry_id.decode() for _, items in real for entry_id, _ in items]
+    assert len(real_ids) == len(model)
+    inserted = pair.model.state(run).inserted + len(model)
+    pair.real.record_inserted(run, inserted, 0, ack=real_ids)
+    pair.model.record_inserted(run, inserted, 0, ack=[entry.id for entry in model])
+    assert pair.model.counts(run).balanced
+
+
+def has_group(pair: Pair, stream: str) -> bool:
+    if not any(group["name"] == keys.LEARNER_GROUP.encode() for group in groups(pair, stream)):
+        pair.client.xgroup_create(stream, keys.LEARNER_GROUP, id="0", mkstream=True)
+    return True
+
+
+def groups(pair: Pair, stream: str) -> list[dict[str, Any]]:
+    return pair.client.xinfo_groups(stream) if pair.client.exists(stream) else []
+
+
+def sleep(pair: Pair, milliseconds: int) -> None:
+    pair.now += milliseconds
+
+
+FREE = {
+    "enqueue": enqueue,
+    "mark_published": lambda pair, index, attempt: pair.both("mark_published", pair.job(index), attempt),
+    "claim": claim,
+    "expire": lambda pair, run: pair.both("expire", run, MAX_ATTEMPTS),
+    "requeue": requeue,
+    "cancel": lambda pair, index: pair.both("cancel", pair.job(index)),
+    "state": lambda pair, run, state: pair.both("set_run_state", run, state, "why"),
+    "resume": lambda pair, run: pair.both("set_run_state", run, RunState.RUNNING),
+    "until": lambda pair, run, games: pair.both("update_run_until", run, {"games": games}),
+    "stall": stall,
+    "insert": insert,
+    "sleep": sleep,
+}
+NEEDS_LEASE = {
+    "renew": lambda pair, lease: pair.both("renew", lease),
+    "adopt": lambda pair, lease, count: pair.both("adopt", lease, count),
+    "journal": lambda pair, lease, numbers: pair.both("journal", lease, [pair.record(uid) for uid in numbers]),
+    "journal_held": lambda pair, lease, count: pair.both("journal", lease, [pair.record(uid) for uid in pair.held(lease, count)]),
+    "finish": finish,
+    "finish_held": lambda pair, lease, count: finish(pair, lease, pair.held(lease, count)),
+    "abandon": lambda pair, lease, uid: pair.both("abandon", lease, uid, "why"),
+    "release": lambda pair, lease, count: pair.both("release", lease, [pair.record(uid) for uid in pair.held(lease, count)]),
+    "complete": lambda pair, lease: pair.both("complete", lease, b"result"),
+    "fail": lambda pair, lease: pair.both("fail", lease, "broken", max_attempts=MAX_ATTEMPTS),
+}
+
+
+@pytest.fixture
+def client(broker):
+    client = connect(broker.control_url)
+    yield client
+    client.close()
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(history=st.lists(operations, min_size=10, max_size=80))
+def test_scripts_and_rules_agree_on_any_history(client, history):
+    pair = Pair(client)
+    pair.do("enqueue", "a", "selfplay")
+    pair.do("claim", 0, 0, "w1", 5.0)
+    for operation in history:
+        pair.do(*operation)
+    pair.compare()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(history=st.lists(operations, min_size=10, max_size=60))
+def test_invariants_hold_after_every_step(client, history):
+    pair = Pair(client)
+    pair.do("enqueue", "a", "selfplay")
+    pair.do("claim", 0, 0, "w1", 5.0)
+    for operation in history:
+        pair.do(*operation)
+        pair.compare()
