@@ -67,10 +67,9 @@ class Link:
 
     def release(self, records: Iterable[GameRecord]) -> None:
         """Journals the last changes, gives every held game back to the pool and ends the job."""
-        *whole, last = [*chunks(records, RECORDS_PER_CALL), []]
-        for batch in whole:
+        for batch in chunks(records, RECORDS_PER_CALL):
             self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
-        self._persist(lambda: self._ledger.release(self._lease, last))
+        self._persist(lambda: self._ledger.release(self._lease, []))
 
     def _renewing(self, call: Callable[[], Directive]) -> None:
         self.directive = self._persist(call)

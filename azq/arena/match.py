@@ -64,7 +64,8 @@ def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -
 def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int]:
     """So many random actions that do not end the game; raises `ConfigError` where there is no such line."""
     for _ in range(OPENING_TRIES):
-        state, actions = game.new_initial_state(), []
+        state = game.new_initial_state()
+        actions: list[int] = []
         while len(actions) < plies and not state.is_terminal():
             actions.append(_chance(state, rng) if state.is_chance_node() else rng.choice(state.legal_actions()))
             state.apply_action(actions[-1])

@@ -1,0 +1,122 @@
+"""Evaluation jobs through a real broker, run in this process: results, pinned spec, revocation, stops, bad payloads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, dump_run
+from azq.ledger import Ledger
+from azq.ledger.types import JobState, JobView
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
+from workers import evaluate
+from workers.board import Board
+from workers.context import Context
+
+RUN = "four"
+
+
+class Desk:
+    """A run of connect four with one worker child's context."""
+
+    def __init__(self, broker: Any) -> None:
+        config = Config(
+            broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url), daemon=DaemonConfig(lease_s=1.0, max_attempts=2)
+        )
+        self.context = Context(config, Board(1), 0)
+        self.client = connect(broker.control_url)
+        self.bus = RedisBus(self.client)
+        self.ledger = Ledger(self.client)
+        sections = RunSections(run=RunConfig(), selfplay=SelfPlayConfig(evaluator="uniform"), arena=ArenaConfig())
+        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {}, "", 0))
+        self.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 7, "0" * 64, "", 1, 0)))
+
+    def job(self, payload: bytes | Message) -> JobView:
+        data = payload if isinstance(payload, bytes) else encode(payload)
+        view = self.ledger.enqueue(RUN, "eval", "cpu", payload=data)
+        self.ledger.mark_published(view.job.job_id, 1)
+        return view
+
+    def run(self, view: JobView) -> MatchResult | GradeResult | None:
+        return evaluate.run(self.context, view.job.job_id, view.attempt)
+
+
+@pytest.fixture
+def desk(broker: Any, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(broker)
+    yield desk
+    desk.client.close()
+
+
+def test_a_match_is_played_committed_and_readable_by_all(desk: Desk) -> None:
+    spec = MatchSpec("latest", "random", 6, 16, 4, 3)
+    result = desk.run(view := desk.job(spec))
+    (entry,) = desk.bus.after(keys.results(RUN), "0")
+    stored = decode(entry.frame, MatchResult)
+    assert stored == result
+    assert (stored.spec, stored.first, stored.second) == (spec, "weights:7", "random")
+    assert stored.wins + stored.draws + stored.losses == 6
+    assert desk.ledger.job(view.job.job_id).state is JobState.DONE
+
+
+def test_a_grading_counts_errors_by_class(desk: Desk) -> None:
+    result = desk.run(desk.job(GradeSpec(5, 60, 16, 1)))
+    assert isinstance(result, GradeResult)
+    assert (result.weight_version, result.positions, result.num_simulations) == (5, 60, 16)
+    assert 0 < result.errors < 60
+    assert result.errors == sum(errors for errors, _ in result.by_class.values())
+    assert {count for _, count in result.by_class.values()} == {10}
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", encode(MatchSpec("stockfish", "random", 2, 8, 0, 0))])
+def test_a_spec_that_makes_no_sense_fails_by_name_and_is_given_up(desk: Desk, payload: bytes) -> None:
+    view = desk.job(payload)
+    for _ in range(2):
+        assert desk.run(view) is None
+        view = desk.ledger.job(view.job.job_id)
+    assert view.state is JobState.FAILED
+    assert view.error
+    assert "\n" not in view.error
+
+
+def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None:
+    view = desk.job(MatchSpec("uct:20000", "uct:20000", 200, 16, 2, 3))
+    thread = threading.Thread(target=desk.run, args=(view,))
+    thread.start()
+    pause = threading.Event()
+    for _ in range(30):
+        pause.wait(0.05)
+        assert desk.ledger.expire(RUN, 4) == []
+    assert desk.ledger.job(view.job.job_id).state is JobState.LEASED
+    desk.ledger.cancel(view.job.job_id)
+    thread.join(5.0)
+    assert not thread.is_alive()
+    assert desk.ledger.job(view.job.job_id).state in (JobState.CANCELLED, JobState.DONE)
+    assert desk.bus.after(keys.results(RUN), "0") == []
+
+
+def test_a_stopped_worker_leaves_the_match_to_others_without_blame(desk: Desk) -> None:
+    view = desk.job(MatchSpec("uct:20000", "uct:20000", 200, 16, 2, 3))
+    for attempt in range(1, 4):  # more often than max_attempts
+        desk.context.board = Board(1)
+        threading.Timer(0.1, desk.context.board.stop).start()
+        assert evaluate.run(desk.context, view.job.job_id, attempt) is None
+        left = desk.ledger.job(view.job.job_id)
+        assert (left.state, left.attempt) == (JobState.QUEUED, attempt + 1)
+    assert "stopped" in left.error
+
+
+def test_a_stopping_worker_claims_nothing(desk: Desk) -> None:
+    desk.context.board.stop()
+    view = desk.job(GradeSpec(5, 6, 8, 1))
+    assert desk.run(view) is None
+    assert desk.ledger.job(view.job.job_id).state is JobState.QUEUED

@@ -1,0 +1,178 @@
+"""Board, rates, heartbeat and watchdog of a worker, without Celery."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq import metrics
+from azq.actor.progress import Progress
+from azq.config import Config, WorkerConfig
+from azq.errors import BrokerUnavailable, ConfigError
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat
+from workers.board import Board, Figures
+from workers.jobs import reason_of
+from workers.lifecycle import Heart, loop_lives, node_name, role_of, run_worker, watchdog_interval_s
+from workers.rates import Meter, merge, versions
+
+
+def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
+    board = Board(2)
+    assert not board.stopping()
+    assert board.read() == []
+    ready, answer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        board.write(1, Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run"))
+        os.write(answer, b"x")
+        while not board.stopping():
+            pass
+        os._exit(7)
+    os.read(ready, 1)
+    assert board.read() == [Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run")]
+    assert board.busy()
+    board.stop()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    os.close(ready)
+    os.close(answer)
+
+
+def test_more_children_than_slots_do_no_harm() -> None:
+    board = Board(1)
+    board.write(9, Figures(busy=False, run="x" * 200))
+    (figures,) = board.read()
+    assert not board.busy()
+    assert figures.run == "x" * 64
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e4)), min_size=1, max_size=8))
+def test_rates_add_up_and_means_stay_between_the_children(children: list[tuple[float, float]]) -> None:
+    figures = [Figures(True, evaluations_per_s=rate, mean_batch=batch) for rate, batch in children]
+    merged = merge(figures)
+    assert merged[metrics.EVALUATIONS_PER_S] == pytest.approx(sum(rate for rate, _ in children))
+    batches = [batch for rate, batch in children if rate > 0] or [0.0]
+    assert min(batches) - 1e-6 <= merged[metrics.MEAN_BATCH] <= max(batches) * (1 + 1e-9) + 1e-6
+
+
+def test_an_idle_worker_reports_no_rates_and_the_newest_version_counts() -> None:
+    assert merge([]) == {}
+    assert versions([Figures(run="a", weight_version=3), Figures(run="a", weight_version=2), Figures(), Figures(run="b")]) == {
+        "a": 3,
+        "b": 0,
+    }
+
+
+def test_a_meter_goes_on_over_slices() -> None:
+    meter = Meter()
+    meter.begin()
+    meter.figures(Progress(games=4, evaluations=400, requests=4), "r")
+    meter.begin()
+    threading.Event().wait(0.05)  # rates of moments are all noise
+    figures = meter.figures(Progress(games=1, evaluations=100, requests=1), "r")
+    assert figures.mean_batch == pytest.approx(100, rel=0.05)
+    assert figures.games_per_s * 100 == pytest.approx(figures.evaluations_per_s, rel=0.05)
+
+
+class FakeBus:
+    """Keeps what is put; fails while `away`."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.away = False
+        self.beat = threading.Event()
+
+    def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
+        if self.away:
+            raise BrokerUnavailable("nobody answers")
+        assert life_s == 8.0
+        self.values[key] = value
+        self.beat.set()
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.values.pop(name, None)
+
+
+def heart(bus: FakeBus) -> Heart:
+    config = WorkerConfig(heartbeat_s=0.01)
+    return Heart(lambda: bus, config, Board(1), ["selfplay.cpu"], ["cpu"], 1)  # type: ignore[arg-type, return-value]
+
+
+def test_a_heart_beats_outlives_an_outage_and_says_good_bye() -> None:
+    bus = FakeBus()
+    beating = heart(bus)
+    beating.start()
+    assert bus.beat.wait(5.0)
+    (frame,) = bus.values.values()
+    message = decode(frame, Heartbeat)
+    assert (message.role, message.queues, message.pid) == ("selfplay", ("selfplay.cpu",), os.getpid())
+    bus.away = True
+    bus.values.clear()
+    bus.beat.clear()
+    assert not bus.beat.wait(0.1)
+    bus.away = False
+    assert bus.beat.wait(5.0)
+    beating.end()
+    assert bus.values == {}
+
+
+def test_the_watchdog_is_fed_while_the_loop_turns_or_the_broker_is_away() -> None:
+    assert loop_lives(None, 100.0, 6.0)
+    assert loop_lives(95.0, 100.0, 6.0)
+    assert not loop_lives(90.0, 100.0, 6.0)
+
+
+def test_a_stuck_loop_starves_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service_manager:
+        service_manager.bind(str(path))
+        service_manager.settimeout(0.2)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        monkeypatch.setenv("WATCHDOG_USEC", "40000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        assert watchdog_interval_s() == 0.02
+        stuck = heart(FakeBus())
+        stuck.loop_turned_s = -1e9
+        stuck.start()
+        with pytest.raises(TimeoutError):
+            service_manager.recv(100)
+        stuck.loop_turned_s = None
+        service_manager.settimeout(5.0)
+        assert service_manager.recv(100) == b"WATCHDOG=1"
+        stuck.end()
+
+
+def test_a_watchdog_meant_for_another_process_is_not_fed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+    monkeypatch.setenv("WATCHDOG_PID", "1")
+    assert watchdog_interval_s() is None
+
+
+def test_names_tell_role_queues_and_process() -> None:
+    assert role_of(["eval.cpu", "selfplay.cpu"]) == "selfplay"
+    assert role_of(["eval.cpu"]) == "eval"
+    assert node_name(["eval.cpu"]).startswith(f"eval.cpu-{os.getpid()}@")
+
+
+def test_a_reason_is_one_short_line_and_names_foreign_errors() -> None:
+    assert reason_of(ConfigError("no such game")) == "no such game"
+    assert reason_of(ZeroDivisionError("a\nb " * 400)).startswith("ZeroDivisionError: a b a b")
+    assert len(reason_of(ValueError("x" * 1000))) == 300
+
+
+@pytest.mark.parametrize("queues", [[], ["selfplay"], ["train.cpu"], ["selfplay.CPU"]])
+def test_queues_of_no_known_form_are_refused(queues: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        run_worker(Config(), queues, 1)
+
+
+def test_a_worker_without_a_broker_says_so() -> None:
+    with pytest.raises(ConfigError, match="control_url"):
+        run_worker(Config(), ["selfplay.cpu"], 1)

@@ -1,0 +1,80 @@
+"""What a worker's main process and its pool children tell each other through shared memory: stop, who is busy, how fast.
+
+The children are forked, so anonymous shared pages made before the fork are seen by all. Nothing here can block or break: the
+main process keeps beating while a child computes, and a child learns of a stop without a signal of its own.
+Figures may be torn between two writes; they are only ever shown.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from dataclasses import dataclass, replace
+
+_STOP = struct.Struct("<Q")
+_SLOT = struct.Struct("<d?7dQ64s")
+_STRIDE = 192
+FRESH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A child's figures; rates are per second, `busy` says that it holds a job."""
+
+    busy: bool = False
+    games_per_s: float = 0.0
+    plies_per_s: float = 0.0
+    simulations_per_s: float = 0.0
+    evaluations_per_s: float = 0.0
+    mean_batch: float = 0.0
+    latency_ms: float = 0.0
+    resent: float = 0.0
+    weight_version: int = 0
+    run: str = ""
+
+
+class Board:
+    """A stop flag and one slot of figures per pool child."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._memory = mmap.mmap(-1, _STRIDE * (slots + 1))
+
+    def stop(self) -> None:
+        """Tells every child to give its work back."""
+        _STOP.pack_into(self._memory, 0, 1)
+
+    def stopping(self) -> bool:
+        """Whether the worker is stopping."""
+        return bool(_STOP.unpack_from(self._memory, 0)[0])
+
+    def write(self, slot: int, figures: Figures) -> None:
+        """A child's figures as of now; more children than slots share the last one."""
+        values = (
+            figures.games_per_s,
+            figures.plies_per_s,
+            figures.simulations_per_s,
+            figures.evaluations_per_s,
+            figures.mean_batch,
+            figures.latency_ms,
+            figures.resent,
+        )
+        place = _STRIDE * (1 + min(slot, self._slots - 1))
+        name = figures.run.encode()[:64]
+        _SLOT.pack_into(self._memory, place, time.monotonic(), figures.busy, *values, figures.weight_version, name)
+
+    def read(self) -> list[Figures]:
+        """Figures of the children that wrote lately."""
+        now = time.monotonic()
+        found = []
+        for slot in range(self._slots):
+            written_s, busy, *values, version, name = _SLOT.unpack_from(self._memory, _STRIDE * (1 + slot))
+            if written_s and now - written_s < FRESH_S:
+                figures = Figures(busy, *values)
+                found.append(replace(figures, weight_version=version, run=name.rstrip(b"\0").decode(errors="replace")))
+        return found
+
+    def busy(self) -> bool:
+        """Whether some child holds a job."""
+        return any(figures.busy for figures in self.read())

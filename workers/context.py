@@ -1,0 +1,99 @@
+"""What one pool child keeps between jobs: connections, the ledger, search arenas. Made in the child, after the fork."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+import redis
+
+from azq import games
+from azq.actor.arenas import Arenas
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import Config, RunSections, parse_run
+from azq.ledger import Ledger
+from azq.search.evaluator import Evaluator, UniformEvaluator
+from azq.wire.messages import RunRecord
+from workers.board import Board, Figures
+from workers.rates import Meter
+
+if TYPE_CHECKING:
+    from azq.games import Game
+
+
+class Context:
+    """A child's belongings; `owner` names it in the ledger."""
+
+    def __init__(self, config: Config, board: Board, slot: int) -> None:
+        self.config = config
+        self.board = board
+        self.slot = slot
+        self.owner = f"{socket.gethostname()}:{os.getpid()}"
+        self.arenas = Arenas()
+        self.meter = Meter()
+        self._control: redis.Redis | None = None
+        self._evaluators = 0
+
+    @property
+    def control(self) -> redis.Redis:
+        """The connection to the control plane, made at the first use."""
+        if self._control is None:
+            self._control = connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
+        return self._control
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return Ledger(self.control)
+
+    def stopping(self) -> bool:
+        """Whether the worker is stopping."""
+        return self.board.stopping()
+
+    def idle(self) -> None:
+        """Says that no job is held."""
+        self.board.write(self.slot, Figures())
+
+    def sections(self, record: RunRecord) -> RunSections:
+        """The run's settings; raises `ConfigError` where this azq does not understand them."""
+        return parse_run(msgspec.json.decode(record.sections), f"run {record.run}")
+
+    def game(self, sections: RunSections) -> Game:
+        """The run's rules."""
+        return games.load(sections.run.game, **sections.run.params)
+
+    def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
+        """The evaluator the run asks for; the caller closes it."""
+        if sections.selfplay.evaluator == "uniform":
+            return UniformEvaluator(game.num_distinct_actions(), game.value_size())
+        if sections.selfplay.evaluator == "local":
+            return self._local(record, sections, game)
+        from azq.inference.client import StreamEvaluator
+
+        self._evaluators += 1
+        url = self.config.broker.data_url or self.config.broker.control_url
+        bus = RedisBus(connect(url, timeout_s=self.config.broker.connect_timeout_s, blocking=True))
+        return StreamEvaluator(
+            bus,
+            record.run,
+            f"{self.owner}:{self._evaluators}",
+            num_actions=game.num_distinct_actions(),
+            value_size=game.value_size(),
+            resend_after_s=sections.selfplay.resend_after_s,
+        )
+
+    def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
+        from pathlib import Path
+
+        from azq.inference.catalog import WeightCatalog
+        from azq.inference.local import LocalEvaluator
+        from azq.store import open_store
+
+        store = open_store(self.config.store.url, directory=Path(record.directory) / "weights", client=self.control)
+        catalog = WeightCatalog(RedisBus(self.control), record.run)
+        return LocalEvaluator.from_catalog(
+            game, sections.network, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference
+        )

@@ -1,0 +1,129 @@
+"""The Celery task `azq.eval`: a match between two players, or a player's moves graded on solved positions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from azq import logs
+from azq.arena import grade as grading
+from azq.arena import match as matches
+from azq.arena import positions
+from azq.arena.players import Ground, make_player
+from azq.bus.redis import RedisBus
+from azq.config import RunSections
+from azq.errors import AzqError, NotFound, WireError
+from azq.games import Game
+from azq.ledger import Ledger
+from azq.ledger.types import Directive, Lease
+from azq.search.evaluator import Evaluator
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from workers.context import Context
+from workers.jobs import Interrupted, held_job
+
+log = logs.get(__name__)
+
+
+class Revoked(AzqError):
+    """The run or the job was stopped; nobody needs this result."""
+
+
+class Pulse:
+    """The tick of a long evaluation: renews the lease when due and ends the work when it should end."""
+
+    def __init__(self, ledger: Ledger, lease: Lease, stopping: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._stopping = stopping
+        self._clock = clock
+        self._renewed_s = clock()
+
+    def __call__(self) -> None:
+        """Raises `Interrupted`, `Revoked` or `LeaseLost`."""
+        if self._stopping():
+            raise Interrupted("the worker was stopped")
+        if self._clock() - self._renewed_s >= self._lease.lease_s / 4:
+            self._renewed_s = self._clock()
+            if self._ledger.renew(self._lease) is Directive.RELEASE:
+                raise Revoked("the run or the job was stopped")
+
+
+def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult | None:
+    """Evaluates and commits the result; None where the claim was refused or the work was given up."""
+    with held_job(context, job_id, attempt) as lease:
+        if lease is None:
+            return None
+        ledger = context.ledger
+        record = ledger.run(lease.job.run).record
+        sections = context.sections(record)
+        game = context.game(sections)
+        evaluator = context.evaluator(record, sections, game)
+        pulse = Pulse(ledger, lease, context.stopping)
+        try:
+            result = evaluate(lease, sections, game, evaluator, latest_version(RedisBus(context.control), record.run), pulse)
+        except Revoked as error:
+            log.info("evaluation_revoked", job=job_id, reason=str(error))
+            ledger.release(lease, [])
+            return None
+        finally:
+            evaluator.close()
+        ledger.complete(lease, encode(result))
+        log.info("evaluated", job=job_id, result=summary(result))
+        return result
+    return None
+
+
+def evaluate(
+    lease: Lease, sections: RunSections, game: Game, evaluator: Evaluator, latest: int, tick: Callable[[], None]
+) -> MatchResult | GradeResult:
+    """The result of the job's spec; raises `WireError` for a payload of neither kind."""
+    spec = read_spec(lease.job.payload)
+    ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick)
+    if isinstance(spec, GradeSpec):
+        return _grade(spec, ground)
+    first = make_player(spec.first, replace(ground, slots=(spec.games + 1) // 2 * 2))
+    second = make_player(spec.second, replace(ground, slots=(spec.games + 1) // 2 * 2, seed=spec.seed + 1))
+    try:
+        return matches.play_match(spec, game, first, second)
+    finally:
+        first.close()
+        second.close()
+
+
+def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
+    chosen = positions.choose(positions.load(ground.game.name), spec.positions, spec.seed)
+    player = make_player("latest" if spec.weight_version == LATEST else f"weights:{spec.weight_version}", ground)
+    grade = grading.grade(ground.game, player, chosen)
+    version = spec.weight_version or ground.latest
+    return GradeResult(version, spec.num_simulations, grade.positions, grade.errors, grading.now_ms(), dict(grade.by_class))
+
+
+def read_spec(payload: bytes) -> MatchSpec | GradeSpec:
+    """The spec of an eval job; raises `WireError` where it is of neither kind."""
+    try:
+        return decode(payload, MatchSpec)
+    except WireError as not_a_match:
+        try:
+            return decode(payload, GradeSpec)
+        except WireError:
+            raise not_a_match from None
+
+
+def latest_version(bus: RedisBus, run: str) -> int:
+    """The newest published weight version; 0 before the first. Raises `NotFound` where the newest event does not decode."""
+    for entry in bus.newest(keys.weights(run), 1):
+        try:
+            return decode(entry.frame, WeightEvent).version
+        except WireError as error:
+            raise NotFound(f"newest weights of run {run}: {error}") from None
+    return 0
+
+
+def summary(result: MatchResult | GradeResult) -> str:
+    """A result in a few words."""
+    if isinstance(result, MatchResult):
+        return f"{result.first} - {result.second}: {result.wins} won, {result.draws} drawn, {result.losses} lost"
+    return f"weights:{result.weight_version} lost a result class in {result.errors} of {result.positions} positions"

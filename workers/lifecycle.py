@@ -1,0 +1,156 @@
+"""The life of a Celery worker process: readiness, heartbeats, a soft stop that gives all work back."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from azq import __version__, logs
+from azq.config import Config, WorkerConfig
+from azq.errors import ConfigError, ExitCode
+from azq.sdnotify import WATCHDOG, notify
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import SCHEMA, Heartbeat
+from workers.board import Board
+from workers.rates import merge, versions
+
+if TYPE_CHECKING:
+    from azq.bus.base import Bus
+
+END_AFTER_S = 1.0
+STOP_AFTER_S = 12.0  # a pool that has not ended by then never will (celery's warm shutdown can hang)
+LOOP_TICKS = 3.0  # the event loop must have turned within so many watchdog intervals
+
+log = logs.get(__name__)
+
+
+def watchdog_interval_s() -> float | None:
+    """Seconds between WATCHDOG=1 messages, or None where systemd watches no dog of this process."""
+    usec = os.environ.get("WATCHDOG_USEC", "")
+    if not usec.isdigit() or os.environ.get("WATCHDOG_PID") not in (None, "", str(os.getpid())):
+        return None
+    return int(usec) / 2e6
+
+
+def role_of(queues: Sequence[str]) -> str:
+    """The role a worker of these queues is listed under."""
+    return "selfplay" if any(queue.startswith("selfplay.") for queue in queues) else "eval"
+
+
+def node_name(queues: Sequence[str]) -> str:
+    """A Celery node name that no other process has."""
+    return f"{'+'.join(queues)}-{os.getpid()}@{socket.gethostname()}"
+
+
+class Heart(threading.Thread):
+    """Beats from the main process, also while all children are busy, and feeds systemd's watchdog while the event loop turns."""
+
+    def __init__(self, bus: Callable[[], Bus], config: WorkerConfig, board: Board, queues: Sequence[str], tags: Sequence[str], slots: int):
+        super().__init__(name="heart", daemon=True)
+        self._make_bus = bus
+        self._bus: Bus | None = None
+        self._config = config
+        self._board = board
+        self._facts: dict[str, Any] = {
+            "role": role_of(queues),
+            "worker": node_name(queues),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": __version__,
+            "schema": SCHEMA,
+            "started_ms": int(time.time() * 1000),
+            "queues": tuple(queues),
+            "tags": tuple(tags),
+            "slots": slots,
+        }
+        self._over = threading.Event()
+        self._lost = False
+        self.loop_turned_s: float | None = None  # None: the loop is not running because the broker is away
+
+    def run(self) -> None:
+        """Beats until `end`, whatever happens to the broker."""
+        interval = min(self._config.heartbeat_s, watchdog_interval_s() or self._config.heartbeat_s)
+        while not self._over.wait(0.0 if self._bus is None and not self._lost else interval):
+            self._beat()
+            if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0)):
+                notify(WATCHDOG)
+
+    def end(self) -> None:
+        """Stops beating and says good-bye, so that nobody waits for the life of the last beat to run out."""
+        self._over.set()
+        if self.is_alive():
+            self.join(END_AFTER_S)  # or its last beat might come after the good-bye
+        if self._bus is not None:
+            self._try(lambda bus: bus.delete(keys.beat(self._facts["worker"])))
+
+    def frame(self) -> bytes:
+        """The heartbeat of this moment."""
+        figures = self._board.read()
+        return encode(Heartbeat(**self._facts, sent_ms=int(time.time() * 1000), rates=merge(figures), weight_versions=versions(figures)))
+
+    def _beat(self) -> None:
+        self._try(lambda bus: bus.put(keys.beat(self._facts["worker"]), self.frame(), life_s=self._config.heartbeat_life_s))
+
+    def _try(self, action: Callable[[Bus], None]) -> None:
+        try:
+            self._bus = self._bus or self._make_bus()
+            action(self._bus)
+            self._lost = False
+        except Exception as error:  # the heart goes on beating; the reason is said once per outage
+            if not self._lost:
+                log.warning("heartbeat_failed", reason=f"{type(error).__name__}: {error}")
+            self._lost = True
+
+
+def loop_lives(turned_s: float | None, now_s: float, limit_s: float) -> bool:
+    """Whether the watchdog may be fed: the event loop turned lately, or it rests because the broker is away."""
+    return turned_s is None or now_s - turned_s < limit_s
+
+
+def run_worker(config: Config, queues: Sequence[str], concurrency: int) -> int:
+    """Runs a Celery worker on these queues until SIGTERM; returns its exit code.
+
+    Raises `ConfigError` for no queues or malformed ones, and `BrokerUnavailable` or `BrokerRefused` when the broker does not let it in.
+    """
+    from workers.factory import SoftWorker, build_app
+
+    if not queues:
+        raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
+    app = build_app(config, queues)
+    app.azq.open_control().ping()
+    worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
+        hostname=node_name(queues),
+        concurrency=concurrency,
+        pool_cls="prefork",
+        loglevel="WARNING",
+        queues=list(queues),
+        quiet=True,
+        no_color=True,
+        without_mingle=True,
+        without_gossip=True,
+    )
+    try:
+        worker.start()
+    finally:
+        if app.azq.heart is not None:
+            app.azq.heart.end()
+    return int(worker.exitcode or ExitCode.OK)
+
+
+def end_for_sure(after_s: float) -> None:
+    """Ends this process after so long, whatever it is stuck in; open leases are taken care of by their end."""
+
+    def end() -> None:
+        log.error("stop_hung", after_s=after_s)
+        sys.stderr.flush()
+        os._exit(int(ExitCode.CRASH))
+
+    timer = threading.Timer(after_s, end)
+    timer.daemon = True
+    timer.start()

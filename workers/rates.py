@@ -1,0 +1,67 @@
+"""A worker's figures from those of its children, under the names of `azq.metrics`. Pure but for the clock inside `Rate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from azq import metrics
+from azq.actor.progress import Progress
+from azq.metrics import Rate
+from workers.board import Figures
+
+_SUMS = {
+    metrics.GAMES_PER_S: "games_per_s",
+    metrics.PLIES_PER_S: "plies_per_s",
+    metrics.SIMULATIONS_PER_S: "simulations_per_s",
+    metrics.EVALUATIONS_PER_S: "evaluations_per_s",
+    metrics.RESENT: "resent",
+}
+_MEANS = {metrics.MEAN_BATCH: "mean_batch", metrics.EVAL_LATENCY_MS: "latency_ms"}
+
+
+def merge(figures: Sequence[Figures]) -> dict[str, float]:
+    """Sums of rates, and means weighted by evaluations; {} where no child has worked lately."""
+    if not figures:
+        return {}
+    weight = sum(child.evaluations_per_s for child in figures)
+    sums = {name: float(sum(getattr(child, field) for child in figures)) for name, field in _SUMS.items()}
+    means = {
+        name: float(sum(getattr(child, field) * child.evaluations_per_s for child in figures) / weight) if weight else 0.0
+        for name, field in _MEANS.items()
+    }
+    return {**sums, **means}
+
+
+def versions(figures: Sequence[Figures]) -> dict[str, int]:
+    """The newest weight version each run's games were searched with."""
+    newest: dict[str, int] = {}
+    for child in figures:
+        if child.run:
+            newest[child.run] = max(newest.get(child.run, 0), child.weight_version)
+    return newest
+
+
+class Meter:
+    """Turns the running sums of a slice into rates, over slices."""
+
+    def __init__(self) -> None:
+        self._rates = [Rate() for _ in range(4)]
+        self._seen = (0, 0, 0, 0)
+        self._requests = Rate()
+        self._seen_requests = 0
+
+    def begin(self) -> None:
+        """A new slice starts from zero."""
+        self._seen, self._seen_requests = (0, 0, 0, 0), 0
+
+    def figures(self, progress: Progress, run: str, *, resent: float = 0.0, busy: bool = True) -> Figures:
+        """The figures as of now."""
+        sums = (progress.games, progress.plies, progress.simulations, progress.evaluations)
+        for rate, now, before in zip(self._rates, sums, self._seen, strict=True):
+            rate.add(now - before)
+        self._requests.add(progress.requests - self._seen_requests)
+        self._seen, self._seen_requests = sums, progress.requests
+        games, plies, simulations, evaluations = (rate.per_s() for rate in self._rates)
+        requests = self._requests.per_s()
+        batch = evaluations / requests if requests else 0.0
+        return Figures(busy, games, plies, simulations, evaluations, batch, progress.latency_ms, resent, progress.weight_version, run)

@@ -1,0 +1,34 @@
+"""The Celery task `azq.selfplay`: one slice of one job."""
+
+from __future__ import annotations
+
+from azq import logs
+from azq.actor import Progress, SelfPlay, SliceEnd
+from workers.context import Context
+from workers.jobs import held_job
+
+log = logs.get(__name__)
+
+
+def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
+    """Plays the slice; None where the claim was refused. Every error but lost leases and brokers is written to the job."""
+    with held_job(context, job_id, attempt) as lease:
+        if lease is None:
+            return None
+        record = context.ledger.run(lease.job.run).record
+        sections = context.sections(record)
+        game = context.game(sections)
+        evaluator = context.evaluator(record, sections, game)
+        context.meter.begin()
+
+        def report(progress: Progress) -> None:
+            resent = float(getattr(evaluator, "resent", 0))
+            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent))
+
+        try:
+            return SelfPlay(
+                context.ledger, lease, sections, game, evaluator, context.arenas, should_stop=context.stopping, report=report
+            ).run()
+        finally:
+            evaluator.close()
+    return None
