@@ -35,8 +35,8 @@ def next_round(
     waited_ms = now_ms - seen.round_ms if seen.round_ms else seen.active_ms
     if waited_ms < arena.every_s * 1000 and not finished:
         return None
-    specs = (*_matches(arena, sections.run.seed, seen), *_grade(sections, seen.weight_version, has_positions))
-    return EnqueueEval(name, eval_tag(workers, sections.run.tag), seen.weight_version, specs) if specs else None
+    specs: list[MatchSpec | GradeSpec] = [*_matches(arena, sections.run.seed, seen), *_grade(sections, seen.weight_version, has_positions)]
+    return EnqueueEval(name, eval_tag(workers, sections.run.tag), seen.weight_version, tuple(specs)) if specs else None
 
 
 def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:

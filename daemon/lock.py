@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 
 import redis
-from azq.bus.connect import translate
 
+from azq.bus.connect import translate
 from azq.errors import StateConflict
 from azq.wire import keys
 
-LIFE_S = 6.0
+LIFE_S = 4.0  # at least; longer than a few ticks
 
 # KEYS[1] the lock; ARGV[1] holder, ARGV[2] life in ms. Returns the holder after the call.
 _HOLD = """

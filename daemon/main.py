@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 
 import redis
-from azq.bus.connect import connect, translate
-from azq.bus.redis import RedisBus
 
 from azq import games, logs
 from azq import queue as jobs
 from azq.arena import positions
+from azq.bus.connect import connect, translate
+from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.ledger import Ledger
@@ -23,7 +23,7 @@ from daemon.api.app import create_app
 from daemon.api.auth import check_binding
 from daemon.api.services import Services
 from daemon.health import Health
-from daemon.lock import DaemonLock
+from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
 from daemon.notify import READY, STOPPING, notify
 from daemon.server import Server, bind, url_of
@@ -45,7 +45,7 @@ def main(config: Config) -> int:
         listener = stack.enter_context(bind(config.daemon))
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
-        lock = DaemonLock(client)
+        lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)

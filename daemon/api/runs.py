@@ -14,7 +14,7 @@ from azq.errors import StateConflict, UnknownGameError
 from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
 from daemon import observe
-from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunOut, WeightsOut
+from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunOut, WeightsOut, goals
 from daemon.api.services import Services, Use
 from daemon.summary import LedgerStatus, RunStatus, ledger_status, summarise
 
@@ -32,7 +32,7 @@ def create_run(body: NewRun, use: Use) -> RunOut:
     record = RunRecord(
         run=body.name,
         sections=json.dumps(dump_run(sections)).encode(),
-        until=dict(body.until),
+        until=goals(body.until),
         directory=body.directory or str((use.home / body.name).absolute()),
         created_ms=use.clock_ms(),
     )
@@ -63,7 +63,7 @@ def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     if use.ledger.run(run).state is RunState.RUNNING:
         raise StateConflict(f"run {run} is running already")
     if body is not None and body.until is not None:
-        use.ledger.update_run_until(run, dict(body.until))
+        use.ledger.update_run_until(run, goals(body.until))
     return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
 
 

@@ -14,6 +14,13 @@ from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0)]]
+
+
+def goals(until: Until) -> dict[str, float]:
+    """Goals under plain names."""
+    return {str(goal): limit for goal, limit in until.items()}
+
+
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
 PLAYER_PATTERN = r"^(weights:[1-9][0-9]{0,8}|latest|uct:[1-9][0-9]{0,6}|random|solver)$"
 Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol, TypeAlias
@@ -45,7 +45,7 @@ class Services:
     config: DaemonConfig
     health: Health
     home: Path
-    game_names: Callable[[], list[str]]
+    game_names: Callable[[], Sequence[str]]
     clock_ms: Callable[[], int] = field(default=wall_ms)
 
 

@@ -65,11 +65,7 @@ def view(
 
 
 def learner(**changes: object) -> LearnerStatus:
-    values = dict(
-        step=0, samples_inserted=0, samples_consumed=0, games_inserted=0, duplicates_dropped=0, window=0, loss_policy=0.0, loss_value=0.0,
-        learning_rate=0.0, weight_version=0, stall_selfplay=False, waiting=False, samples_per_s=0.0, sent_ms=0,
-    )  # fmt: skip
-    return LearnerStatus(**{**values, **changes})  # type: ignore[arg-type]
+    return LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "stall_selfplay": False, **changes})  # type: ignore[arg-type]
 
 
 def decide(

@@ -1,0 +1,191 @@
+"""`azq daemon` as systemd sees it: a process, its exit codes, its messages to the notify socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azq.bus.connect import connect
+from azq.errors import ExitCode
+from azq.wire import keys
+
+
+class Notifications:
+    """The service manager's end of the notify socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)
+        self.lines: list[str] = []
+
+    def read(self) -> list[str]:
+        """All lines so far."""
+        try:
+            while True:
+                self.lines += self._socket.recv(4096).decode().splitlines()
+        except BlockingIOError:
+            return self.lines
+
+    def wait_for(self, line: str, *, count: int = 1, within_s: float = 20.0) -> None:
+        """Returns once the line came `count` times."""
+        deadline = time.monotonic() + within_s
+        while self.read().count(line) < count:
+            assert time.monotonic() < deadline, f"no {line} x{count} in {self.lines}"
+            select.select([self._socket], [], [], 0.2)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def notifications(tmp_path: Path) -> Iterator[Notifications]:
+    place = Notifications(tmp_path / "notify")
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `azq daemon` with settings by environment; whatever still runs at the end is killed by its pid."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(control_url: str, **environment: str) -> subprocess.Popen[str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AZQ_", "NOTIFY_", "WATCHDOG_"))}
+        settings = {"AZQ_BROKER__CONTROL_URL": control_url, "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__TICK_S": "0.05", "AZQ_LOG": "json"}
+        root = str(Path(__file__).parents[3])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "azq", "daemon"],
+            cwd=tmp_path,
+            env={**inherited, **settings, "PYTHONPATH": root, **environment},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Host and port from the line that says where it listens."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        record = json.loads(line)
+        if record["event"] == "listening":
+            return str(record["url"]).removeprefix("http://")
+    raise AssertionError("the daemon never listened")
+
+
+def get(address: str, path: str, **headers: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_ready_watchdog_stopping_and_a_clean_end(broker: Any, start: Callable[..., Any], notifications: Notifications) -> None:
+    process = start(broker.control_url, NOTIFY_SOCKET=str(notifications.path))
+    address = address_of(process)
+    notifications.wait_for("READY=1")
+    notifications.wait_for("WATCHDOG=1", count=3)
+    assert get(address, "/readyz")[0] == 200
+    client = connect(broker.control_url)
+    assert client.get(keys.DAEMON).decode().split(":")[1] == str(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(15) == ExitCode.OK
+    notifications.wait_for("STOPPING=1")
+    lines = notifications.read()
+    assert lines.index("READY=1") < lines.index("STOPPING=1")
+    assert "WATCHDOG=1" not in lines[lines.index("STOPPING=1") :]
+    assert client.get(keys.DAEMON) is None
+    assert list(client.scan_iter(f"{keys.BEAT_PREFIX}*")) == []
+    client.close()
+
+
+def test_a_frozen_broker_stops_the_watchdog_and_degrades_readiness_until_it_thaws(
+    broker: Any, start: Callable[..., Any], notifications: Notifications
+) -> None:
+    process = start(broker.control_url, NOTIFY_SOCKET=str(notifications.path), AZQ_BROKER__CONNECT_TIMEOUT_S="0.3")
+    address = address_of(process)
+    notifications.wait_for("READY=1")
+    os.kill(broker.control.pid, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 15
+        while get(address, "/readyz")[0] != 503:
+            assert time.monotonic() < deadline
+        seen = notifications.read().count("WATCHDOG=1")
+        assert any(line.startswith("STATUS=degraded") for line in notifications.lines)
+        threading.Event().wait(0.5)
+        assert notifications.read().count("WATCHDOG=1") == seen
+    finally:
+        os.kill(broker.control.pid, signal.SIGCONT)
+    notifications.wait_for("WATCHDOG=1", count=seen + 2)
+    assert get(address, "/readyz")[0] == 200
+    assert process.poll() is None
+
+
+def test_a_token_protects_a_daemon_bound_beyond_loopback(broker: Any, start: Callable[..., Any]) -> None:
+    process = start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret")
+    address = address_of(process).replace("0.0.0.0", "127.0.0.1")
+    assert get(address, "/v1/runs")[0] == 401
+    assert get(address, "/v1/runs", Authorization="Bearer s3cret") == (200, [])
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    _, errors = process.communicate(timeout=30)
+    return process.returncode, errors.splitlines()
+
+
+def test_what_forbids_a_start_is_one_line_and_a_documented_exit_code(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        cases = [
+            (start(broker.control_url, AZQ_DAEMON__PORT=port), ExitCode.CONFIG, f"127.0.0.1:{port} is in use"),
+            (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0"), ExitCode.CONFIG, "daemon.token"),
+            (start(""), ExitCode.CONFIG, "broker.control_url"),
+            (start(f"unix://{tmp_path}/nobody.sock"), ExitCode.BROKER_UNAVAILABLE, "nobody.sock"),
+            (start(broker.control_url.replace("://:", "://:wrong", 1)), ExitCode.BROKER_REFUSED, "password"),
+        ]
+        for process, code, words in cases:
+            returned, lines = ended(process)
+            assert (returned, len(lines)) == (code, 1), lines
+            assert words in lines[0]
+            assert "Traceback" not in lines[0]
+
+
+def test_a_second_daemon_is_refused_and_a_killed_one_is_succeeded(broker: Any, start: Callable[..., Any]) -> None:
+    first = start(broker.control_url)
+    address_of(first)
+    second = start(broker.control_url)
+    returned, lines = ended(second)
+    assert returned == ExitCode.CONFLICT
+    assert f"pid {first.pid}" in lines[-1]
+    first.kill()
+    first.wait()
+    successor = start(broker.control_url)
+    assert get(address_of(successor), "/healthz")[0] == 200

@@ -1,0 +1,366 @@
+"""The REST interface over the doubles of ledger and bus."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import SecretStr
+
+from azq.bus.memory import MemoryBus
+from azq.config import DaemonConfig
+from azq.errors import BrokerUnavailable, ConfigError
+from azq.ledger import MemoryLedger
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
+from daemon.api.app import create_app
+from daemon.api.auth import check_binding, is_loopback, may_pass
+from daemon.api.problems import MEDIA_TYPE
+from daemon.api.services import Services
+from daemon.health import Health
+
+
+def beat(worker: str = "w1", *queues: str, role: str = "selfplay", **changes: Any) -> Heartbeat:
+    values: dict[str, Any] = {
+        "role": role,
+        "worker": worker,
+        "host": "h",
+        "pid": 7,
+        "version": "0",
+        "schema": 1,
+        "started_ms": 0,
+        "sent_ms": 0,
+    }
+    return Heartbeat(**{**values, "queues": queues, **changes})
+
+
+class Site:
+    """A daemon's REST interface with nothing behind it but doubles."""
+
+    def __init__(self, **options: Any) -> None:
+        self.bus = MemoryBus()
+        self.ledger = MemoryLedger(self.bus)
+        self.health = Health()
+        self.services = Services(
+            self.ledger, self.bus, DaemonConfig(**options), self.health, Path("runs"), lambda: ["connect_four", "tic_tac_toe"]
+        )
+        app = create_app(self.services, max_body_bytes=10_000)
+        self.client = TestClient(app, base_url="http://127.0.0.1:8080", raise_server_exceptions=False)
+
+    def put(self, heartbeat: Heartbeat) -> None:
+        self.bus.put(keys.beat(heartbeat.worker), encode(heartbeat), life_s=60)
+
+    def create(self, name: str = "first", **body: Any) -> Any:
+        return self.client.post("/v1/runs", json={"name": name, **body})
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def assert_problem(response: Any, status: int, *words: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == MEDIA_TYPE
+    body: dict[str, Any] = response.json()
+    assert body["status"] == status
+    assert {"type", "title", "detail", "instance"} <= body.keys()
+    for word in words:
+        assert word in body["detail"]
+    return body
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_created_listed_and_shown(site: Site) -> None:
+    created = site.create(sections={"run": {"game": "tic_tac_toe"}, "search": {"num_simulations": 32}}, until={"minutes": 5})
+    assert created.status_code == 201
+    assert created.json()["state"] == "running"
+    shown = site.client.get("/v1/runs/first").json()
+    assert shown["sections"]["search"]["num_simulations"] == 32
+    assert shown["sections"]["learner"]["batch_size"] > 0
+    assert shown["until"] == {"minutes": 5.0}
+    assert shown["directory"].endswith("/runs/first")
+    assert [run["name"] for run in site.client.get("/v1/runs").json()] == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"sections": {"search": {"num_simulation": 3}}}, ("search.num_simulation", "unknown key")),
+        ({"sections": {"search": {"num_simulations": 0}}}, ("search.num_simulations",)),
+        ({"sections": {"run": {"game": "chess3d"}}}, ("chess3d", "tic_tac_toe")),
+        ({"until": {"hours": 1}}, ("hours",)),
+        ({"until": {"minutes": -1}}, ("minutes",)),
+        ({"colour": "red"}, ("colour",)),
+    ],
+)
+def test_a_wrong_run_is_refused_with_the_key_at_fault_and_nothing_is_left(site: Site, body: dict[str, Any], words: tuple[str, ...]) -> None:
+    assert_problem(site.create(**body), 422, *words)
+    assert site.client.get("/v1/runs").json() == []
+
+
+def test_names_are_checked_and_unique(site: Site) -> None:
+    assert_problem(site.create(name="../etc"), 422, "name")
+    site.create()
+    assert_problem(site.create(), 409, "first")
+
+
+def test_pause_resume_finish(site: Site) -> None:
+    site.create()
+    assert site.client.post("/v1/runs/first/pause", json={"reason": "lunch"}).json()["reason"] == "lunch"
+    assert site.client.get("/v1/runs/first").json()["state"] == "paused"
+    assert site.client.post("/v1/runs/first/resume").json()["state"] == "running"
+    assert_problem(site.client.post("/v1/runs/first/resume"), 409, "running")
+    assert site.client.post("/v1/runs/first/finish").json()["state"] == "finished"
+    again = site.client.post("/v1/runs/first/resume", json={"until": {"games": 100}}).json()
+    assert (again["state"], again["until"]) == ("running", {"games": 100.0})
+
+
+def test_what_does_not_exist_is_404_everywhere(site: Site) -> None:
+    for path in ("", "/status", "/ledger", "/weights", "/matches"):
+        assert_problem(site.client.get(f"/v1/runs/nope{path}"), 404, "nope")
+    for verb in ("pause", "resume", "finish"):
+        assert_problem(site.client.post(f"/v1/runs/nope/{verb}"), 404, "nope")
+    assert_problem(site.client.get("/v1/jobs/nope:1"), 404, "nope:1")
+    assert_problem(site.client.post("/v1/jobs/nope:1/revoke"), 404, "nope:1")
+    assert_problem(site.client.get("/v1/jobs?run=nope"), 404, "nope")
+    assert_problem(site.client.get("/v2/runs"), 404)
+    assert_problem(site.client.delete("/v1/runs"), 405)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_self_play_job_is_enqueued_listed_shown_and_revoked(site: Site) -> None:
+    site.create()
+    site.put(beat("w1", "selfplay.cpu", "selfplay.jarvis"))
+    answer = site.client.post(
+        "/v1/jobs", json={"run": "first", "kind": "selfplay", "tag": "jarvis", "priority": 0, "games": 16, "slice_s": 5}
+    )
+    assert answer.status_code == 201
+    job = answer.json()
+    assert (job["state"], job["tag"], job["priority"], job["games"], job["slice_s"]) == ("queued", "jarvis", 0, 16, 5.0)
+    assert site.client.get("/v1/jobs").json() == [job]
+    assert site.client.get(f"/v1/jobs/{job['job_id']}").json() == job
+    assert site.client.post(f"/v1/jobs/{job['job_id']}/revoke").json()["state"] == "cancelled"
+    assert site.client.get("/v1/jobs?run=first").json() == []
+    assert_problem(site.client.post(f"/v1/jobs/{job['job_id']}/revoke"), 409)
+
+
+def test_a_match_is_enqueued_where_an_eval_worker_lives(site: Site) -> None:
+    site.create(sections={"run": {"tag": "cuda"}})
+    site.put(beat("w1", "eval.cpu", role="eval"))
+    job = site.client.post(
+        "/v1/jobs", json={"run": "first", "kind": "eval", "match": {"first": "latest", "second": "uct:100", "games": 6}}
+    ).json()
+    assert (job["tag"], job["kind"], job["games"]) == ("cpu", "eval", 6)
+    spec = decode(site.ledger.job(job["job_id"]).job.payload, MatchSpec)
+    assert (spec.first, spec.second, spec.games) == ("latest", "uct:100", 6)
+
+
+def test_a_tag_without_live_worker_is_refused_with_the_live_ones_and_nothing_is_queued(site: Site) -> None:
+    site.create()
+    site.put(beat("w1", "selfplay.cpu", "eval.cuda"))
+    problem = assert_problem(site.client.post("/v1/jobs", json={"run": "first", "kind": "selfplay", "tag": "jarvis"}), 409, "jarvis", "cpu")
+    assert "cuda" not in problem["detail"]
+    assert problem["type"] == "urn:azq:error:UnknownTagError"
+    assert site.client.get("/v1/jobs").json() == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "eval"},
+        {"kind": "eval", "match": {"first": "latest", "second": "uct:0"}},
+        {"kind": "eval", "match": {"first": "latest", "second": "alphago"}},
+        {"kind": "eval", "match": {"first": "latest", "second": "random"}, "grade": {"weight_version": 1}},
+        {"kind": "selfplay", "grade": {"weight_version": 1}},
+        {"kind": "selfplay", "priority": 10},
+        {"kind": "train"},
+    ],
+)
+def test_a_wrong_job_is_refused(site: Site, body: dict[str, Any]) -> None:
+    site.create()
+    site.put(beat("w1", "selfplay.cpu", "eval.cpu"))
+    assert_problem(site.client.post("/v1/jobs", json={"run": "first", **body}), 422)
+    assert site.client.get("/v1/jobs").json() == []
+
+
+def test_a_paused_run_takes_no_jobs(site: Site) -> None:
+    site.create()
+    site.put(beat("w1", "selfplay.cpu"))
+    site.client.post("/v1/runs/first/pause")
+    assert_problem(site.client.post("/v1/jobs", json={"run": "first", "kind": "selfplay"}), 409, "paused", "resume")
+
+
+# --- what belongs to a run ------------------------------------------------------------------------------------------
+
+
+def fill(site: Site) -> None:
+    site.create()
+    site.put(beat("w1", "selfplay.cpu", rates={"games_per_s": 2.0, "simulations_per_s": 100.0}))
+    site.put(beat("i1", role="inference", rates={"evaluations_per_s": 90.0, "mean_batch": 30.0}))
+    figures = {
+        "step": 5,
+        "samples_inserted": 100,
+        "samples_consumed": 250,
+        "loss_policy": 1.5,
+        "weight_version": 2,
+        "stall_selfplay": False,
+        "waiting": True,
+        "progress": 0.25,
+    }
+    status = LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), **figures})  # type: ignore[arg-type]
+    site.bus.put(keys.learner_status("first"), encode(status), life_s=60)
+    for version in (1, 2):
+        site.bus.publish(
+            keys.weights("first"), encode(WeightEvent("first", version, f"{version:064x}", f"file:{version}", version * 10, 0))
+        )
+    spec = MatchSpec("weights:2", "uct:100", 20, 64, 4, 0)
+    site.bus.publish(keys.results("first"), encode(MatchResult(spec, "weights:2", "uct:100", 15, 2, 3, 0)))
+    site.bus.publish(keys.results("first"), encode(GradeResult(2, 64, 200, 18, 0, {"BH": (9, 100)})))
+
+
+def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:
+    fill(site)
+    status = site.client.get("/v1/runs/first/status").json()
+    assert status["games_per_s"] == 2.0
+    assert status["simulations_per_s"] == 100.0
+    assert status["evaluations_per_s"] == 90.0
+    assert status["mean_batch"] == pytest.approx(30.0)
+    assert status["samples_per_insert"] == 2.5
+    assert (status["learner_step"], status["weight_version"], status["progress"]) == (5, 2, 0.25)
+    assert status["learner_waiting"] is True
+    assert status["strength"]["error_share"] == pytest.approx(0.09)
+    assert status["strength"]["elo_low"] < status["strength"]["elo"] < status["strength"]["elo_high"]
+    assert status["strength"]["elo"] > 0
+    assert status["ledger"]["balanced"] is True
+    assert {worker["worker"] for worker in status["workers"]} == {"w1", "i1"}
+
+
+def test_weights_matches_ledger_workers(site: Site) -> None:
+    fill(site)
+    assert [item["version"] for item in site.client.get("/v1/runs/first/weights").json()] == [2, 1]
+    assert len(site.client.get("/v1/runs/first/weights?limit=1").json()) == 1
+    arena = site.client.get("/v1/runs/first/matches").json()
+    assert (arena["matches"][0]["wins"], arena["grades"][0]["errors"]) == (15, 18)
+    assert {rating["player"] for rating in arena["ratings"]} == {"weights:2", "uct:100"}
+    assert site.client.get("/v1/runs/first/ledger").json()["opened"] == 0
+    assert [worker["worker"] for worker in site.client.get("/v1/workers?role=inference").json()] == ["i1"]
+
+
+def test_an_unreadable_heartbeat_or_result_hides_nothing_else(site: Site) -> None:
+    fill(site)
+    site.bus.put(keys.beat("old"), b"\x93garbage", life_s=60)
+    site.bus.publish(keys.results("first"), b"garbage")
+    assert len(site.client.get("/v1/workers").json()) == 2
+    assert len(site.client.get("/v1/runs/first/matches").json()["matches"]) == 1
+
+
+# --- the daemon itself ----------------------------------------------------------------------------------------------
+
+
+def test_health_and_readiness(site: Site) -> None:
+    assert site.client.get("/healthz").json()["status"] == "alive"
+    assert_problem(site.client.get("/readyz"), 503)
+    site.health.tick_ok([])
+    assert site.client.get("/readyz").json()["status"] == "ready"
+    site.health.tick_failed("no broker at unix:///x")
+    assert_problem(site.client.get("/readyz"), 503, "no broker at unix:///x")
+    site.health.tick_ok([], now_s=time.monotonic() - 3600)
+    assert_problem(site.client.get("/readyz"), 503, "no look at the broker")
+
+
+def test_metrics_are_prometheus_text_and_independent_of_other_apps(site: Site) -> None:
+    fill(site)
+    Site()
+    text = site.client.get("/metrics").text
+    assert 'azq_learner_step{run="first"} 5.0' in text
+    assert 'azq_queue_slots{queue="selfplay.cpu"} 1.0' in text
+    assert "azq_broker_up 1.0" in text
+    assert 'azq_run_state{run="first",state="running"} 1.0' in text
+
+
+def test_a_broker_that_is_gone_is_a_503_problem_and_shows_in_metrics(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise BrokerUnavailable("no broker at unix:///x; start it")
+
+    monkeypatch.setattr(site.ledger, "runs", gone)
+    monkeypatch.setattr(site.ledger, "run", gone)
+    response = site.client.get("/v1/runs/first")
+    assert_problem(response, 503, "no broker")
+    assert response.headers["retry-after"] == "2"
+    assert "azq_broker_up 0.0" in site.client.get("/metrics").text
+
+
+def test_a_crash_tells_no_internals(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(site.ledger, "runs", crash)
+    response = site.client.get("/v1/runs")
+    assert_problem(response, 500)
+    assert "secret detail" not in response.text
+
+
+def test_openapi_has_examples_that_the_interface_accepts(site: Site) -> None:
+    schemas = site.client.get("/openapi.json").json()["components"]["schemas"]
+    site.put(beat("w1", "selfplay.cpu", "eval.cpu"))
+    for example in schemas["NewRun"]["examples"]:
+        assert site.client.post("/v1/runs", json=example).status_code == 201
+    for example in schemas["NewJob"]["examples"]:
+        assert site.client.post("/v1/jobs", json=example).status_code == 201
+
+
+# --- who may ask ----------------------------------------------------------------------------------------------------
+
+
+def test_a_configured_token_is_asked_for_even_on_loopback() -> None:
+    site = Site(token=SecretStr("s3cret"))
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic s3cret"}, {"Authorization": "Bearer s3cret2"}):
+        response = site.client.get("/v1/runs", headers=headers)
+        assert_problem(response, 401)
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert "s3cret" not in response.text
+    assert site.client.get("/v1/runs", headers={"Authorization": "Bearer s3cret"}).status_code == 200
+    assert site.client.get("/metrics").status_code == 401
+    assert site.client.get("/healthz").status_code == 200
+    assert_problem(site.client.get("/readyz"), 503)
+
+
+def test_without_a_token_a_foreign_host_header_is_refused(site: Site) -> None:
+    assert_problem(site.client.get("/v1/runs", headers={"Host": "evil.example"}), 421)
+    for host in ("127.0.0.1:9999", "localhost", "[::1]:8080"):
+        assert site.client.get("/v1/runs", headers={"Host": host}).status_code == 200
+
+
+def test_binding_beyond_loopback_needs_a_token() -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.4", "trainer.example"):
+        with pytest.raises(ConfigError, match=r"daemon\.token"):
+            check_binding(DaemonConfig(host=host))
+        check_binding(DaemonConfig(host=host, token=SecretStr("x")))
+    for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
+        check_binding(DaemonConfig(host=host))
+        assert is_loopback(host)
+
+
+def test_the_token_is_compared_whole() -> None:
+    assert may_pass("s3cret", "bearer s3cret")
+    assert not may_pass("s3cret", "Bearer s3cre")
+    assert not may_pass("s3cret", "Bearer ")
+    assert not may_pass("s3cret", "")
+    assert not may_pass("s3cret", "Bearer sécret")
+
+
+def test_a_body_beyond_the_limit_is_refused_announced_or_not(site: Site) -> None:
+    large = b'{"name": "' + b"x" * 20_000 + b'"}'
+    headers = {"Content-Type": "application/json"}
+    assert_problem(site.client.post("/v1/runs", content=large, headers=headers), 413)
+    assert_problem(site.client.post("/v1/runs", content=iter([large[:9000], large[9000:]]), headers=headers), 413)
+    assert_problem(site.client.post("/v1/runs", content=b"{not json", headers=headers), 422)
