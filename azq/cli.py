@@ -12,7 +12,9 @@ import typer
 from azq import __version__
 from azq.errors import AzqError, ConfigError, ExitCode
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split(":")[0] if __doc__ else None)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split(":")[0] if __doc__ else None
+)
 config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
@@ -116,7 +118,9 @@ def move(
 
 @app.command()
 def worker(
-    queues: Annotated[str, typer.Option("--queues", help="Celery queues, comma-separated: selfplay.cpu,eval.cpu")] = "selfplay.cpu,eval.cpu",
+    queues: Annotated[
+        str, typer.Option("--queues", help="Celery queues, comma-separated: selfplay.cpu,eval.cpu")
+    ] = "selfplay.cpu,eval.cpu",
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Jobs at once.")] = 1,
     tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
     config: ConfigFile = None,
@@ -219,7 +223,9 @@ def games_list(as_json: AsJson = False) -> None:
     rows = []
     for name in games.names():
         game = games.load(name)
-        rows.append({"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()})
+        rows.append(
+            {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
+        )
     lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
     _emit(rows, as_json, "\n".join(lines))
 
@@ -281,7 +287,11 @@ def bench_inference(
 
 @bench_app.command("learner")
 def bench_learner(
-    seconds: BenchSeconds = 10.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+    seconds: BenchSeconds = 10.0,
+    game: str = "connect_four",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
 ) -> None:
     """The learner's step against a bare training loop."""
     _bench("learner", as_json, config, overrides, seconds=seconds, game=game)

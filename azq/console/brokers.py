@@ -94,7 +94,8 @@ def home_lock(home: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise StateConflict(
-                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; stop it, or set another home with --set home=FOLDER"
+                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; "
+                "stop it, or give another folder with --set home=FOLDER"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

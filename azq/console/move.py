@@ -55,14 +55,26 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
 
 
 def newest_weights(folder: rundir.RunDir) -> Path:
-    """The weights the run's learner published last, as its `weights/latest.json` says."""
-    pointer = folder.path / "weights" / "latest.json"
-    if not pointer.is_file():
-        raise NotFound(f"run {folder.name!r} has published no weights yet ({pointer} is missing); train it with `azq up --run {folder.name}`")
+    """The file with the highest weight version in the run's folder; `NotFound` when the run has published none there."""
+    files = {path: weight_version(path) for path in (folder.path / "weights").glob("*.safetensors")}
+    newest = max(files, key=lambda path: files[path], default=None)
+    if newest is None or not files[newest]:
+        raise NotFound(
+            f"run {folder.name!r} has no weights in {folder.path / 'weights'}; train it with `azq up --run {folder.name}`, "
+            "or name a file with --weights"
+        )
+    return newest
+
+
+def weight_version(path: Path) -> int:
+    """The version that a weights file says it has; 0 where it does not say."""
     try:
-        return folder.path / "weights" / str(json.loads(pointer.read_text("utf-8"))["file"])
-    except (ValueError, KeyError, TypeError):
-        raise NotFound(f"{pointer} is damaged; name a file with --weights") from None
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, MAX_LINE_BYTES)))
+        return int(json.loads(header["__metadata__"]["azq"])["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _folder(config: Config, game: str | None, run: str | None) -> rundir.RunDir:

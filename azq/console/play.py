@@ -29,7 +29,7 @@ def match(player: Player, human: int, ask: Callable[[str], str], tell: Callable[
             answer = player.move(history)
             tell(f"agent plays {state.action_to_string(answer['action'])} (value {answer['value']:+.2f})\n")
             history.append(answer["action"])
-        elif (reply := _ask_action(state, history, ask, tell)) is None:
+        elif not _ask_action(state, history, ask, tell):
             return
     tell(f"\n{state}\n{_verdict(state.returns()[human])}\n")
 
@@ -42,17 +42,18 @@ def position(game: games.Game, history: list[int]) -> games.State:
     return state
 
 
-def _ask_action(state: games.State, history: list[int], ask: Callable[[str], str], tell: Callable[[str], object]) -> int | None:
+def _ask_action(state: games.State, history: list[int], ask: Callable[[str], str], tell: Callable[[str], object]) -> bool:
+    """Changes the history by what the person says; False when there is nothing more to say."""
     while True:
         try:
             text = ask(f"your move {state.legal_actions()}: ").strip().lower()
         except EOFError:
-            return None
+            return False
         if text in ("q", "quit"):
-            return None
+            return False
         if text == "u" and len(history) >= 2:
             del history[-2:]
-            return -1
+            return True
         try:
             action = int(text)
             state.clone().apply_action(action)
@@ -60,7 +61,7 @@ def _ask_action(state: games.State, history: list[int], ask: Callable[[str], str
             tell(f"{error if isinstance(error, IllegalActionError) else HELP}\n")
             continue
         history.append(action)
-        return action
+        return True
 
 
 def _verdict(result: float) -> str:

@@ -79,7 +79,8 @@ def line(status: RunStatus) -> str:
     return " ".join(
         [
             f"{clock(status.active_s)} {status.run} {status.state}",
-            f"games/s={status.games_per_s:.1f} simulations/s={count(status.simulations_per_s)} evaluations/s={count(status.evaluations_per_s)}",
+            f"games/s={status.games_per_s:.1f} simulations/s={count(status.simulations_per_s)}",
+            f"evaluations/s={count(status.evaluations_per_s)}",
             f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
             f"errors={_share(status)} elo={_elo(status)}",
@@ -93,7 +94,9 @@ def panel(status: RunStatus, note: str = "") -> RenderableType:
     grid = Table.grid(padding=(0, 3), expand=True)
     for _ in range(3):
         grid.add_column(ratio=1)
-    grid.add_row(_column("self-play", _selfplay(status)), _column("learner", _learner(status)), _column("strength, ledger", _strength(status)))
+    grid.add_row(
+        _column("self-play", _selfplay(status)), _column("learner", _learner(status)), _column("strength, ledger", _strength(status))
+    )
     notes = [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from azq import games, logs
+from azq.bus.base import Bus
 from azq.config import Config, load
 from azq.console import final, rundir
 from azq.console.brokers import Brokers, home_lock
@@ -30,6 +31,7 @@ from azq.errors import ConfigError, ExitCode, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord
+from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 WORKERS = ("selfplay", "eval")
@@ -55,10 +57,11 @@ def up(*, game: str | None, run: str | None, overrides: Sequence[str], until: st
     with home_lock(start.run.home), Brokers(start.config, start.run.home) as brokers:
         config = brokers.apply(start.config)
         ledger = Ledger(brokers.control)
-        view = open_run(ledger, start)
+        watch = Watch(brokers.control, config)
+        view = open_run(ledger, watch.bus, start)
         supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
         with Interrupts() as interrupts:
-            return Session(start, config, ledger, supervisor, Watch(brokers.control, config), interrupts).run(view)
+            return Session(start, config, ledger, supervisor, watch, interrupts).run(view)
 
 
 def read_start(
@@ -97,7 +100,7 @@ def parse_until(text: str | None) -> dict[str, float]:
     return until
 
 
-def open_run(ledger: Ledger, start: Start) -> RunView:
+def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     """Creates the run, or resumes it with the settings and the end of now."""
     sections = start.config.run_sections()
     start.run.create(sections)
@@ -107,18 +110,20 @@ def open_run(ledger: Ledger, start: Start) -> RunView:
         record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
         return ledger.create_run(record)
     view = known[start.run.name]
-    record = msgspec.structs.replace(view.record, sections=body, until=_from_here(ledger, view, start.until), directory=str(start.run.path))
+    record = msgspec.structs.replace(
+        view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
+    )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
 
 
-def _from_here(ledger: Ledger, view: RunView, until: dict[str, float]) -> dict[str, float]:
+def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:
     """A resumed run counts its end from where it stands."""
-    status = final.learner_status(ledger, view.record.run)
+    weights = read_weights(bus, view.record.run)
     done = {
         "minutes": view.active_ms / 60_000,
         "games": float(ledger.counts(view.record.run).finished),
-        "steps": float(status.step if status else 0),
+        "steps": float(weights[0].step if weights else 0),
     }
     return {key: value + done[key] for key, value in until.items()}
 
@@ -225,12 +230,15 @@ class Session:
         if not finished:
             with contextlib.suppress(StateConflict):
                 self._ledger.set_run_state(self._name, RunState.PAUSED, "azq up was stopped")
-        self._supervisor.stop(["selfplay"], self._interrupts.wait)
-        self._supervisor.stop(["learner"], self._interrupts.wait)
+        self._stop("selfplay")
+        self._stop("learner")
         if finished:
             screen.note("final evaluation of the newest weights")
-            final.evaluate(self._ledger, self._name, self._config, self._tick_and_wait)
-        self._supervisor.stop(["eval", "inference", "daemon"], self._interrupts.wait)
+            final.wait_for_evaluation(self._ledger, self._watch.bus, self._name, self._config, self._tick_and_wait)
+        self._stop("eval", "inference", "daemon")
+
+    def _stop(self, *names: str) -> None:
+        self._supervisor.stop(names, self._interrupts.wait)
 
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()

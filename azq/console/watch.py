@@ -6,7 +6,7 @@ import time
 
 import redis
 
-from azq.arena.rating import ratings_of
+from azq.arena.rating import rate
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.ledger import Ledger
@@ -18,11 +18,11 @@ class Watch:
     """Summaries of runs, read afresh at each call."""
 
     def __init__(self, client: redis.Redis, config: Config) -> None:
-        self._bus = RedisBus(client)
+        self.bus = RedisBus(client)
         self._ledger = Ledger(client)
         self._config = config
 
     def summary(self, run: str) -> RunStatus:
         """Everything the live table shows of one run; `NotFound` names the runs there are."""
-        facts = gather(self._ledger, self._bus, run)
-        return summarise(facts, int(time.time() * 1000), ratings_of(facts.matches))
+        facts = gather(self._ledger, self.bus, run)
+        return summarise(facts, int(time.time() * 1000), rate(facts.matches))

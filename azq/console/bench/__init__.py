@@ -1,0 +1,33 @@
+"""`azq bench`: what this machine reaches, per CPU-second of all processes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from azq.console.bench.bus import bench_bus
+from azq.console.bench.inference import bench_inference
+from azq.console.bench.learner import bench_learner
+from azq.console.bench.peers import bench_peers
+from azq.console.bench.search import bench_search
+from azq.console.bench.selfplay import bench_selfplay
+from azq.console.bench.strength import bench_strength
+
+BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
+    "search": bench_search,
+    "selfplay": bench_selfplay,
+    "inference": bench_inference,
+    "learner": bench_learner,
+    "bus": bench_bus,
+    "peers": bench_peers,
+    "strength": bench_strength,
+}
+
+
+def as_text(name: str, result: dict[str, Any]) -> str:
+    """The figures of one benchmark, one a line."""
+    lines = [f"azq bench {name}"]
+    for key, value in result.items():
+        shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}" if isinstance(value, float) else value
+        lines.append(f"  {key:<28} {shown}")
+    return "\n".join(lines)

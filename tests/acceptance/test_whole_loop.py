@@ -1,0 +1,168 @@
+"""The whole system as a newcomer runs it: `azq up` in a subprocess, real brokers, real Celery, real learner."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azq import games
+
+AZQ = [sys.executable, "-m", "azq"]
+QUICK = ["--set", "daemon.port=0", "--set", "selfplay.journal_s=1.0", "--set", "daemon.lease_s=4.0", "--set", "arena.every_s=0"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("AZQ_")}, "AZQ_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+def azq(home: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*AZQ, *arguments], input=stdin, capture_output=True, text=True, env=environment(home), timeout=120, cwd=home)
+
+
+@contextmanager
+def running(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`azq up` in the background; ended by Ctrl-C, at the latest when the test is over."""
+    process = subprocess.Popen(
+        [*AZQ, "up", *arguments, *QUICK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(home), cwd=home
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=90)
+        finally:
+            process.kill()
+
+
+def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    """The first true answer of a condition; fails when none comes in time."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        threading.Event().wait(0.1)
+    raise AssertionError("condition did not come true in time")
+
+
+def ledger(home: Path, run: str) -> dict[str, Any]:
+    answer = azq(home, "ledger", "--run", run, "--json")
+    return json.loads(answer.stdout) if answer.returncode == 0 else {}
+
+
+def status(home: Path, run: str) -> dict[str, Any]:
+    answer = azq(home, "status", "--run", run, "--json")
+    return json.loads(answer.stdout) if answer.returncode == 0 else {}
+
+
+def pids(home: Path, run: str, role: str) -> list[int]:
+    return [worker["pid"] for worker in status(home, run).get("workers", []) if worker["role"] == role]
+
+
+@cache
+def best_value(actions: tuple[int, ...]) -> float:
+    """Exact value of a tic-tac-toe position for the player to move, by exhaustion."""
+    state = games.load("tic_tac_toe").new_initial_state()
+    for action in actions:
+        state.apply_action(action)
+    if state.is_terminal():
+        return state.returns()[len(actions) % 2]
+    return max(-best_value((*actions, action)) for action in state.legal_actions())
+
+
+def losing_lines(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[int, ...]]:
+    """Every game, against every play of the other side, in which the agent gives away its share of the result."""
+    lost: list[tuple[int, ...]] = []
+    rules = games.load("tic_tac_toe")
+    for seat in (0, 1):
+        frontier: list[tuple[int, ...]] = [()]
+        while frontier:
+            grown: list[tuple[int, ...]] = []
+            to_move: list[tuple[int, ...]] = []
+            for actions in frontier:
+                state = rules.new_initial_state()
+                for action in actions:
+                    state.apply_action(action)
+                if state.is_terminal():
+                    if state.returns()[seat] < 0:
+                        lost.append(actions)
+                elif state.current_player() == seat:
+                    to_move.append(actions)
+                else:
+                    grown += [(*actions, action) for action in state.legal_actions()]
+            answers = agent([list(actions) for actions in to_move]) if to_move else []
+            frontier = grown + [(*actions, action) for actions, action in zip(to_move, answers, strict=True)]
+    return lost
+
+
+def move_of(home: Path, run: str) -> Callable[[list[list[int]]], list[int]]:
+    def agent(histories: list[list[int]]) -> list[int]:
+        lines = "".join(json.dumps({"actions": actions}) + "\n" for actions in histories)
+        answer = azq(home, "move", "--game", "tic_tac_toe", "--run", run, "--num-simulations", "32", stdin=lines)
+        assert answer.returncode == 0, answer.stderr
+        return [json.loads(line)["action"] for line in answer.stdout.splitlines()]
+
+    return agent
+
+
+def test_a_minute_of_tic_tac_toe_never_loses(tmp_path: Path) -> None:
+    done = azq(tmp_path, "up", "--game", "tic_tac_toe", "--run", "ttt", "--until", "minutes=0.75", "--json", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["state"] == "finished"
+    assert last["ledger"]["balanced"]
+    assert last["ledger"]["inserted"] == last["ledger"]["finished"] > 100
+    assert last["weight_version"] > 2
+    assert {part.name for part in (tmp_path / "ttt").iterdir()} >= {"run.toml", "segments", "checkpoints", "weights", "logs", "tensorboard"}
+    assert losing_lines(move_of(tmp_path, "ttt")) == []
+
+
+def test_killed_workers_lose_nothing_and_the_run_resumes(tmp_path: Path) -> None:
+    with running(tmp_path, "--game", "tic_tac_toe", "--run", "drill", "--set", "learner.publish_every_s=2"):
+        eventually(lambda: ledger(tmp_path, "drill").get("inserted", 0) > 20)
+        for role in ("selfplay", "learner"):
+            victim = eventually(lambda role=role: pids(tmp_path, "drill", role))[0]
+            before = ledger(tmp_path, "drill")["inserted"]
+            os.kill(victim, signal.SIGKILL)
+            eventually(lambda victim=victim, role=role: [pid for pid in pids(tmp_path, "drill", role) if pid != victim])
+            eventually(lambda before=before: ledger(tmp_path, "drill").get("inserted", 0) > before + 20)
+    # The run is at rest now; a second start takes up where the first one stopped.
+    done = azq(tmp_path, "up", "--run", "drill", "--until", "games=50", "--json", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = json.loads(done.stdout.splitlines()[-1])["ledger"]
+    assert counts["balanced"]
+    assert counts["inserted"] == counts["finished"]
+    assert counts["abandoned"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["up", "--game", "no_such_game"], 2, "no_such_game"),
+        (["up", "--set", "search.simulations=5"], 2, "search.simulations"),
+        (["up", "--until", "hours=3"], 2, "hours=3"),
+        (["up", "--run", "Not A Name"], 2, "Not A Name"),
+        (["status", "--set", 'broker.control_url="redis://127.0.0.1:1/0"'], 3, "127.0.0.1:1"),
+        (["ledger"], 2, "azq up"),
+        (["move", "--game", "connect_four", "--weights", "gone.safetensors"], 9, "gone.safetensors"),
+    ],
+)
+def test_bad_input_gets_one_line_and_its_exit_code(tmp_path: Path, arguments: list[str], code: int, named: str) -> None:
+    answer = azq(tmp_path, *arguments)
+    assert answer.returncode == code, answer.stderr
+    assert named in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert len(answer.stderr.strip().splitlines()) == 1
