@@ -35,7 +35,9 @@ class Game:
     def action_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (A,): action a becomes permutation[a]
     def plane_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (rows*columns,): cell c of the image is cell permutation[c]
     def replay(self, actions: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int8], NDArray[np.float32]]:
-        """Replays a game: packed observations (T, P), legal masks (T, A), players to move (T,), returns (num_players,), zeros if unfinished.
+        """Replays a game.
+
+        Packed observations (T, P), legal masks (T, A), players to move (T,), returns (num_players,), zeros if unfinished.
 
         Raises IllegalActionError (azq.errors) naming the ply.
         """
@@ -51,7 +53,7 @@ class State:
     def returns(self) -> list[float]: ...
     def is_chance_node(self) -> bool: ...
     def chance_outcomes(self) -> list[tuple[int, float]]: ...
-    def observation_tensor(self, player: int = ...) -> NDArray[np.float32]: ...  # (planes, rows, columns)
+    def observation_tensor(self, player: int | None = None) -> NDArray[np.float32]: ...  # (planes, rows, columns); None: the player to move
     def packed_observation(self) -> NDArray[np.uint8]: ...  # (P,), for the player to move
     def history(self) -> list[int]: ...
     def action_to_string(self, action: int) -> str: ...
@@ -86,9 +88,9 @@ class Record:
 
     uid: int
     actions: NDArray[np.uint16]  # (T,)
-    policies: NDArray[np.float16]  # (T, A) search's policy target
+    policies: NDArray[np.float16]  # (T, A) search's policy target; zeros where simulations is 0
     root_values: NDArray[np.float32]  # (T, V) search's value for the player to move
-    simulations: NDArray[np.uint16]  # (T,) simulations spent; 0 = no target
+    simulations: NDArray[np.uint16]  # (T,) simulations spent, at least 1 where there is a target; 0 = no target
     weight_versions: NDArray[np.uint32]  # (T,)
     returns: NDArray[np.float32]  # (num_players,); zeros while open
     terminal: bool
@@ -102,9 +104,23 @@ class Search:
     The memory of all trees is one arena, allocated once and reused by later games.
     """
 
-    def __init__(self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True) -> None: ...
-    def start(self, slot: int, uid: int, actions: NDArray[np.uint16], policies: NDArray[np.float16] | None = None, root_values: NDArray[np.float32] | None = None, simulations: NDArray[np.uint16] | None = None, weight_versions: NDArray[np.uint32] | None = None) -> None:
-        """Puts a game into a slot after replaying its actions (with the targets recorded so far); IllegalActionError leaves the slot empty."""
+    def __init__(
+        self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True
+    ) -> None: ...
+    def start(
+        self,
+        slot: int,
+        uid: int,
+        actions: NDArray[np.uint16],
+        policies: NDArray[np.float16] | None = None,
+        root_values: NDArray[np.float32] | None = None,
+        simulations: NDArray[np.uint16] | None = None,
+        weight_versions: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Puts a game into a slot after replaying its actions (with the targets recorded so far).
+
+        Raises IllegalActionError, which leaves the slot empty, and RuntimeError while the slot's leaves are out for evaluation.
+        """
     def clear(self, slot: int) -> None: ...
     def collect(self, packed: NDArray[np.uint8], slots: NDArray[np.int32]) -> int:
         """Advances every busy tree to its next unevaluated leaf; returns L and writes packed[:L] (capacity x P) and slots[:L].
@@ -114,17 +130,30 @@ class Search:
         collect may follow collect when the first returned 0.
         """
     def apply(self, logits: NDArray[np.float16], values: NDArray[np.float16], weight_version: int = 0) -> None:
-        """Gives the evaluations of the last collect, in its order: logits (L, A), values (L, V); expands and backs up."""
+        """Gives the evaluations of the last collect, in its order: logits (L, A), values (L, V); expands and backs up.
+
+        Raises ValueError, and applies nothing, where shapes do not fit or a number is NaN.
+        """
     def run_uniform(self, max_simulations: int) -> int:
-        """Searches with the built-in uniform evaluator (prior logits 0, value 0) until that many simulations are done over all slots; finished games are restarted. For benchmarks. Returns the simulations done."""
-    def finished_slots(self) -> list[int]: ...  # autoplay: games that ended, to be read with `record` and then cleared or started anew
+        """Searches with the built-in uniform evaluator (prior logits 0, value 0) until that many simulations are done over all slots.
+
+        Finished games are restarted. For benchmarks. Returns the simulations done.
+        """
+    def finished_slots(self) -> list[int]: ...  # games that ended, to be read with `record` and then cleared or started anew
     def idle_slots(self) -> list[int]: ...  # without autoplay: budget spent, `result` is ready
     def empty_slots(self) -> list[int]: ...
     def record(self, slot: int) -> Record: ...
     def changed_slots(self) -> list[int]: ...  # slots whose record grew since this was last asked (open games only)
     def result(self, slot: int) -> Result: ...
-    def play(self, slot: int, action: int) -> None: ...  # without autoplay: applies an action (anyone's), keeps its subtree, searches on if not terminal
+    def play(self, slot: int, action: int) -> None:
+        """Without autoplay: applies an action (anyone's), keeps its subtree, and searches on if the game is not over."""
     def state(self, slot: int) -> State: ...
+    def tree(self, slot: int) -> dict[str, NDArray[Any]]:
+        """The whole tree of N nodes in the order of their creation; values and bounds are player 0's.
+
+        (N,): parent, action (that led here; -1 at the root), actor, visits, raw_value, mean, lower, upper.
+        (N, A): child_visits, prior (the root's with its noise), q (NaN where unvisited).
+        """
     @property
     def num_slots(self) -> int: ...
     @property

@@ -6,29 +6,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from azq import _core
-
 from reference.float32 import F
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The same names as azq._core.SearchConfig."""
+    """The same names as azq._core.SearchConfig; floats become float32."""
 
     algorithm: str
     num_simulations: int
     leaves_per_step: int = 1
     reuse_subtree: bool = True
     max_considered_actions: int = 16
-    gumbel_scale: F = F(1.0)
-    c_visit: F = F(50.0)
-    c_scale: F = F(1.0)
-    c_puct: F = F(1.5)
-    fpu_reduction: F = F(0.25)
-    dirichlet_alpha: F = F(1.0)
-    dirichlet_fraction: F = F(0.25)
-    temperature: F = F(1.0)
+    gumbel_scale: F | float = 1.0
+    c_visit: F | float = 50.0
+    c_scale: F | float = 1.0
+    c_puct: F | float = 1.5
+    fpu_reduction: F | float = 0.25
+    dirichlet_alpha: F | float = 1.0
+    dirichlet_fraction: F | float = 0.25
+    temperature: F | float = 1.0
     temperature_plies: int = 10
     random_opening_plies: int = 0
+
+    def __post_init__(self) -> None:
+        for key, value in vars(self).items():
+            if isinstance(value, float):
+                object.__setattr__(self, key, F(value))
 
     def core(self) -> _core.SearchConfig:
         """The same settings for the core."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from azq._core import Record, Search
 
+from azq._core import Record, Search
 from reference.search import Evaluate
 
 NO_ACTIONS = np.zeros(0, np.uint16)

@@ -69,14 +69,14 @@ def improved_policy(node: Node, completed: list[F], scale: F) -> tuple[list[F], 
 
 
 def select(node: Node, settings: Settings) -> Edge:
-    """Below the root: argmax of pi'(a) - n(a) / (1 + sum n)."""
+    """Below the root: argmax of pi'(a) - n(a) / (1 + sum n); solved children are left out."""
     completed, scale = complete(node, settings)
     weights, total = improved_policy(node, completed, scale)
     started = F(node.visits + node.in_flight)
     scores: list[F | None] = []
     for edge, weight in zip(node.edges, weights, strict=True):
         score = weight / total - F(edge.visits + edge.in_flight) / started
-        scores.append(None if edge.lost(node.sign) else score)
+        scores.append(None if edge.solved() else score)
     return node.edges[best(scores)]
 
 

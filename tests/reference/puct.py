@@ -11,15 +11,16 @@ from reference.rng import Rng
 from reference.tree import Edge, Node, best
 
 
-def select(node: Node, settings: Settings) -> Edge:
-    """argmax of Q + c_puct * P * sqrt(N) / (1 + n)."""
+def select(node: Node, settings: Settings, *, at_root: bool) -> Edge:
+    """argmax of Q + c_puct * P * sqrt(N) / (1 + n); solved children are left out, at the root only lost ones."""
     exploration = settings.c_puct * np.sqrt(F(node.visits + node.in_flight))
     urgency = node.sign * node.mean - settings.fpu_reduction
     scores: list[F | None] = []
     for edge in node.edges:
         value = node.sign * edge.q if edge.visits > 0 else urgency
         score = value + exploration * edge.prior / F(1 + edge.visits + edge.in_flight)
-        scores.append(None if edge.lost(node.sign) else score)
+        left_out = edge.lost(node.sign) if at_root else edge.solved()
+        scores.append(None if left_out else score)
     return node.edges[best(scores)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+
 from reference.float32 import F, exp, log
 
 _MASK = 0xFFFFFFFF

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from azq._core import Game, State
 from numpy.typing import NDArray
 
+from azq._core import Game, State
 from reference import gumbel, puct
 from reference.config import Settings
 from reference.decision import Decision
@@ -110,7 +110,7 @@ class ReferenceGame:
 
     def _select_edge(self, node: Node) -> Edge:
         if self._plan is None:
-            return puct.select(node, self.settings)
+            return puct.select(node, self.settings, at_root=node is self.root)
         if node is self.root:
             return gumbel.select_root(node, self.settings, self._plan, self._simulations + node.in_flight)
         return gumbel.select(node, self.settings)

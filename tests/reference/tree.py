@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from azq._core import TERMINAL_PLAYER, State
-
 from reference.float32 import F
 
 MIN_PRIOR = F(1.17549435e-38)
+LOWEST, ZERO, HIGHEST = F(-1.0), F(0.0), F(1.0)
 
 
 @dataclass
@@ -16,9 +16,9 @@ class Edge:
     """One legal action of a node."""
 
     action: int
-    prior: F = F(0.0)
-    logit: F = F(0.0)
-    q: F = F(0.0)
+    prior: F = ZERO
+    logit: F = ZERO
+    q: F = ZERO
     visits: int = 0
     in_flight: int = 0
     child: Node | None = None
@@ -29,7 +29,7 @@ class Edge:
 
     def lost(self, sign: F) -> bool:
         """Proven lost for the actor."""
-        return self.solved() and sign * self.q <= F(-1.0)
+        return self.solved() and sign * self.q <= LOWEST
 
 
 @dataclass
@@ -44,10 +44,10 @@ class Node:
     edges: list[Edge] = field(init=False)
     visits: int = 0
     in_flight: int = 0
-    raw_value: F = F(0.0)
-    mean: F = F(0.0)
-    lower: F = F(-1.0)
-    upper: F = F(1.0)
+    raw_value: F = ZERO
+    mean: F = ZERO
+    lower: F = LOWEST
+    upper: F = HIGHEST
     pending: bool = False
     expanded: bool = False
 
@@ -68,10 +68,10 @@ class Node:
 
     def tighten(self) -> bool:
         """Intersects the bounds with what the children prove; whether they became narrower."""
-        low, high = F(-1.0), F(-1.0)
+        low, high = LOWEST, LOWEST
         for edge in self.edges:
             if edge.child is None:
-                high = F(1.0)
+                high = HIGHEST
                 continue
             bounds = sorted([self.sign * edge.child.lower, self.sign * edge.child.upper])
             low, high = max(low, bounds[0]), max(high, bounds[1])
@@ -107,5 +107,5 @@ def keep(root: Node, max_nodes: int) -> None:
         assert node.parent_edge is not None
         node.parent_edge.child = None
     if root.solved() and not any(edge.solved() and edge.q == root.lower for edge in root.edges):
-        root.lower, root.upper = F(-1.0), F(1.0)  # trimming took the child that proved it
+        root.lower, root.upper = LOWEST, HIGHEST  # trimming took the child that proved it
         root.tighten()

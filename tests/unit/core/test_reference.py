@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from azq import games
-from azq._core import Search
 from reference.config import Settings
 from reference.driver import NO_ACTIONS, Driver
 from reference.evaluator import HashEvaluator
-from reference.float32 import F
 from reference.search import ReferenceGame
+
+from azq import games
+from azq._core import Search
 
 PUCT = Settings("puct", 24)
 GUMBEL = Settings("gumbel", 24)
@@ -20,19 +20,19 @@ GUMBEL = Settings("gumbel", 24)
 CASES = {
     "puct": PUCT,
     "puct, no reuse": dataclasses.replace(PUCT, reuse_subtree=False),
-    "puct, no noise, greedy": dataclasses.replace(PUCT, dirichlet_fraction=F(0.0), temperature_plies=0),
-    "puct, small alpha, cold": dataclasses.replace(PUCT, dirichlet_alpha=F(0.3), temperature=F(0.5), temperature_plies=99),
+    "puct, no noise, greedy": dataclasses.replace(PUCT, dirichlet_fraction=0.0, temperature_plies=0),
+    "puct, small alpha, cold": dataclasses.replace(PUCT, dirichlet_alpha=0.3, temperature=0.5, temperature_plies=99),
     "puct, 2 leaves": dataclasses.replace(PUCT, leaves_per_step=2),
     "puct, 4 leaves": dataclasses.replace(PUCT, leaves_per_step=4, num_simulations=40),
     "puct, 16 leaves, no reuse": dataclasses.replace(PUCT, leaves_per_step=16, num_simulations=40, reuse_subtree=False),
-    "puct, strong exploration": dataclasses.replace(PUCT, c_puct=F(5.0), fpu_reduction=F(0.0), num_simulations=60),
+    "puct, strong exploration": dataclasses.replace(PUCT, c_puct=5.0, fpu_reduction=0.0, num_simulations=60),
     "gumbel": GUMBEL,
     "gumbel, no reuse": dataclasses.replace(GUMBEL, reuse_subtree=False),
     "gumbel, 4 considered": dataclasses.replace(GUMBEL, max_considered_actions=4, num_simulations=32),
     "gumbel, 1 considered": dataclasses.replace(GUMBEL, max_considered_actions=1),
-    "gumbel, no noise": dataclasses.replace(GUMBEL, gumbel_scale=F(0.0)),
+    "gumbel, no noise": dataclasses.replace(GUMBEL, gumbel_scale=0.0),
     "gumbel, 5 simulations": dataclasses.replace(GUMBEL, num_simulations=5),
-    "gumbel, flat sigma": dataclasses.replace(GUMBEL, c_scale=F(0.1), num_simulations=50),
+    "gumbel, flat sigma": dataclasses.replace(GUMBEL, c_scale=0.1, num_simulations=50),
     "gumbel, 4 leaves": dataclasses.replace(GUMBEL, leaves_per_step=4, num_simulations=40),
 }
 

@@ -126,7 +126,7 @@ inline float improve_policy(const Edges& edges, const float* completed, float sc
 }
 
 /// Below the root: argmax of pi'(a) - n(a) / (1 + sum n) (paper, section 5). In-flight leaves count in n and its sum, not in q.
-/// Solved children as in select_puct.
+/// Solved children are left out, as in select_puct.
 template <class NodeT>
 int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& config, float* completed, float* scores) {
     const float scale = complete_q(node, edges, config, completed);
@@ -135,9 +135,8 @@ int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& con
     for (int i = 0; i < edges.stride; ++i) {
         scores[i] = scores[i] / sum - static_cast<float>(edges.visits[i] + edges.in_flight[i]) / started;
     }
-    if (node.has_lost_child) {
-        const float sign = sign_of(node.actor);
-        for (int i = 0; i < edges.count; ++i) scores[i] = edges.lost(i, sign) ? kPadLogit : scores[i];
+    if (node.has_solved_child) {
+        for (int i = 0; i < edges.count; ++i) scores[i] = edges.solved(i) ? kPadLogit : scores[i];
     }
     return best_edge(scores, edges.count);
 }

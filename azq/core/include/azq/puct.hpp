@@ -12,10 +12,13 @@ namespace azq {
 /// N counts the visits of the node, its own evaluation included, so the first choice already follows the prior.
 /// Q(a) of an unvisited action is first-play urgency: the node's mean value less fpu_reduction.
 /// In-flight leaves count as visits in N and n but not in Q (Liu et al., "Watch the Unobserved", ICLR 2020), which
-/// matters only with leaves_per_step > 1. A child proven lost for the actor is never selected; another solved child may be,
-/// and ends the simulation at once with its exact value. Ties go to the lowest action.
+/// matters only with leaves_per_step > 1. Ties go to the lowest action.
+///
+/// Solved children are left out: there is nothing more to learn below them, and what they prove bounds every value backed up
+/// through the node. At the root, where visits become the policy target, a solved child that is not lost still earns its
+/// visits: such a simulation ends at once with the exact value and asks for no evaluation.
 template <class NodeT>
-int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, float* scores) {
+int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, bool at_root, float* scores) {
     const float sign = sign_of(node.actor);
     const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight));
     const float urgency = sign * node.mean - config.fpu_reduction;
@@ -24,8 +27,11 @@ int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& confi
         const float value = edges.visits[i] > 0 ? sign * edges.q[i] : urgency;
         scores[i] = value + exploration * edges.prior[i] / started;
     }
-    if (node.has_lost_child) {
-        for (int i = 0; i < edges.count; ++i) scores[i] = edges.lost(i, sign) ? kPadLogit : scores[i];
+    if (node.has_solved_child) {
+        for (int i = 0; i < edges.count; ++i) {
+            const bool left_out = at_root ? edges.lost(i, sign) : edges.solved(i);
+            if (left_out) scores[i] = kPadLogit;
+        }
     }
     return best_edge(scores, edges.count);
 }

@@ -1,7 +1,7 @@
 /// The search of one ply: simulations, each select, expand, back up.
 ///
-/// A simulation ends in a leaf that waits for its evaluation, or, with no evaluation, in a terminal or solved node. The root's
-/// own evaluation is not a simulation.
+/// A simulation ends in a leaf that waits for its evaluation, or, with no evaluation, in a terminal node or (directly below the
+/// root) a solved one. The root's own evaluation is not a simulation.
 ///
 /// Budget. PUCT: `num_simulations` is the number of simulations through the root, kept ones included. Gumbel: that many new
 /// ones, since sequential halving is defined on them; visits kept with a subtree count in q, in the interior and in sigma's
@@ -162,7 +162,9 @@ class TreeSearch {
         const SearchConfig& config = context_->config;
         const NodeT& node = tree_.node(index);
         float scores[Tree<G>::kMaxStride];
-        if (config.algorithm == Algorithm::kPuct) return select_puct(node, tree_.edges(index), config, scores);
+        if (config.algorithm == Algorithm::kPuct) {
+            return select_puct(node, tree_.edges(index), config, index == Tree<G>::kRoot, scores);
+        }
         if (index == Tree<G>::kRoot) {
             return select_gumbel_root(tree_, config, context_->schedule, gumbel_, simulations_ + node.in_flight);
         }
@@ -272,10 +274,9 @@ class TreeSearch {
 
     /// Tells a node's parent that the node's bounds changed; returns whether the parent's did.
     bool propagate(const NodeT& node, const Edges& edges) {
-        NodeT& parent = tree_.node(node.parent);
         if (node.solved()) {
             edges.child[node.parent_edge] |= kSolvedChild;
-            if (edges.lost(node.parent_edge, sign_of(parent.actor))) parent.has_lost_child = true;
+            tree_.node(node.parent).has_solved_child = true;
         }
         return tighten(tree_, node.parent);
     }

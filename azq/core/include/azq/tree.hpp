@@ -45,7 +45,7 @@ struct Node {
     std::uint16_t in_flight;  ///< Leaves below it (or itself) that wait for their evaluation.
     std::int8_t actor;
     NodeStatus status;
-    bool has_lost_child;      ///< Some child is proven lost for the actor.
+    bool has_solved_child;
 
     bool solved() const { return lower == upper; }
 };
@@ -64,7 +64,7 @@ struct Edges {
 
     bool solved(int edge) const { return child[edge] >= kSolvedChild; }
 
-    /// Proven lost for the actor: an unsolved node never searches or plays it.
+    /// Proven lost for the actor: never played while something else may be.
     bool lost(int edge, float sign) const { return solved(edge) && sign * q[edge] <= -1.0f; }
 };
 
@@ -175,7 +175,7 @@ class Tree {
         node.num_edges = 0;
         node.in_flight = 0;
         node.actor = static_cast<std::int8_t>(rules.actor(state));
-        node.has_lost_child = false;
+        node.has_solved_child = false;
         if (node.actor == kTerminalPlayer) {
             node.status = NodeStatus::kTerminal;
             node.lower = node.upper = rules.returns(state, 0);

@@ -1,0 +1,1 @@
+"""Expected results, committed, and the scripts that make them anew."""

@@ -1,0 +1,79 @@
+"""Whole search trees as JSON, float32 to the last bit. `python -m golden.trees` in `tests/` writes them anew.
+
+A change here means that searches differ from those of earlier versions: say so in the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from reference.config import Settings
+from reference.driver import Driver
+from reference.evaluator import HashEvaluator
+
+from azq import games
+from azq._core import Search
+
+FOLDER = Path(__file__).parent / "trees"
+
+#: name of the tree: game, actions before the search, settings
+CASES: dict[str, tuple[str, list[int], Settings]] = {
+    "puct_connect_four": ("connect_four", [3, 3], Settings("puct", 40)),
+    "puct_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("puct", 40, leaves_per_step=3)),
+    "gumbel_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40)),
+    "gumbel_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("gumbel", 40, max_considered_actions=4)),
+}
+
+
+def build(name: str) -> dict[str, NDArray[Any]]:
+    """The tree of one case after its search, one reply and the search after that."""
+    game_name, actions, settings = CASES[name]
+    game = games.load(game_name)
+    search = Search(game, settings.core(), num_slots=1, seed=2026, autoplay=False)
+    evaluate = HashEvaluator(game.num_distinct_actions(), seed=11)
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
+    search.start(0, 123, np.array(actions, np.uint16))
+    driver.run()
+    search.play(0, search.result(0).action)
+    driver.run()
+    return search.tree(0)
+
+
+def to_plain(array: NDArray[Any]) -> Any:
+    """Nested lists; each float32 as the shortest decimal that reads back as the same bits, NaN as null."""
+    if array.ndim > 1:
+        return [to_plain(row) for row in array]
+    if array.dtype != np.float32:
+        return array.tolist()
+    return [None if np.isnan(x) else float(str(x)) for x in array]
+
+
+def from_plain(values: Any, like: NDArray[Any]) -> NDArray[Any]:
+    """The array that `to_plain` wrote, in the type of `like`."""
+    if like.dtype != np.float32:
+        return np.array(values, like.dtype)
+    return np.array(values, object).astype(np.float64).astype(np.float32)  # None becomes NaN
+
+
+def lines(tree: dict[str, NDArray[Any]]) -> Iterator[str]:
+    """JSON with one line a field, so that a difference can be read."""
+    yield "{"
+    for number, (key, array) in enumerate(tree.items()):
+        yield f'"{key}": {json.dumps(to_plain(array))}' + ("," if number + 1 < len(tree) else "")
+    yield "}"
+
+
+def path(name: str) -> Path:
+    """Where one case is kept."""
+    return FOLDER / f"{name}.json"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for case in CASES:
+        path(case).write_text("\n".join(lines(build(case))) + "\n", "utf-8")

@@ -1,0 +1,41 @@
+"""A search's memory is fixed when it is made, and trees stay within it."""
+
+from __future__ import annotations
+
+import pytest
+from reference.config import Settings
+from reference.driver import NO_ACTIONS, Driver
+from reference.evaluator import HashEvaluator
+
+from azq._core import Game, Search
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+def test_a_thousand_trees_fit(algorithm: str, connect_four: Game) -> None:
+    search = Search(connect_four, Settings(algorithm, 200).core(), num_slots=1024, seed=1)
+    assert search.memory_bytes < 120e6
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings("puct", 50),
+        Settings("gumbel", 50),
+        Settings("gumbel", 50, max_considered_actions=1),  # every visit below one child: the case that trimming is for
+        Settings("gumbel", 50, leaves_per_step=5),
+    ],
+    ids=["puct", "gumbel", "gumbel in a chain", "gumbel with 5 leaves"],
+)
+def test_kept_subtrees_do_not_grow_without_bound(settings: Settings, connect_four: Game) -> None:
+    search = Search(connect_four, settings.core(), num_slots=1, seed=1, autoplay=False)
+    driver = Driver(search, packed_size=11, leaves_per_step=settings.leaves_per_step, evaluate=HashEvaluator(7, spread=9.0))
+    bound = settings.num_simulations + 1 if settings.algorithm == "puct" else 2 * settings.num_simulations + 1
+    largest = 0
+    for uid in range(5):
+        search.start(0, uid, NO_ACTIONS)
+        while 0 not in search.finished_slots():
+            driver.run()
+            largest = max(largest, len(search.tree(0)["parent"]))
+            search.play(0, search.result(0).action)
+    assert largest <= bound
+    assert largest > settings.num_simulations // 2

@@ -1,0 +1,225 @@
+"""The order of calls, shapes and errors of azq._core.Search."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from reference.config import Settings
+from reference.driver import NO_ACTIONS, Driver
+from reference.evaluator import HashEvaluator
+
+from azq._core import Game, Search, SearchConfig
+from azq.errors import ConfigError, IllegalActionError
+
+SETTINGS = Settings("puct", 8)
+
+
+@pytest.fixture
+def search(connect_four: Game) -> Search:
+    return Search(connect_four, SETTINGS.core(), num_slots=2, seed=1)
+
+
+@pytest.fixture
+def guided(connect_four: Game) -> Search:
+    return Search(connect_four, SETTINGS.core(), num_slots=1, seed=1, autoplay=False)
+
+
+def buffers(leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((leaves, 11), np.uint8), np.zeros(leaves, np.int32)
+
+
+def zeros(leaves: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((leaves, 7), np.float16), np.zeros((leaves, 1), np.float16)
+
+
+def driver(search: Search) -> Driver:
+    return Driver(search, packed_size=11, leaves_per_step=1, evaluate=HashEvaluator(7))
+
+
+def test_collect_and_apply_alternate(search: Search) -> None:
+    assert search.collect(*buffers(2)) == 0
+    assert search.collect(*buffers(2)) == 0
+    with pytest.raises(RuntimeError, match="no leaves are waiting"):
+        search.apply(*zeros(0))
+    search.start(1, 5, NO_ACTIONS)
+    packed, slots = buffers(2)
+    assert search.collect(packed, slots) == 1
+    assert slots[0] == 1
+    with pytest.raises(RuntimeError, match="wait for apply"):
+        search.collect(packed, slots)
+    search.apply(*zeros(1))
+    assert search.collect(packed, slots) == 1
+
+
+def test_a_slot_holds_still_while_its_leaf_is_out(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    search.collect(*buffers(2))
+    for change in (lambda: search.start(0, 6, NO_ACTIONS), lambda: search.clear(0), lambda: search.run_uniform(10)):
+        with pytest.raises(RuntimeError, match="apply"):
+            change()
+    search.start(1, 6, NO_ACTIONS)  # another slot may be filled meanwhile
+    search.apply(*zeros(1))
+    assert search.collect(*buffers(2)) == 2
+
+
+def test_a_leaf_is_the_observation_of_the_tree(search: Search, connect_four: Game) -> None:
+    search.start(0, 5, np.array([3, 3, 2], np.uint16))
+    packed, slots = buffers(2)
+    assert search.collect(packed, slots) == 1
+    np.testing.assert_array_equal(packed[0], search.state(0).packed_observation())
+    assert search.state(0).history() == [3, 3, 2]
+
+
+def test_wrong_shapes_and_types_are_refused(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    with pytest.raises(ValueError, match=r"at least \(2, 11\)"):
+        search.collect(np.zeros((1, 11), np.uint8), np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match=r"at least \(2, 11\)"):
+        search.collect(np.zeros((2, 12), np.uint8), np.zeros(2, np.int32))
+    with pytest.raises(TypeError):
+        search.collect(np.zeros((2, 11), np.float32), np.zeros(2, np.int32))
+    search.collect(*buffers(2))
+    with pytest.raises(ValueError, match=r"logits of \(1, 7\)"):
+        search.apply(*zeros(2))
+
+
+def test_nan_is_refused_before_anything_changes(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    search.collect(*buffers(2))
+    logits, values = zeros(1)
+    with pytest.raises(ValueError, match="values holds NaN"):
+        search.apply(logits, values + np.float16(np.nan))
+    logits[0, 3] = np.nan
+    with pytest.raises(ValueError, match="logits holds NaN"):
+        search.apply(logits, values)
+    search.apply(*zeros(1))
+
+
+def test_infinite_logits_are_as_good_as_the_largest_finite_ones(guided: Search) -> None:
+    guided.start(0, 5, NO_ACTIONS)
+    guided.collect(*buffers(1))
+    logits, values = zeros(1)
+    logits[0, :3] = -np.inf
+    guided.apply(logits, values)
+    while leaves := guided.collect(*buffers(1)):
+        guided.apply(*zeros(leaves))
+    assert guided.result(0).prior_logits[:4].tolist() == [-65504.0] * 3 + [0.0]
+    assert np.isfinite(guided.result(0).policy).all()
+
+
+def test_every_float16_logit_arrives_exactly(tic_tac_toe: Game) -> None:
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    patterns = patterns[np.isfinite(patterns.view(np.float16))]
+    logits = np.resize(patterns, (math.ceil(len(patterns) / 9), 9)).view(np.float16)
+    count = len(logits)
+    config = SearchConfig(algorithm="gumbel", num_simulations=1)
+    search = Search(tic_tac_toe, config, num_slots=count, seed=1, autoplay=False)
+    for slot in range(count):
+        search.start(slot, slot, NO_ACTIONS)
+    packed, slots = np.zeros((count, 3), np.uint8), np.zeros(count, np.int32)
+    assert search.collect(packed, slots) == count
+    search.apply(logits, np.zeros((count, 1), np.float16))
+    assert search.collect(packed, slots) == count
+    search.apply(np.zeros((count, 9), np.float16), np.zeros((count, 1), np.float16))
+    assert search.collect(packed, slots) == 0
+    found = np.stack([search.result(slot).prior_logits for slot in range(count)])
+    np.testing.assert_array_equal(found, logits.astype(np.float32))
+
+
+def test_an_illegal_record_leaves_the_slot_empty(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    with pytest.raises(IllegalActionError, match="action 7 is illegal at ply 1 of game 9; legal actions: 0, 1"):
+        search.start(0, 9, np.array([3, 7], np.uint16))
+    assert search.empty_slots() == [0, 1]
+    with pytest.raises(RuntimeError, match="slot 0 is empty"):
+        search.record(0)
+    with pytest.raises(ValueError, match="root_values has 1 entries"):
+        search.start(0, 9, np.array([3, 4], np.uint16), root_values=np.zeros((1, 1), np.float32))
+
+
+def test_playing_from_outside(guided: Search) -> None:
+    with pytest.raises(RuntimeError, match="slot 0 is empty"):
+        guided.play(0, 3)
+    guided.start(0, 5, NO_ACTIONS)
+    with pytest.raises(RuntimeError, match="no spent search"):
+        guided.result(0)
+    driver(guided).run()
+    assert guided.idle_slots() == [0]
+    with pytest.raises(IllegalActionError, match="action 9 is illegal in slot 0 at ply 0"):
+        guided.play(0, 9)
+    guided.play(0, 3)
+    assert guided.idle_slots() == []
+    guided.play(0, 2)  # unsearched: no target
+    record = guided.record(0)
+    assert record.actions.tolist() == [3, 2]
+    assert record.simulations.tolist() == [8, 0]
+    assert not record.policies[1].any()
+    assert guided.state(0).history() == [3, 2]
+    with pytest.raises(RuntimeError, match="needs autoplay"):
+        guided.run_uniform(10)
+
+
+def test_autoplay_does_not_let_others_play(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    with pytest.raises(RuntimeError, match="plays by itself"):
+        search.play(0, 3)
+    with pytest.raises(IndexError, match="slot 2"):
+        search.clear(2)
+
+
+def test_changed_slots_are_told_once_and_finished_ones_not(search: Search) -> None:
+    search.start(0, 5, NO_ACTIONS)
+    search.start(1, 6, NO_ACTIONS)
+    assert search.changed_slots() == []
+    drive = driver(search)
+    while search.plies == 0:
+        drive.step()
+    changed = search.changed_slots()
+    assert changed
+    assert search.changed_slots() == []
+    drive.run()
+    assert search.finished_slots() == [0, 1]
+    assert search.changed_slots() == []
+
+
+def test_the_counters_count(search: Search) -> None:
+    drive = driver(search)
+    records = drive.play([1, 2])
+    assert search.plies == sum(len(record.actions) for record in records)
+    assert search.simulations >= sum(int(record.simulations.sum()) - len(record.actions) for record in records)
+    assert 0 < search.evaluations < search.simulations + search.plies
+
+
+def test_the_uniform_benchmark_counts_its_simulations(search: Search) -> None:
+    assert search.run_uniform(1001) == 1001
+    assert search.run_uniform(2000) == 2000
+    assert search.simulations == 3001
+    assert search.plies > 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"algorithm": "alphabeta"},
+        {"num_simulations": 0},
+        {"leaves_per_step": 0},
+        {"max_considered_actions": 0},
+        {"dirichlet_fraction": 1.5},
+        {"dirichlet_alpha": 0.0},
+        {"temperature": -1.0},
+        {"gumbel_scale": -0.5},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_wrong_settings_are_configuration_errors(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        SearchConfig(**{"algorithm": "puct", "num_simulations": 8, **wrong})  # type: ignore[arg-type]
+
+
+def test_a_search_needs_slots_and_threads(connect_four: Game) -> None:
+    with pytest.raises(ConfigError, match="num_slots"):
+        Search(connect_four, SETTINGS.core(), num_slots=0, seed=1)
+    with pytest.raises(ConfigError, match="num_threads"):
+        Search(connect_four, SETTINGS.core(), num_slots=1, seed=1, num_threads=0)
