@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from azq.ledger.types import JobState, JobView
 from azq.wire.messages import Heartbeat
-from daemon.state import EVAL, SELFPLAY, queue_of
+from daemon.state import EVAL, queue_of
 
 
 def slots_of(workers: Sequence[Heartbeat], queue: str) -> int:
@@ -35,16 +36,17 @@ def eval_tag(workers: Sequence[Heartbeat], wanted: str) -> str:
 
 
 def is_full(workers: Sequence[Heartbeat], jobs: Iterable[JobView], queue: str) -> bool:
-    """True when every slot of the queue's workers holds a job, be it of another queue that the same worker takes."""
-    names = tuple(beat.worker for beat in workers if queue in beat.queues)
-    leased = [view for view in jobs if view.state is JobState.LEASED]
-    held = sum(queue_of(view.job.kind, view.job.tag) == queue or view.owner.startswith(names) for view in leased)
+    """True when every slot of the queue's workers holds a job, be it of another queue that the same workers take.
+
+    Jobs of another queue count as far as they exceed the slots that only that queue has.
+    """
+    leased = Counter(queue_of(view.job.kind, view.job.tag) for view in jobs if view.state is JobState.LEASED)
+    shared = {other for beat in workers if queue in beat.queues for other in beat.queues} - {queue}
+    elsewhere = {other: sum(beat.slots for beat in workers if other in beat.queues and queue not in beat.queues) for other in shared}
+    held = leased[queue] + sum(max(0, leased[other] - elsewhere[other]) for other in shared)
     return held >= slots_of(workers, queue)
 
 
 def note_full(before: Mapping[str, int], workers: Sequence[Heartbeat], jobs: Sequence[JobView], now_ms: int) -> dict[str, int]:
     """When each live queue was last seen full; now for a queue not seen before."""
     return {queue: now_ms if queue not in before or is_full(workers, jobs, queue) else before[queue] for queue in live_queues(workers)}
-
-
-__all__ = ["EVAL", "SELFPLAY", "eval_tag", "is_full", "live_queues", "live_tags", "note_full", "slots_of"]

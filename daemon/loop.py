@@ -12,12 +12,12 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
 from azq.errors import BrokerError, StateConflict
+from azq.sdnotify import WATCHDOG, notify
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
 from daemon.act import Hands, act
 from daemon.health import Health
-from daemon.notify import WATCHDOG, notify
 from daemon.observe import LedgerReader, observe
 from daemon.reconcile import reconcile
 from daemon.state import ReportUnroutable

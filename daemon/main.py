@@ -18,6 +18,7 @@ from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.ledger import Ledger
+from azq.sdnotify import READY, STOPPING, notify
 from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
@@ -25,7 +26,6 @@ from daemon.api.services import Services
 from daemon.health import Health
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
-from daemon.notify import READY, STOPPING, notify
 from daemon.server import Server, bind, url_of
 
 log = logs.get(__name__)

@@ -1,0 +1,54 @@
+"""One run at a glance, from plain values."""
+
+from __future__ import annotations
+
+from azq.arena.rating import Rating
+from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.wire.messages import GradeResult, Heartbeat, RunRecord
+from daemon.summary import RunFacts, Strength, strength, summarise
+
+VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
+COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
+
+
+def beat(role: str, worker: str, run: str = "", versions: dict[str, int] | None = None, **rates: float) -> Heartbeat:
+    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 4_000, run=run, rates=rates, weight_versions=versions or {})
+
+
+def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+    assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
+    assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
+    assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
+
+
+def test_rates_add_up_over_workers_of_the_right_role_and_run() -> None:
+    workers = (
+        beat("selfplay", "a", games_per_s=1.0, simulations_per_s=10.0, evaluations_per_s=9.0),
+        beat("selfplay", "b", games_per_s=2.0, simulations_per_s=20.0, evaluations_per_s=18.0),
+        beat("eval", "c", games_per_s=50.0, simulations_per_s=5.0),
+        beat("inference", "i", evaluations_per_s=30.0, mean_batch=10.0),
+        beat("inference", "j", evaluations_per_s=90.0, mean_batch=90.0),
+        beat("learner", "l", run="other", games_per_s=1000.0),
+    )
+    status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 5_000)
+    assert (status.games_per_s, status.simulations_per_s, status.evaluations_per_s) == (3.0, 35.0, 120.0)
+    assert status.mean_batch == 30.0  # 4 batches/s carry 120 leaves/s
+    assert [worker.worker for worker in status.workers] == ["a", "b", "c", "i", "j"]
+    assert status.workers[0].age_s == 1.0
+
+
+def test_with_a_local_evaluator_the_searching_workers_report_evaluations() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", evaluations_per_s=9.0),)), 5_000)
+    assert status.evaluations_per_s == 9.0
+
+
+def test_policy_lag_is_what_workers_say_or_follows_from_their_versions() -> None:
+    said = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", policy_lag=1.0), beat("selfplay", "b", policy_lag=2.0))), 0)
+    assert said.policy_lag == 1.5
+
+
+def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() -> None:
+    grades = [GradeResult(9, 64, 0, 0, 0), GradeResult(8, 64, 200, 30, 0), GradeResult(7, 64, 200, 60, 0)]
+    ratings = [Rating("uct:100", 0, 0, 0, 9, 4), Rating("weights:10", 55, 5, 105, 9, 4), Rating("weights:9", 90, 50, 130, 9, 4)]
+    assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
