@@ -5,4 +5,4 @@ port = 5555
 persistent = True
 state_save_interval = 5000  # ms
 max_tasks = 20_000
-task_runtime_metric_buckets = [1, 10, 60, 300, 900, float("inf")]  # seconds
+task_runtime_metric_buckets = [1.0, 10.0, 60.0, 300.0, 900.0, float("inf")]  # seconds
