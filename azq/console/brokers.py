@@ -11,10 +11,10 @@ from types import TracebackType
 
 import redis
 
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
 from azq.errors import ConfigError, StateConflict
+from azq.wire.connect import connect
 
 BROKER_FOLDER = ".broker"
 LOCK_FILE = ".azq-up.lock"
@@ -64,6 +64,11 @@ class Brokers:
         control = self._servers["control"].url if "control" in self._servers else config.broker.control_url
         data = self._servers["data"].url if "data" in self._servers else (config.broker.data_url or control)
         return with_urls(config, control, data)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the embedded servers."""
+        return tuple(server.pid for server in self._servers.values())
 
     def __enter__(self) -> Brokers:
         started: list[EmbeddedServer] = []

@@ -9,13 +9,13 @@ import msgspec
 import typer
 
 from azq import games
-from azq.bus.connect import connect
 from azq.config import Config
 from azq.console import brokers, table
 from azq.console.watch import Watch
 from azq.errors import AzqError, NotFound
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
+from azq.wire.connect import connect
 
 
 def show_status(config: Config, run: str | None, as_json: bool) -> None:

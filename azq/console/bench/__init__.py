@@ -28,6 +28,8 @@ def as_text(name: str, result: dict[str, Any]) -> str:
     """The figures of one benchmark, one a line."""
     lines = [f"azq bench {name}"]
     for key, value in result.items():
-        shown = f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}" if isinstance(value, float) else value
+        shown = (
+            f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}" if isinstance(value, float) else value
+        )
         lines.append(f"  {key:<28} {shown}")
     return "\n".join(lines)

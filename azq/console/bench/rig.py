@@ -1,0 +1,99 @@
+"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, an inference worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import redis
+
+from azq import games
+from azq.bus.redis import RedisBus
+from azq.config import Config, RunSections
+from azq.console.brokers import Brokers
+from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.supervisor import ChildSpec, Process, Supervisor
+from azq.errors import EvaluationTimeout
+from azq.ledger import Ledger
+from azq.store import open_store
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+
+RUN = "bench"
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """Everything a measurement needs; `pids` are the processes besides this one."""
+
+    config: Config
+    control: redis.Redis
+    ledger: Ledger
+    weights: bytes
+    pids: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def rig(config: Config, sections: RunSections, *, inference: bool) -> Iterator[Rig]:
+    """Starts it, waits until leaves are answered, and takes it all away at the end."""
+    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
+        home = Path(folder)
+        apart = config.model_copy(update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": ""})})
+        with Brokers(apart, home) as brokers:
+            config = brokers.apply(apart)
+            ledger = Ledger(brokers.control)
+            weights = _publish(brokers.control, ledger, config, sections, home)
+            supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
+            try:
+                if inference:
+                    supervisor.start(ChildSpec("inference", [sys.executable, "-m", "azq", "inference"], home / "inference.log"))
+                    until(lambda: _serving(brokers.control), f"inference worker does not serve, see {home / 'inference.log'}")
+                yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
+            finally:
+                supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S) -> None:
+    """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise EvaluationTimeout(failure)
+        threading.Event().wait(0.05)
+
+
+def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections, home: Path) -> bytes:
+    from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+
+    game = games.load(sections.run.game, **sections.run.params)
+    spec = NetSpec.of(game)
+    meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
+    data = to_bytes(build(sections.network, spec), meta)
+    directory = home / RUN
+    store = open_store(config.store.url, directory=directory / "weights", client=control)
+    sha256, uri = store.put(data)
+    now_ms = int(time.time() * 1000)
+    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), now_ms))
+    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, now_ms)))
+    return data
+
+
+def _serving(control: redis.Redis) -> bool:
+    beats = RedisBus(control).values(keys.BEAT_PREFIX).values()
+    return any(decode(frame, Heartbeat).weight_versions.get(RUN, 0) >= 1 for frame in beats)
+
+
+def _pids(supervisor: Supervisor) -> tuple[int, ...]:
+    processes: list[Process] = [child.process for child in supervisor.children.values() if child.process]
+    return tuple(process.pid for process in processes)

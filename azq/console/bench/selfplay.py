@@ -1,0 +1,122 @@
+"""Self-play as it is in a run: search, ledger, evaluations over the stream or in process; CPU of all processes counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from azq import games
+from azq.actor import Progress, SelfPlay
+from azq.actor.arenas import Arenas
+from azq.bus.redis import RedisBus
+from azq.config import Config, NetworkConfig, RunSections
+from azq.console.bench.cpu import cpu_s, peak_rss_mb
+from azq.console.bench.rig import RUN, Rig, rig
+from azq.errors import NotFound
+from azq.inference.client import StreamEvaluator
+from azq.search.evaluator import Evaluator
+from azq.wire.connect import connect
+
+SIMULATIONS = 200
+NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
+LEASE_S = 60.0
+WARM_UP_S = 5.0
+
+
+def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str) -> dict[str, Any]:
+    """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
+    sections = _sections(config, game, seconds)
+    with rig(config, sections, inference=evaluator == "stream") as machine:
+        network_s = _network_s_per_leaf(machine, sections)
+        marks = _play(machine, sections, evaluator)
+        before, after = _measured(marks, seconds)
+        memory_mb = peak_rss_mb(os.getpid())
+    spent_s = after[1] - before[1]
+    progress, start = after[0], before[0]
+    evaluations = progress.evaluations - start.evaluations
+    simulations = progress.simulations - start.simulations
+    return {
+        "game": game,
+        "evaluator": evaluator,
+        "algorithm": sections.search.algorithm,
+        "num_simulations": sections.search.num_simulations,
+        "network": f"{sections.network.blocks}x{sections.network.channels}",
+        "simulations_per_cpu_s": round(simulations / spent_s, 1),
+        "evaluations_per_cpu_s": round(evaluations / spent_s, 1),
+        "games_per_cpu_min": round(60 * (progress.games - start.games) / spent_s, 2),
+        "network_cpu_share": round(evaluations * network_s / spent_s, 3),
+        "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
+        "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
+        "peak_rss_mb": round(memory_mb, 1),
+    }
+
+
+def _sections(config: Config, game: str, seconds: float) -> RunSections:
+    run = config.run.model_copy(update={"game": game})
+    search = config.search.model_copy(update={"num_simulations": SIMULATIONS})
+    selfplay = config.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    return config.run_sections().model_copy(update={"run": run, "search": search, "selfplay": selfplay, "network": NETWORK})
+
+
+Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
+
+
+def _play(machine: Rig, sections: RunSections, kind: str) -> list[Mark]:
+    """One slice; a mark at each report."""
+    ledger = machine.ledger
+    view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
+    lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
+    if lease is None:
+        raise NotFound("the benchmark's own job could not be claimed")
+    rules = games.load(sections.run.game, **sections.run.params)
+    marks: list[Mark] = []
+
+    def report(progress: Progress) -> None:
+        marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
+
+    evaluator = _evaluator(machine, rules, kind)
+    try:
+        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report).run()
+    finally:
+        evaluator.close()
+    return marks
+
+
+def _evaluator(machine: Rig, rules: games.Game, kind: str) -> Evaluator:
+    if kind == "local":
+        from azq.inference.local import LocalEvaluator
+
+        return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
+    bus = RedisBus(connect(machine.config.broker.data_url, blocking=True))
+    return StreamEvaluator(bus, RUN, "bench", num_actions=rules.num_distinct_actions(), value_size=rules.value_size(), resend_after_s=5.0)
+
+
+def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:
+    """The marks around the measured time: the last `seconds` of the slice, start-up left out."""
+    last = marks[-2] if len(marks) > 2 else marks[-1]
+    first = next((mark for mark in marks if mark[2] >= last[2] - seconds), marks[0])
+    return first, last
+
+
+def _network_s_per_leaf(machine: Rig, sections: RunSections) -> float:
+    """CPU-seconds of the bare forward pass per leaf at the batch size of a group, on one thread: the median of some."""
+    from azq.inference.local import LocalEvaluator
+
+    rules = games.load(sections.run.game, **sections.run.params)
+    batch = max(1, sections.selfplay.games_in_flight // sections.selfplay.groups)
+    packed = np.random.default_rng(0).integers(0, 256, (batch, rules.packed_size()), np.uint8)
+    evaluator = LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
+    spent: list[float] = []
+    try:
+        for _ in range(40):
+            begun = time.process_time()
+            evaluator.result(evaluator.submit(packed), timeout_s=60.0)
+            spent.append((time.process_time() - begun) / batch)
+    finally:
+        evaluator.close()
+    return statistics.median(spent[10:])
