@@ -25,7 +25,7 @@ from azq.wire.messages import LATEST, RunRecord, WeightEvent
 
 RUN = "r1"
 WAIT_S = 10.0
-SPEC = NetSpec(planes=3, rows=6, cols=7, scalars=0, num_actions=7, value_size=1)
+SPEC = NetSpec(planes=2, rows=6, cols=7, scalars=0, num_actions=7, value_size=1)
 NETWORK = NetworkConfig(blocks=1, channels=16)
 CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, deadline_ms=1.0, claim_after_s=0.3, resident_versions=3)
 SECTIONS = RunSections(network=NETWORK)

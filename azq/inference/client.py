@@ -90,14 +90,12 @@ class StreamEvaluator:
         """
         if handle not in self._answers and handle not in self._outstanding:
             raise KeyError(handle)
-        deadline_s = self._clock_s() + timeout_s
-        while handle not in self._answers:
-            left_s = deadline_s - self._clock_s()
-            if left_s < 0.0:
-                return None
+        deadline_s, left_s = self._clock_s() + timeout_s, timeout_s
+        while handle not in self._answers and left_s >= 0.0:
             self._pump(left_s)
-            if left_s == 0.0 and handle not in self._answers:
-                return None
+            left_s = deadline_s - self._clock_s()
+        if handle not in self._answers:
+            return None
         answer = self._answers.pop(handle)
         if isinstance(answer, str):
             raise EvaluatorFailure(f"inference worker: {answer}")
@@ -109,10 +107,11 @@ class StreamEvaluator:
         self._answers.pop(handle, None)
 
     def close(self) -> None:
-        """Deletes the reply list; requests on their way are answered into nothing."""
+        """Deletes the reply list and closes the bus; requests on their way are answered into nothing."""
         self._outstanding.clear()
         self._unsent.clear()
         self._try(lambda: self._bus.delete(self._replies))
+        self._bus.close()
 
     @property
     def in_flight(self) -> int:

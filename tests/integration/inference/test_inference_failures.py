@@ -72,11 +72,11 @@ BAD_FOR_NOBODY = {
     "no client": frame_of(client=""),
 }
 BAD_FOR_ITS_CLIENT = {
-    "count and bytes disagree": (frame_of(count=5), "not 5 leaves of 16 bytes"),
+    "count and bytes disagree": (frame_of(count=5), "not 5 leaves of 11 bytes"),
     "other game": (frame_of(packed=bytes(4 * 9)), "holds 36 bytes"),
     "no leaves": (frame_of(count=0, packed=b""), "0 leaves"),
     "negative": (frame_of(count=-4), "leaves"),
-    "too many": (frame_of(count=257, packed=bytes(257 * 16)), "exceeds inference.max_batch = 256"),
+    "too many": (frame_of(count=257, packed=bytes(257 * SPEC.packed_size)), "exceeds inference.max_batch = 256"),
 }
 
 
@@ -113,7 +113,7 @@ def test_a_refused_request_raises_at_its_client(connect, shelf):
         ask(client, observations(300))
 
 
-OTHER_SPEC = NetSpec(3, 6, 7, 0, 9, 1)
+OTHER_SPEC = NetSpec(2, 6, 7, 0, 9, 1)
 OTHER_NETWORK = NetworkConfig(blocks=2, channels=16)
 BAD_WEIGHTS = {
     "truncated": lambda: weights(2, version=2)[:-7],

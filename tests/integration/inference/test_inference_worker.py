@@ -1,0 +1,151 @@
+"""The inference worker as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, eventually, observations, weights
+
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import RunSections, dump_run
+from azq.errors import ExitCode
+from azq.inference.client import StreamEvaluator
+from azq.ledger import Ledger
+from azq.store import open_store
+from azq.wire import codec, keys
+from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+
+CODE = """
+import sys
+from azq.config import load
+from azq.console.process import run_main
+from workers.inference import main
+sys.exit(run_main("inference", lambda: main(load(None, sys.argv[1:]))))
+"""
+
+
+@pytest.fixture
+def start(broker, tmp_path):
+    """Starts workers that end with the test; settings go by the environment, as the broker's address holds its password."""
+    started = []
+
+    def begin(*overrides, **environment):
+        broker_settings = json.dumps({"control_url": broker.control_url, "data_url": broker.data_url, "connect_timeout_s": 2.0})
+        variables = {**os.environ, "AZQ_BROKER": broker_settings, "AZQ_HOME": str(tmp_path), **environment}
+        command = [sys.executable, "-c", CODE, "inference.device=cpu", "inference.threads=1", "worker.heartbeat_s=0.1", *overrides]
+        started.append(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            print(process.communicate()[1])  # shown where the test failed
+
+
+@pytest.fixture
+def notices(tmp_path):
+    """A service manager's ear."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(str(tmp_path / "notify"))
+        ear.settimeout(30.0)
+        yield ear
+
+
+def said(ear, line: str) -> bool:
+    """Listens until a line is heard; a timeout fails the test."""
+    while line not in ear.recv(4096).decode().splitlines():
+        pass
+    return True
+
+
+@pytest.fixture
+def run(broker, tmp_path):
+    """A run of connect four with weights in its folder."""
+    client = connect(broker.control_url)
+    sections = RunSections(network=NETWORK)
+    folder = tmp_path / RUN
+    Ledger(client).create_run(RunRecord(RUN, json.dumps(dump_run(sections)).encode(), {}, str(folder), 0))
+    sha256, uri = open_store("file", directory=folder / "weights", client=client).put(weights(1))
+    RedisBus(client).publish(keys.weights(RUN), codec.encode(WeightEvent(RUN, 1, sha256, uri, 10, 0)))
+    yield RUN
+    client.close()
+
+
+def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp_path):
+    process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+    assert said(notices, "READY=1")
+    client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions)
+    assert ask(client, observations(8)).weight_version == 1
+    control = RedisBus(broker.control_url)
+
+    def beats() -> list[Heartbeat]:
+        return [codec.decode(frame, Heartbeat) for frame in control.values(keys.BEAT_PREFIX).values()]
+
+    eventually(lambda: any(beat.weight_versions == {run: 1} for beat in beats()), "its heartbeat names the weights it serves")
+    (beat,) = beats()
+    assert (beat.role, beat.pid) == ("inference", process.pid)
+    assert beat.rates["evaluations_per_s"] > 0
+    process.send_signal(signal.SIGTERM)
+    assert said(notices, "STOPPING=1")
+    _, log = process.communicate(timeout=WAIT_S)
+    assert process.returncode == ExitCode.OK, log
+    assert beats() == []
+    assert "Traceback" not in log
+    client.close()
+    control.close()
+
+
+def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
+    process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+    assert said(notices, "READY=1")
+    client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
+    ask(client, observations(8))
+    broker.data.stop()
+    handle = client.submit(observations(5))
+    assert client.result(handle, timeout_s=0.3) is None
+    broker.data.start()
+    for _ in range(20):
+        answer = client.result(handle, timeout_s=1.0)
+        if answer is not None:
+            break
+    assert answer is not None
+    assert len(answer.logits) == 5
+    process.send_signal(signal.SIGINT)
+    _, log = process.communicate(timeout=WAIT_S)
+    assert process.returncode == ExitCode.OK, log
+    assert "broker_lost" in log
+    assert "broker_back" in log
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "words"),
+    [
+        (["broker.control_url=unix:///nowhere/control.sock"], ExitCode.BROKER_UNAVAILABLE, "/nowhere/control.sock"),
+        (["broker.data_url=unix:///nowhere/data.sock"], ExitCode.BROKER_UNAVAILABLE, "/nowhere/data.sock"),
+        (["broker.control_url="], ExitCode.CONFIG, "no broker: set broker.control_url"),
+        (["inference.device=cuda:77"], ExitCode.CONFIG, "'cuda:77' is not on this host"),
+    ],
+)
+def test_what_it_cannot_work_with_is_said_in_one_line(start, overrides, code, words):
+    process = start(*overrides)
+    _, log = process.communicate(timeout=30.0)
+    assert process.returncode == code, log
+    assert len(log.strip().splitlines()) == 1, log
+    assert words in log
+
+
+def test_a_wrong_password_is_refused_without_showing_it(broker, start):
+    scheme, _, rest = broker.control_url.partition("://")
+    process = start(f"broker.control_url={scheme}://:sesame@{rest.rpartition('@')[2]}")
+    _, log = process.communicate(timeout=30.0)
+    assert process.returncode == ExitCode.BROKER_REFUSED, log
+    assert "sesame" not in log
