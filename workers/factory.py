@@ -98,6 +98,7 @@ def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
         raise ConfigError("broker.control_url is empty; set it in azq.toml or AZQ_BROKER__CONTROL_URL, or start everything with `azq up`")
     shared = Shared(config, queues)
     app = make_app(config.broker.control_url, tags=shared.tags)
+    app.conf.worker_redirect_stdouts = False  # the log lines are complete as they are
     app.azq = shared
     app.steps["consumer"].add(Loop)
     _add_tasks(app)

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +119,11 @@ def run_worker(config: Config, queues: Sequence[str], concurrency: int) -> int:
 
     Raises `ConfigError` for no queues or malformed ones, and `BrokerUnavailable` or `BrokerRefused` when the broker does not let it in.
     """
+    from celery.exceptions import SecurityWarning
+
     from workers.factory import SoftWorker, build_app
 
+    warnings.simplefilter("ignore", SecurityWarning)  # it warns root of pickle, which this app does not accept
     if not queues:
         raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
     app = build_app(config, queues)

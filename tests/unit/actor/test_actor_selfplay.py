@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from azq import games
 from azq.actor import Arenas, SelfPlay, SliceEnd, Stop
 from azq.actor import selfplay as engine
+from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.errors import BrokerUnavailable, EvaluatorFailure, LeaseLost
 from azq.ledger import MemoryLedger
-from azq.ledger.types import Directive, Lease, RunState
+from azq.ledger.types import Lease, RunState
 from azq.search.evaluator import Evaluation, UniformEvaluator
+from azq.wire import keys
 from azq.wire.messages import LATEST, GameRecord, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
@@ -37,7 +39,8 @@ class Table:
     """A run with its in-memory ledger; every call may be disturbed by `hook(name, call)`."""
 
     def __init__(self) -> None:
-        self.ledger = MemoryLedger()
+        self.bus = MemoryBus()
+        self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord(RUN, b"{}", {}, "", 0))
         self.events: list[SampleEvent] = []
         self.journals: list[int] = []
@@ -207,13 +210,11 @@ def test_a_paused_run_gets_its_games_back(table: Table) -> None:
 
 
 def test_a_stall_of_the_limiter_gives_the_games_back(table: Table) -> None:
-    def hook(name: str, call: Callable[[], Any]) -> Any:
-        answer = call()
-        return Directive.STALL if name == "journal" else answer
-
-    table.hook = hook
-    assert table.play().stop is Stop.STALLED
-    table.hook = lambda name, call: call()
+    lease = table.lease()
+    table.bus.put(keys.stall(RUN), b"1")
+    end = table.play(lease)
+    assert end.stop is Stop.STALLED
+    assert end.progress.games < 30
     assert table.all_in_the_pool()
 
 
