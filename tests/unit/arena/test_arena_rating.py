@@ -81,7 +81,11 @@ def test_an_undefeated_player_has_a_finite_rating_with_a_wide_interval() -> None
 
 
 def test_a_chain_of_matches_adds_up_and_order_is_kept() -> None:
-    results = [match("weights:1", "uct:100", 30, 0, 10), match("weights:2", "weights:1", 30, 0, 10), match("weights:3", "weights:2", 30, 0, 10)]
+    results = [
+        match("weights:1", "uct:100", 30, 0, 10),
+        match("weights:2", "weights:1", 30, 0, 10),
+        match("weights:3", "weights:2", 30, 0, 10),
+    ]
     assert [rating.player for rating in rate(results)] == ["weights:3", "weights:2", "weights:1", "uct:100"]
     one, three = by_name(results)["weights:1"], by_name(results)["weights:3"]
     assert three.elo == pytest.approx(3 * one.elo, rel=0.05)

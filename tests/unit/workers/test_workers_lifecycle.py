@@ -52,7 +52,7 @@ def test_more_children_than_slots_do_no_harm() -> None:
     assert figures.run == "x" * 64
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e4)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(st.just(0.0) | st.floats(0.001, 1e6), st.floats(0, 1e4)), min_size=1, max_size=8))
 def test_rates_add_up_and_means_stay_between_the_children(children: list[tuple[float, float]]) -> None:
     figures = [Figures(True, evaluations_per_s=rate, mean_batch=batch) for rate, batch in children]
     merged = merge(figures)
