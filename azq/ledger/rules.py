@@ -112,7 +112,7 @@ def claim(state: State, now_ms: int, number: int, attempt: int, owner: str, leas
     if row is None or row.view.state is not JobState.QUEUED or row.view.attempt != attempt or not _may_work(state, row):
         return state, None
     leased = _seen(row, state=JobState.LEASED, owner=owner, claimed_ms=now_ms, lease_until_ms=now_ms + lease_ms(lease_s))
-    return _put(state, number, replace(leased, released=False)), Lease(row.view.job, attempt, owner, lease_s)
+    return _put(state, number, leased), Lease(row.view.job, attempt, owner, lease_s)
 
 
 def renew(state: State, now_ms: int, lease: Lease, *, stalled: bool) -> tuple[State, Directive]:

@@ -178,7 +178,6 @@ CLAIM = """
 local job = call('HMGET', JOB, 'state', 'attempt', 'kind')
 if job[1] ~= 'queued' or job[2] ~= attempt or not may_work(job[3]) then return {'refused'} end
 call('HSET', JOB, 'state', 'leased', 'owner', owner, 'claimed_ms', text(now), 'lease_until_ms', text(now + tonumber(ARGV[5])))
-call('HDEL', JOB, 'released')
 return {'ok', view(number)}
 """
 

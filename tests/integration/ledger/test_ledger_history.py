@@ -22,7 +22,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 
 RUNS = ("a", "b")
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 2
 
 small = st.integers(0, 5)
 run_names = st.sampled_from(RUNS)
