@@ -18,8 +18,11 @@ _peek = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
 
 def encode(message: Message) -> bytes:
-    """The frame of a message; `WireError` when it exceeds `MAX_FRAME_BYTES`."""
-    frame = _encoder.encode((SCHEMA, message))
+    """The frame of a message; `WireError` when it exceeds `MAX_FRAME_BYTES` or holds what msgpack cannot (integers beyond 64 bits)."""
+    try:
+        frame = _encoder.encode((SCHEMA, message))
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise WireError(f"{type(message).__name__} does not encode: {error}; its sender made a mistake") from None
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"{type(message).__name__} of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}; send fewer leaves per message")
     return frame
@@ -34,5 +37,5 @@ def decode(frame: bytes, kind: type[M]) -> M:
         if schema != SCHEMA:
             raise WireError(f"{kind.__name__} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
         return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a {kind.__name__}: {error}") from None

@@ -1,0 +1,131 @@
+"""One suite for every place a blob can be: whole, verified, deletable."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+
+import pytest
+
+from azq.bus.connect import connect
+from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
+from azq.store import BlobStore, open_store
+
+
+@pytest.fixture(params=["file", "redis", "file://", "memory://"])
+def store(request, tmp_path):
+    if request.param == "redis":
+        client = connect(request.getfixturevalue("broker").control_url)
+        yield open_store("redis", directory=tmp_path, client=client)
+        client.close()
+        return
+    url = {"file": "file", "file://": f"file://{tmp_path / 'shared'}", "memory://": f"memory://{uuid.uuid4().hex}"}[request.param]
+    yield open_store(url, directory=tmp_path / "weights")
+
+
+@pytest.mark.parametrize("data", [b"", b"weights", os.urandom(300_000)])
+def test_what_was_put_is_got(store, data):
+    sha256, uri = store.put(data)
+    assert sha256 == hashlib.sha256(data).hexdigest()
+    assert store.get(uri, sha256) == data
+    assert store.put(data) == (sha256, uri)
+    assert store.get(uri, sha256) == data
+
+
+def test_another_hash_is_damage(store):
+    _, uri = store.put(b"weights")
+    other = hashlib.sha256(b"other").hexdigest()
+    with pytest.raises(WeightsError, match="is damaged"):
+        store.get(uri, other)
+
+
+def test_a_deleted_blob_is_missing_and_deleting_again_is_harmless(store):
+    sha256, uri = store.put(b"weights")
+    store.delete(uri)
+    store.delete(uri)
+    with pytest.raises(StoreError, match="no blob at"):
+        store.get(uri, sha256)
+
+
+def test_any_reader_finds_a_blob_by_its_uri(store, tmp_path):
+    sha256, uri = store.put(b"weights")
+    reader = BlobStore("file", tmp_path / "weights", getattr(store, "_client", None))
+    assert reader.get(uri, sha256) == b"weights"
+
+
+def test_a_damaged_file_is_noticed(tmp_path):
+    store = open_store("file", directory=tmp_path)
+    sha256, uri = store.put(b"weights")
+    [file] = tmp_path.iterdir()
+    file.write_bytes(b"weightz")
+    with pytest.raises(WeightsError, match="is damaged"):
+        store.get(uri, sha256)
+    store.put(b"weights")
+    assert store.get(uri, sha256) == b"weights"
+
+
+def test_a_moved_folder_keeps_its_blobs(tmp_path):
+    sha256, uri = open_store("file", directory=tmp_path / "one").put(b"weights")
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert open_store("file", directory=tmp_path / "two").get(uri, sha256) == b"weights"
+
+
+def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
+    store = open_store("file", directory=tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StoreError, match="No space left"):
+        store.put(b"weights")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "weights").write_text("")
+    with pytest.raises(StoreError, match="cannot write"):
+        open_store("file", directory=tmp_path / "weights").put(b"x")
+
+
+@pytest.mark.parametrize("uri", ["", "nonsense", "file:../../etc/passwd", "redis:abc", "file:" + "g" * 64])
+def test_a_uri_that_names_no_blob_is_refused(uri, tmp_path):
+    with pytest.raises((StoreError, ConfigError)):
+        open_store("file", directory=tmp_path).get(uri, "0" * 64)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "", "nosuchscheme://bucket"])
+def test_a_url_of_no_known_kind_is_a_setting(url, tmp_path):
+    with pytest.raises(ConfigError, match=r"store\.url"):
+        open_store(url, directory=tmp_path)
+
+
+def test_a_url_with_a_password_is_refused_without_naming_it(tmp_path):
+    with pytest.raises(ConfigError, match="user or password") as caught:
+        open_store("s3://key:secret@bucket/prefix", directory=tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    import fsspec
+
+    def missing(url: str) -> None:
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    with pytest.raises(MissingExtra, match="s3fs"):
+        open_store("s3://bucket/prefix", directory=tmp_path)
+
+
+def test_redis_without_a_client_is_a_setting(tmp_path):
+    with pytest.raises(ConfigError, match="control plane"):
+        open_store("redis", directory=tmp_path)
+
+
+def test_a_control_plane_that_is_gone_is_unavailable(tmp_path):
+    from azq.bus.connect import open_client
+
+    store = open_store("redis", directory=tmp_path, client=open_client("unix:///nowhere"))
+    with pytest.raises(BrokerUnavailable):
+        store.put(b"x")

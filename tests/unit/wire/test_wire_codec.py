@@ -1,0 +1,132 @@
+"""Every message survives the wire, and nothing else gets through it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azq.errors import WireError
+from azq.wire import codec, messages
+from azq.wire.codec import MAX_FRAME_BYTES, decode, encode
+from azq.wire.messages import SCHEMA, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
+
+KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
+
+numbers = st.integers(0, 2**53)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def strategy_for(kind: type) -> st.SearchStrategy:
+    """Any value of a field's type."""
+    plain = {int: numbers, float: floats, str: st.text(max_size=20), bytes: st.binary(max_size=40), bool: st.booleans()}
+    if kind in plain:
+        return plain[kind]
+    if isinstance(kind, type) and issubclass(kind, Message):
+        return messages_of(kind)
+    origin, arguments = kind.__origin__, kind.__args__
+    if origin is dict:
+        return st.dictionaries(*(strategy_for(argument) for argument in arguments), max_size=3)
+    if arguments[-1] is Ellipsis:
+        return st.lists(strategy_for(arguments[0]), max_size=4).map(tuple)
+    return st.tuples(*(strategy_for(argument) for argument in arguments))
+
+
+def messages_of(kind: type[Message]) -> st.SearchStrategy:
+    return st.builds(kind, **{field.name: strategy_for(field.type) for field in msgspec.structs.fields(kind)})
+
+
+def test_all_kinds_are_here():
+    assert len(KINDS) >= 15
+    assert {"EvalRequest", "EvalReply", "GameRecord", "SampleEvent", "Job", "Heartbeat"} <= {kind.__name__ for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_round_trip(kind):
+    @settings(max_examples=30, deadline=None)
+    @given(messages_of(kind))
+    def check(message):
+        assert decode(encode(message), kind) == message
+
+    check()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(KINDS), st.binary(max_size=200))
+def test_random_bytes_are_a_wire_error_or_a_message(kind, frame):
+    with contextlib.suppress(WireError):
+        assert isinstance(decode(frame, kind), kind)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_frame_never_escapes_as_another_error(data):
+    kind = data.draw(st.sampled_from(KINDS))
+    frame = bytearray(encode(data.draw(messages_of(kind))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(WireError):
+        assert isinstance(decode(bytes(frame), kind), kind)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_cut_or_lengthened_frame_is_refused(data):
+    kind = data.draw(st.sampled_from(KINDS))
+    frame = encode(data.draw(messages_of(kind)))
+    with pytest.raises(WireError, match=kind.__name__):
+        decode(frame[: data.draw(st.integers(0, len(frame) - 1))], kind)
+    with pytest.raises(WireError):
+        decode(frame + b"\0", kind)
+
+
+@pytest.mark.parametrize("schema", [0, SCHEMA + 1, -1, 2**40])
+def test_another_schema_is_named(schema):
+    frame = msgspec.msgpack.encode((schema, GameRecord(1)))
+    with pytest.raises(WireError, match=f"GameRecord has schema {schema}, this azq speaks {SCHEMA}"):
+        decode(frame, GameRecord)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_one_kind_is_not_another(kind):
+    other = EvalReply(1, 2, 3, b"", b"") if kind is not EvalReply else GameRecord(1)
+    with pytest.raises(WireError, match=f"not a {kind.__name__}"):
+        decode(encode(other), kind)
+
+
+def test_too_large_a_message_is_refused_on_both_sides():
+    with pytest.raises(WireError, match="EvalRequest of"):
+        encode(EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES), 0))
+    with pytest.raises(WireError, match="exceeds the limit"):
+        decode(bytes(MAX_FRAME_BYTES + 1), EvalRequest)
+
+
+def test_text_that_is_no_utf8_is_refused():
+    frame = encode(DeadLetter("s", "1-0", "xx", b"", 1)).replace(b"xx", b"\xff\xfe")
+    with pytest.raises(WireError, match="not a DeadLetter"):
+        decode(frame, DeadLetter)
+
+
+@pytest.mark.parametrize("message", [GameRecord(2**64), DeadLetter("\ud800", "1-0", "x", b"", 1)])
+def test_what_msgpack_cannot_hold_is_refused_when_sent(message):
+    with pytest.raises(WireError, match="does not encode"):
+        encode(message)
+
+
+def test_deeply_nested_bytes_are_refused():
+    with pytest.raises(WireError):
+        decode(b"\x92\x01" + b"\x91" * 100_000, SampleEvent)
+
+
+@pytest.mark.parametrize("frame", [b"", b"\xc0", b"\x91\x01", b"\x93\x01\xc0\xc0", b"\x92\xa1a\xc0", b"text", b"\x80"])
+def test_other_shapes_are_refused(frame):
+    with pytest.raises(WireError):
+        decode(frame, GameRecord)
+
+
+def test_nothing_here_can_run_code():
+    assert "pickle" not in inspect.getsource(codec)
