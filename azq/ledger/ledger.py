@@ -11,7 +11,7 @@ import redis
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
-from azq.ledger.rules import KEPT_ENDED_JOBS, lease_ms
+from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms
 from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -35,7 +35,8 @@ class Ledger:
     # -- runs
 
     def create_run(self, record: RunRecord) -> RunView:
-        """A new run, running at once. Raises `StateConflict` when the name is taken."""
+        """A new run, running at once. Raises `StateConflict` when the name is taken and `ConfigError` when it is none."""
+        check_run_name(record.run)
         with translate(self._client):
             self._client.sadd(keys.RUNS, record.run)
         word, *_ = self._call(scripts.CREATE_RUN, record.run, "", encode(record))

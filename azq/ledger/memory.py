@@ -47,6 +47,7 @@ class MemoryLedger:
     # -- runs
 
     def create_run(self, record: RunRecord) -> RunView:
+        rules.check_run_name(record.run)
         with self._lock:
             if record.run in self._runs:
                 raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")

@@ -7,10 +7,12 @@ Invariant: every open game is either in the pool or held by exactly one leased j
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from azq.errors import LeaseLost, NotFound, StateConflict
+from azq.config import RUN_NAME_PATTERN
+from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
 from azq.ledger.types import Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
 from azq.wire.messages import RunRecord
 
@@ -58,6 +60,12 @@ class State:
 
 
 # -- runs
+
+
+def check_run_name(name: str) -> None:
+    """Raises `ConfigError` for a name that could not be part of keys, folders and job ids."""
+    if not re.fullmatch(RUN_NAME_PATTERN, name):
+        raise ConfigError(f"run name {name!r} is not lower-case letters, digits, - and _, at most 64; choose another")
 
 
 def run_view(state: State, now_ms: int) -> RunView:

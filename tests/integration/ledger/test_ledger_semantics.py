@@ -9,7 +9,7 @@ import pytest
 from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
-from azq.errors import LeaseLost, NotFound, StateConflict
+from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
@@ -68,6 +68,13 @@ def test_a_run_is_created_once_and_listed(world):
     world.ledger.create_run(record("another"))
     assert [view.record.run for view in world.ledger.runs()] == ["another", "r"]
     assert world.ledger.run("r").record == record("r")
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a:b", "a}b", "../up", "x" * 65, "a\n"])
+def test_a_run_name_that_could_not_be_a_key_is_refused(world, name):
+    with pytest.raises(ConfigError, match="run name"):
+        world.ledger.create_run(record(name))
+    assert [view.record.run for view in world.ledger.runs()] == ["r"]
 
 
 def test_an_unknown_run_is_named_with_those_there_are(world):

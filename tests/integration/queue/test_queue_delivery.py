@@ -1,0 +1,172 @@
+"""Jobs through a real broker into a real Celery worker, and what publishers hear of a broker that fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import azq.queue
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
+from azq.ledger import Ledger
+from azq.ledger.types import JobState
+from azq.queue import make_app, publish
+from azq.wire.messages import RunRecord
+
+ROOT = Path(azq.queue.__file__).parents[1]
+
+WORKER = """
+import sys
+from azq.bus.connect import connect
+from azq.ledger import Ledger
+from azq.queue import make_app
+
+url = sys.argv[1]
+app = make_app(url, tags=("jarvis",))
+
+def run(job_id, attempt):
+    ledger = Ledger(connect(url))
+    lease = ledger.claim(job_id, attempt, "worker", 30)
+    if lease is not None:
+        ledger.complete(lease, b"done")
+
+app.task(name="azq.selfplay")(run)
+app.task(name="azq.eval")(run)
+app.worker_main(["worker", "-P", "solo", "-Q", sys.argv[2], "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
+"""
+
+
+def wait_until(condition, seconds: float = 30.0) -> None:
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return
+        pause.wait(0.02)
+    raise AssertionError("the condition did not come true in time")
+
+
+@pytest.fixture
+def ledger(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(RunRecord("r", b"{}", {}, "x", 1))
+    yield ledger
+    client.close()
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    client = connect(server.url)
+    ledger = Ledger(client)
+    ledger.create_run(RunRecord("r", b"{}", {}, "x", 1))
+    yield server, ledger
+    client.close()
+    server.stop()
+
+
+def start_worker(url: str, queues: str, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as file:
+        return subprocess.Popen([sys.executable, "-c", WORKER, url, queues], cwd=ROOT, stdout=file, stderr=file)
+
+
+def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
+    app = make_app(broker.control_url)
+    mine = [ledger.enqueue("r", kind, "jarvis", priority=priority) for kind in ("selfplay", "eval") for priority in (6, 0)]
+    others = ledger.enqueue("r", "selfplay", "cpu")
+    for view in [*mine, *mine, others]:  # each of mine twice: the ledger lets one through
+        publish(app, view)
+        ledger.mark_published(view.job.job_id, view.attempt)
+    log = tmp_path / "worker.log"
+    worker = start_worker(broker.control_url, "selfplay.jarvis,eval.jarvis", log)
+    try:
+        wait_until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
+        client = connect(broker.control_url)
+        wait_until(lambda: client.hlen("azq.unacked") == 0)
+    finally:
+        worker.terminate()
+        worker.wait(20)
+    assert ledger.job(others.job.job_id).state is JobState.QUEUED
+    assert client.xlen("azq:{r}:results") == len(mine)
+    stray = [key for key in client.keys("*") if not key.startswith((b"azq:", b"azq."))]
+    assert stray == [], "Celery's keys carry the prefix too"
+    client.close()
+    said = log.read_text()
+    assert "selfplay.jarvis" in said
+    assert urlsplit(broker.control_url).password not in said
+
+
+def test_urgent_jobs_come_first(broker, ledger):
+    app = make_app(broker.control_url)
+    for priority in (9, 0, 6, 3):
+        publish(app, ledger.enqueue("r", "eval", "cpu", priority=priority))
+    client = connect(broker.control_url)
+    lists = {key for key in client.keys("azq.eval.cpu*") if client.type(key) == b"list"}
+    client.close()
+    assert lists == {b"azq.eval.cpu", b"azq.eval.cpu\x06\x163", b"azq.eval.cpu\x06\x166", b"azq.eval.cpu\x06\x169"}
+
+
+def test_nobody_there_is_said_without_the_password(own_server):
+    server, ledger = own_server
+    app = make_app(server.url)
+    view = ledger.enqueue("r", "selfplay", "cpu")
+    server.stop()
+    with pytest.raises(BrokerUnavailable, match=r"broker at unix:///.*does not take job r:1") as caught:
+        publish(app, view)
+    assert urlsplit(server.url).password not in str(caught.value)
+
+
+def test_a_broker_that_came_back_takes_jobs_again(own_server):
+    server, ledger = own_server
+    app = make_app(server.url)
+    view = ledger.enqueue("r", "selfplay", "cpu")
+    publish(app, view)
+    server.stop()
+    server.start()
+    publish(app, view)
+    client = connect(server.url)
+    assert client.llen("azq.selfplay.cpu\x06\x166") == 2
+    client.close()
+
+
+def test_a_frozen_broker_does_not_hold_a_publisher_for_ever(own_server):
+    server, ledger = own_server
+    app = make_app(server.url, socket_timeout_s=0.5)
+    view = ledger.enqueue("r", "selfplay", "cpu")
+    publish(app, view)
+    os.kill(server.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        with pytest.raises(BrokerUnavailable):
+            publish(app, view)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert time.monotonic() - began < 10
+
+
+def test_a_wrong_password_is_refused(own_server):
+    server, ledger = own_server
+    view = ledger.enqueue("r", "selfplay", "cpu")
+    app = make_app(f"unix://:wrong-secret@{urlsplit(server.url).path}")
+    with pytest.raises(BrokerRefused, match="refuses the password") as caught:
+        publish(app, view)
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_a_malformed_tag_is_refused_before_anything_is_sent(broker, ledger):
+    view = ledger.enqueue("r", "selfplay", "No Such Tag")
+    with pytest.raises(UnknownTagError, match="No Such Tag"):
+        publish(make_app(broker.control_url), view)
+    client = connect(broker.control_url)
+    assert client.keys("azq.*") == []
+    client.close()
