@@ -101,11 +101,13 @@ class Search:
     A slot holds one game with its tree. In `autoplay` a slot whose budget is spent records its targets, plays the chosen
     action and searches on, until its game ends. Without it the slot waits: read `result`, then `play`.
     All calls with arrays release the GIL and use `num_threads` threads started at the first call (after fork).
+    `cache_entries` (0 or a power of two) keeps so many evaluations by observation and weight version: a leaf seen before
+    needs no evaluator (with one leaf per step; a pure evaluator gives the same search with and without).
     The memory of all trees is one arena, allocated once and reused by later games.
     """
 
     def __init__(
-        self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True
+        self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True, cache_entries: int = 0
     ) -> None: ...
     def start(
         self,
@@ -160,6 +162,8 @@ class Search:
     def simulations(self) -> int: ...  # done since creation
     @property
     def evaluations(self) -> int: ...  # asked for since creation
+    @property
+    def cache_hits(self) -> int: ...  # leaves answered from the evaluation cache since creation
     @property
     def plies(self) -> int: ...  # played since creation
     @property

@@ -111,13 +111,14 @@ class SelfPlayConfig(Section):
     """How a self-play job makes games."""
 
     evaluator: Literal["stream", "local", "uniform"] = "stream"
-    games_in_flight: Positive = 512
+    games_in_flight: Positive = 1024
     groups: Positive = 2  # halves in turn, so that search and evaluation overlap
     threads: Positive = 1
     slice_s: Seconds = 60.0
     journal_s: Seconds = 5.0
     resend_after_s: Seconds = 5.0
-    random_opening_plies: Annotated[int, Field(ge=0)] = 0
+    random_opening_plies: Annotated[int, Field(ge=0)] = 0  # at most; each game draws its own number of them
+    cache_entries: Annotated[int, Field(ge=0)] = 524_288  # evaluations remembered per group, a power of two; 0: none
 
 
 class NetworkConfig(Section):
@@ -142,7 +143,7 @@ class LearnerConfig(Section):
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
     samples_per_insert: Annotated[float, Field(gt=0.0)] = 2.0
-    limiter_slack: Positive = 200_000  # samples either side may run ahead before it stalls
+    limiter_slack: Positive = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
     min_window: Positive = 8_192  # samples before the first step
     max_window: Positive = 1_000_000
     window_fraction: Fraction = 0.5  # the newest share of all samples, once above min_window

@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     TEMPERATURE = 3
     RANDOM_GAME = 4
     UCT = 5
+    OPENING_LENGTH = 6
 
 
 def philox(counter: list[int], key: list[int]) -> list[int]:

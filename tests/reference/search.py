@@ -72,7 +72,9 @@ class ReferenceGame:
 
     def play_random_opening(self) -> None:
         """Plays the random plies that self-play begins with."""
-        while len(self.state.history()) < self.settings.random_opening_plies and not self.state.is_terminal():
+        most = self.settings.random_opening_plies
+        opening = Rng(self._seed, self._uid, 0, Purpose.OPENING_LENGTH).below(most + 1) if most else 0
+        while len(self.state.history()) < opening and not self.state.is_terminal():
             actions = self.state.legal_actions()
             self.play(actions[self._rng(Purpose.OPENING).below(len(actions))])
 

@@ -63,6 +63,8 @@ class AnySearch {
 
     /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
     virtual void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) = 0;
+    /// Puts the evaluations of all leaves that are out into the cache; before `apply`, in one thread.
+    virtual void remember(const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) = 0;
     /// For the same slots: the evaluations of slot s begin at row offsets[s].
     virtual void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) = 0;
     /// Runs quota(s) simulations on each of these slots, one after the other, so that a slot's tree stays in the cache.
@@ -70,6 +72,7 @@ class AnySearch {
 
     virtual std::uint64_t simulations() const = 0;
     virtual std::uint64_t evaluations() const = 0;
+    virtual std::uint64_t cache_hits() const = 0;
     virtual std::uint64_t plies() const = 0;
 };
 
@@ -93,7 +96,8 @@ class AnyGame {
     virtual std::unique_ptr<AnyState> new_initial_state() const = 0;
     virtual int symmetric_action(int symmetry, int action) const = 0;
     virtual int symmetric_cell(int symmetry, int cell) const = 0;
-    virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay) const = 0;
+    virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
+                                                   std::size_t cache_entries) const = 0;
     virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
 };

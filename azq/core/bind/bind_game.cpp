@@ -1,10 +1,10 @@
 /// Binds Game and State with OpenSpiel's names.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
-#include <nanobind/stl/optional.h>
 
 #include "arrays.hpp"
 #include "azq/game.hpp"
@@ -83,7 +83,9 @@ nb::tuple replay(const PyGame& game, const Input<std::uint16_t, 1>& actions) {
 }
 
 void apply_action(PyState& self, int action) {
-    if (!self.state->is_legal(action)) raise_illegal(action, self.state->legal(), "after " + std::to_string(self.history.size()) + " plies");
+    if (!self.state->is_legal(action)) {
+        raise_illegal(action, self.state->legal(), "after " + std::to_string(self.history.size()) + " plies");
+    }
     self.state->apply(action);
     self.history.push_back(action);
 }
@@ -112,7 +114,8 @@ nb::object observation_tensor(const PyState& self, std::optional<int> player) {
     const std::vector<std::uint8_t> packed = packed_for(self, player.value_or(self.state->mover()));
     std::vector<float> planes(static_cast<std::size_t>(size.planes * size.rows * size.columns));
     for (std::size_t bit = 0; bit < planes.size(); ++bit) planes[bit] = static_cast<float>((packed[bit / 8] >> (bit % 8)) & 1);
-    return to_numpy(planes, {static_cast<std::size_t>(size.planes), static_cast<std::size_t>(size.rows), static_cast<std::size_t>(size.columns)});
+    const auto plane_count = static_cast<std::size_t>(size.planes);
+    return to_numpy(planes, {plane_count, static_cast<std::size_t>(size.rows), static_cast<std::size_t>(size.columns)});
 }
 
 nb::object packed_observation(const PyState& self) {

@@ -78,8 +78,9 @@ void bind_search(nb::module_& module) {
     bind_record(module);
     bind_result(module);
     nb::class_<PySearch>(module, "Search", "Many trees searched in step.")
-        .def(nb::init<const PyGame&, const SearchConfig&, int, std::uint64_t, int, bool>(), nb::arg("game"), nb::arg("config"),
-             nb::kw_only(), nb::arg("num_slots"), nb::arg("seed"), nb::arg("num_threads") = 1, nb::arg("autoplay") = true)
+        .def(nb::init<const PyGame&, const SearchConfig&, int, std::uint64_t, int, bool, std::size_t>(), nb::arg("game"), nb::arg("config"),
+             nb::kw_only(), nb::arg("num_slots"), nb::arg("seed"), nb::arg("num_threads") = 1, nb::arg("autoplay") = true,
+             nb::arg("cache_entries") = 0)
         .def("start", &PySearch::start, nb::arg("slot"), nb::arg("uid"), nb::arg("actions"), nb::arg("policies") = nb::none(),
              nb::arg("root_values") = nb::none(), nb::arg("simulations") = nb::none(), nb::arg("weight_versions") = nb::none())
         .def("clear", &PySearch::clear, nb::arg("slot"))
@@ -98,6 +99,7 @@ void bind_search(nb::module_& module) {
         .def_prop_ro("num_slots", &PySearch::num_slots)
         .def_prop_ro("simulations", &PySearch::simulations)
         .def_prop_ro("evaluations", &PySearch::evaluations)
+        .def_prop_ro("cache_hits", &PySearch::cache_hits)
         .def_prop_ro("plies", &PySearch::plies)
         .def_prop_ro("memory_bytes", &PySearch::memory_bytes);
 }

@@ -3,10 +3,12 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <limits>
 #include <new>
 
 #include "any_game.hpp"
+#include "azq/cache.hpp"
 #include "azq/search.hpp"
 #include "azq/uct.hpp"
 
@@ -45,6 +47,7 @@ class ErasedState final : public AnyState {
 class Arena {
   public:
     Arena(std::size_t blocks, std::size_t block_bytes) : bytes_(blocks * block_bytes), block_bytes_(block_bytes) {
+        if (bytes_ == 0) return;
         void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) throw std::bad_alloc();
         memory_ = static_cast<std::byte*>(memory);
@@ -52,7 +55,9 @@ class Arena {
         if (bytes_ >= kLargePage) madvise(memory, bytes_, MADV_HUGEPAGE);  // a wish: refused, it changes nothing but speed
 #endif
     }
-    ~Arena() { munmap(memory_, bytes_); }
+    ~Arena() {
+        if (memory_ != nullptr) munmap(memory_, bytes_);
+    }
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
 
@@ -70,15 +75,18 @@ class Arena {
 template <Game G>
 class ErasedSearch final : public AnySearch {
   public:
-    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay)
+    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
+                 std::size_t cache_entries)
         : context_(rules, config, seed, autoplay),
-          arena_(static_cast<std::size_t>(num_slots), block_bytes(context_.node_capacity())) {
+          arena_(static_cast<std::size_t>(num_slots), block_bytes(context_.node_capacity())),
+          cache_memory_(cache_entries, sizeof(typename EvaluationCache<G>::Entry)) {
+        cache_.attach(cache_memory_.block(0), cache_entries);
         slots_.reserve(static_cast<std::size_t>(num_slots));
         for (int slot = 0; slot < num_slots; ++slot) slots_.emplace_back(context_, arena_.block(static_cast<std::size_t>(slot)));
     }
 
     int num_slots() const override { return static_cast<int>(slots_.size()); }
-    std::size_t memory_bytes() const override { return arena_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
+    std::size_t memory_bytes() const override { return arena_.bytes() + cache_memory_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
     Slot status(int slot) const override { return static_cast<Slot>(at(slot).status()); }
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
@@ -135,6 +143,20 @@ class ErasedSearch final : public AnySearch {
         }
     }
 
+    void remember(const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
+        version_ = version;
+        if (!cache_.enabled()) return;
+        std::uint8_t packed[kPackedSize<G>];
+        for (int slot = 0; slot < num_slots(); ++slot) {
+            for (int which = 0, leaves = pending(slot); which < leaves; ++which) {
+                const auto row = static_cast<std::size_t>(offsets[slot] + which);
+                const auto& state = at(slot).pending_state(which);
+                context_.rules.observe(state, context_.rules.mover(state), packed);
+                cache_.put(packed, logits + row * G::kNumActions, values[row], version);
+            }
+        }
+    }
+
     void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
         for (int slot = first; slot < last; ++slot) {
             if (slot + kAhead < last) at(slot + kAhead).prefetch_pending();
@@ -164,26 +186,37 @@ class ErasedSearch final : public AnySearch {
         return total([](const GameSearch<G>& game) { return game.simulations(); });
     }
     std::uint64_t evaluations() const override {
-        return total([](const GameSearch<G>& game) { return game.evaluations(); });
+        return total([](const GameSearch<G>& game) { return game.evaluations(); }) - cache_hits_.load();
     }
+    std::uint64_t cache_hits() const override { return cache_hits_.load(); }
     std::uint64_t plies() const override {
         return total([](const GameSearch<G>& game) { return game.plies(); });
     }
 
   private:
-    static constexpr int kWindow = 12;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
-    static constexpr int kAhead = 3;    ///< Slots between the fetching of a path and its use.
+    static constexpr int kWindow = 16;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
+    static constexpr int kAhead = 4;    ///< Slots between the fetching of a path and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
     static std::size_t block_bytes(int node_capacity) { return (Tree<G>::capacity_lines(node_capacity) | 1) * Tree<G>::kLine; }
 
     void admit(int slot) const { at(slot).prefetch_root(); }
 
+    /// One step of a tree. A leaf that the cache knows is evaluated at once; with several leaves in flight they must keep
+    /// their order, so then the cache is not asked.
     bool step(int slot, std::int32_t* remap, std::uint8_t* packed) {
-        return at(slot).advance(remap, [&](int which, const typename G::State& state) {
-            const auto row = static_cast<std::size_t>(slot) * static_cast<std::size_t>(context_.config.leaves_per_step) + static_cast<std::size_t>(which);
-            context_.rules.observe(state, context_.rules.mover(state), packed + row * kPackedSize<G>);
+        const int leaves = context_.config.leaves_per_step;
+        std::uint8_t* row = nullptr;
+        const bool moving = at(slot).advance(remap, [&](int which, const typename G::State& state) {
+            row = packed + (std::int64_t{slot} * leaves + which) * static_cast<std::int64_t>(kPackedSize<G>);
+            context_.rules.observe(state, context_.rules.mover(state), row);
         });
+        if (row == nullptr || leaves > 1) return moving;
+        const auto* known = cache_.find(row, version_);
+        if (known == nullptr) return moving;
+        at(slot).apply(0, known->logits, known->value, version_);
+        cache_hits_.fetch_add(1, std::memory_order_relaxed);
+        return true;
     }
 
     std::vector<std::int32_t> scratch() const {
@@ -201,6 +234,10 @@ class ErasedSearch final : public AnySearch {
 
     SearchContext<G> context_;
     Arena arena_;
+    Arena cache_memory_;
+    EvaluationCache<G> cache_;   ///< Written by `remember` alone, so that threads may read it while they collect.
+    std::uint32_t version_ = 0;  ///< Weight version of the last evaluations.
+    std::atomic<std::uint64_t> cache_hits_{0};
     std::vector<GameSearch<G>> slots_;
 };
 
@@ -232,8 +269,9 @@ class ErasedGame final : public AnyGame {
     int symmetric_action(int symmetry, int action) const override { return rules_.symmetric_action(symmetry, action); }
     int symmetric_cell(int symmetry, int cell) const override { return rules_.symmetric_cell(symmetry, cell); }
 
-    std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay) const override {
-        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay);
+    std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
+                                           std::size_t cache_entries) const override {
+        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
     }
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
         return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);

@@ -6,16 +6,21 @@
 
 namespace azq::bind {
 
-PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay)
+PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
+                   std::size_t cache_entries)
     : game_(game), config_(config), autoplay_(autoplay), num_threads_(num_threads), threads_(num_threads) {
     if (num_slots < 1) raise_azq("ConfigError", "num_slots must be at least 1, not " + std::to_string(num_slots));
     if (num_threads < 1) raise_azq("ConfigError", "num_threads must be at least 1, not " + std::to_string(num_threads));
-    search_ = game.rules->make_search(config, num_slots, seed, autoplay);
+    if ((cache_entries & (cache_entries - 1)) != 0) {
+        raise_azq("ConfigError", "cache_entries must be 0 or a power of two, not " + std::to_string(cache_entries));
+    }
+    search_ = game.rules->make_search(config, num_slots, seed, autoplay, cache_entries);
     leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
     offsets_.resize(static_cast<std::size_t>(num_slots), 0);
 }
 
 void PySearch::check_slot(int slot) const {
+    if (working_.load()) raise_runtime("this search is working in another thread");
     if (slot < 0 || slot >= num_slots()) {
         throw nb::index_error(("slot " + std::to_string(slot) + " is not in 0.." + std::to_string(num_slots() - 1)).c_str());
     }
@@ -57,7 +62,8 @@ GameRecord PySearch::replayed(int slot, std::uint64_t uid, const Input<std::uint
 template <class T, class Array>
 static void adopt(std::vector<T>& field, const std::optional<Array>& given, std::size_t size, const char* name) {
     if (given.has_value() && given->size() != size) {
-        throw nb::value_error((std::string(name) + " has " + std::to_string(given->size()) + " entries, the actions ask for " + std::to_string(size)).c_str());
+        const std::string sizes = std::to_string(given->size()) + " entries, the actions ask for " + std::to_string(size);
+        throw nb::value_error((std::string(name) + " has " + sizes).c_str());
     }
     field.assign(size, T{});
     if (given.has_value()) std::copy(given->data(), given->data() + size, field.begin());
@@ -137,6 +143,7 @@ void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values,
     const Half* logit_rows = logits.data();
     const Half* value_rows = values.data();
     const nb::gil_scoped_release release;
+    search_->remember(offsets_.data(), logit_rows, value_rows, weight_version);
     threads_.run(num_slots(), piece(), [&](int first, int last) {
         search_->apply(first, last, offsets_.data(), logit_rows, value_rows, weight_version);
     });
@@ -148,7 +155,8 @@ std::uint64_t PySearch::run_uniform(std::uint64_t max_simulations) {
     if (!autoplay_) raise_runtime("run_uniform plays games and needs autoplay");
     const Working working(working_);
     const auto slots = static_cast<std::uint64_t>(num_slots());
-    const auto quota = [&](int slot) { return max_simulations / slots + (static_cast<std::uint64_t>(slot) < max_simulations % slots ? 1 : 0); };
+    const std::uint64_t rest = max_simulations % slots;
+    const auto quota = [&](int slot) { return max_simulations / slots + (static_cast<std::uint64_t>(slot) < rest ? 1 : 0); };
     std::atomic<std::uint64_t> done{0};
     const nb::gil_scoped_release release;
     threads_.run(num_slots(), 1, [&](int first, int last) { done += search_->run_uniform(first, last, quota); });
@@ -210,7 +218,8 @@ void PySearch::play(int slot, int action) {
     if (autoplay_) raise_runtime("play: this search plays by itself (autoplay)");
     const std::unique_ptr<AnyState> state = search_->state(slot);
     if (!state->is_legal(action)) {
-        raise_illegal(action, state->legal(), "in slot " + std::to_string(slot) + " at ply " + std::to_string(search_->record(slot).plies()));
+        const std::string ply = std::to_string(search_->record(slot).plies());
+        raise_illegal(action, state->legal(), "in slot " + std::to_string(slot) + " at ply " + ply);
     }
     search_->play(slot, action);
 }

@@ -30,7 +30,8 @@ using OptionalInput = std::optional<Input<T, Dimensions>>;
 
 class PySearch {
   public:
-    PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay);
+    PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
+             std::size_t cache_entries);
 
     void start(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions, const OptionalInput<Half, 2>& policies,
                const OptionalInput<float, 2>& root_values, const OptionalInput<std::uint16_t, 1>& simulations,
@@ -51,6 +52,7 @@ class PySearch {
     int num_slots() const { return search_->num_slots(); }
     std::uint64_t simulations() const { return search_->simulations(); }
     std::uint64_t evaluations() const { return search_->evaluations(); }
+    std::uint64_t cache_hits() const { return search_->cache_hits(); }
     std::uint64_t plies() const { return search_->plies(); }
     std::size_t memory_bytes() const { return search_->memory_bytes(); }
 

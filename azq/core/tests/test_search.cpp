@@ -38,7 +38,8 @@ class Harness {
         for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
             offsets_[slot] = static_cast<std::int32_t>(values.size());
             for (int leaf = 0; leaf < counts_[slot]; ++leaf) {
-                const std::uint8_t* row = packed_.data() + (slot * static_cast<std::size_t>(leaves_) + static_cast<std::size_t>(leaf)) * kPackedSize<G>;
+                const std::size_t number = slot * static_cast<std::size_t>(leaves_) + static_cast<std::size_t>(leaf);
+                const std::uint8_t* row = packed_.data() + number * kPackedSize<G>;
                 for (std::uint32_t a = 0; a <= G::kNumActions; ++a) {
                     const float x = static_cast<float>(hash(row, kPackedSize<G>, a) % 2001u) * 0.001f - 1.0f;
                     (a == G::kNumActions ? values : logits).push_back(to_half(x));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import numpy as np
 import pytest
@@ -37,32 +38,63 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize(("name", "uids"), [("connect_four", (5,)), ("tic_tac_toe", (1, 2**40 + 3))])
-def test_statistics_of_every_ply_equal_the_reference(name: str, uids: tuple[int, ...], settings: Settings) -> None:
+def assert_equal_game(name: str, settings: Settings, evaluate: HashEvaluator, *, seed: int, uid: int, rng: random.Random | None) -> None:
+    """Plays one game in step with the reference; now and then a random action where `rng` is given."""
     game = games.load(name)
-    evaluate = HashEvaluator(game.num_distinct_actions())
-    for uid in uids:
-        search = Search(game, settings.core(), num_slots=1, seed=2**40 + 11, autoplay=False)
-        driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
-        search.start(0, uid, NO_ACTIONS)
-        reference = ReferenceGame(game, settings, seed=2**40 + 11, uid=uid, evaluate=evaluate)
-        while not reference.state.is_terminal():
-            expected = reference.search()
-            driver.run()
-            assert search.idle_slots() == [0]
-            found = search.result(0)
-            np.testing.assert_array_equal(found.visit_counts, expected.visit_counts)
-            np.testing.assert_array_equal(found.q_values, expected.q_values)
-            np.testing.assert_array_equal(found.policy, expected.policy)
-            assert found.root_value == expected.decision.root_value
-            assert found.proven == expected.decision.proven
-            assert found.action == expected.decision.action
-            assert found.best_action == expected.decision.best_action
-            reference.play(found.action)
-            search.play(0, found.action)
-            assert search.record(0).simulations[-1] == max(1, expected.simulations)
-        assert search.finished_slots() == [0]
+    search = Search(game, settings.core(), num_slots=1, seed=seed, autoplay=False)
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
+    search.start(0, uid, NO_ACTIONS)
+    reference = ReferenceGame(game, settings, seed=seed, uid=uid, evaluate=evaluate)
+    while not reference.state.is_terminal():
+        expected = reference.search()
+        driver.run()
+        assert search.idle_slots() == [0]
+        found = search.result(0)
+        np.testing.assert_array_equal(found.visit_counts, expected.visit_counts)
+        np.testing.assert_array_equal(found.q_values, expected.q_values)
+        np.testing.assert_array_equal(found.policy, expected.policy)
+        assert found.root_value == expected.decision.root_value
+        assert found.proven == expected.decision.proven
+        assert found.action == expected.decision.action
+        assert found.best_action == expected.decision.best_action
+        surprise = rng is not None and rng.random() < 0.3
+        action = rng.choice(reference.state.legal_actions()) if rng is not None and surprise else found.action
+        reference.play(action)
+        search.play(0, action)
+        assert search.record(0).simulations[-1] == max(1, expected.simulations)
+    assert search.finished_slots() == [0]
+
+
+@pytest.mark.parametrize("settings", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(("name", "uid"), [("connect_four", 5), ("tic_tac_toe", 1), ("tic_tac_toe", 2**40 + 3)])
+def test_statistics_of_every_ply_equal_the_reference(name: str, uid: int, settings: Settings) -> None:
+    evaluate = HashEvaluator(games.load(name).num_distinct_actions())
+    assert_equal_game(name, settings, evaluate, seed=2**40 + 11, uid=uid, rng=None)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_any_settings_equal_the_reference(number: int) -> None:
+    rng = random.Random(number)
+    settings = Settings(
+        rng.choice(["puct", "gumbel"]),
+        rng.choice([1, 2, 3, 8, 17, 40]),
+        leaves_per_step=rng.choice([1, 1, 2, 3, 7, 20]),
+        reuse_subtree=rng.random() < 0.7,
+        max_considered_actions=rng.choice([1, 2, 3, 5, 16]),
+        gumbel_scale=rng.choice([0.0, 1.0, 2.0]),
+        c_visit=rng.choice([50.0, 5.0]),
+        c_scale=rng.choice([1.0, 0.1]),
+        c_puct=rng.choice([0.5, 1.5, 5.0]),
+        fpu_reduction=rng.choice([0.0, 0.25, 1.0]),
+        dirichlet_alpha=rng.choice([0.1, 0.3, 1.0, 5.0]),
+        dirichlet_fraction=rng.choice([0.0, 0.25, 1.0]),
+        temperature=rng.choice([0.0, 0.5, 1.0, 3.0]),
+        temperature_plies=rng.choice([0, 3, 50]),
+    )
+    name = rng.choice(["connect_four", "tic_tac_toe", "tic_tac_toe"])
+    spread = rng.choice([0.0, 1.0, 5.0, 50.0])
+    evaluate = HashEvaluator(games.load(name).num_distinct_actions(), seed=number, spread=spread)
+    assert_equal_game(name, settings, evaluate, seed=rng.randrange(2**63), uid=rng.randrange(2**64), rng=rng)
 
 
 @pytest.mark.parametrize("settings", [PUCT, GUMBEL, dataclasses.replace(PUCT, leaves_per_step=3)], ids=["puct", "gumbel", "3 leaves"])
@@ -72,13 +104,15 @@ def test_a_self_played_record_equals_the_reference(settings: Settings) -> None:
     evaluate = HashEvaluator(7, seed=4)
     search = Search(game, settings.core(), num_slots=3, seed=6)
     driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
-    record = driver.play([100, 200, 300])[1]
-    reference = ReferenceGame(game, settings, seed=6, uid=200, evaluate=evaluate)
+    record = driver.play([100, 201, 300])[1]
+    reference = ReferenceGame(game, settings, seed=6, uid=201, evaluate=evaluate)
     reference.play_random_opening()
-    assert record.simulations[:3].tolist() == [0, 0, 0]
-    assert not record.policies[:3].any()
-    assert record.actions[:3].tolist() == reference.state.history()
-    for ply in range(3, len(record.actions)):
+    opening = len(reference.state.history())
+    assert 0 < opening <= 3  # drawn for this uid
+    assert not record.simulations[:opening].any()
+    assert not record.policies[:opening].any()
+    assert record.actions[:opening].tolist() == reference.state.history()
+    for ply in range(opening, len(record.actions)):
         expected = reference.search()
         assert record.actions[ply] == expected.decision.action
         np.testing.assert_array_equal(record.policies[ply], expected.policy.astype(np.float16))

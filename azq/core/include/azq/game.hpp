@@ -18,7 +18,7 @@ inline constexpr int kTerminalPlayer = -4;  ///< As in OpenSpiel.
 /// A game: constants that bound its arrays, a small trivially copyable State, and a stateless rules object with its parameters.
 ///
 /// Observations are packed: the planes' bits (plane-major, row-major, little bit order, padded to a byte), then int8 scalars.
-/// Zero-sum games for two players for now: returns(state, 1) == -returns(state, 0), and a value is one number (see value.hpp).
+/// Zero-sum games for two players: returns(state, 1) == -returns(state, 0), and a value is one number (see value.hpp).
 template <class G>
 concept Game = requires(const G rules, typename G::State& state, const typename G::State& position, std::uint16_t* actions,
                         std::uint8_t* packed, int number) {

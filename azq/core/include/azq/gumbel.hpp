@@ -22,7 +22,8 @@ class HalvingSchedule {
     }
 
     std::int32_t considered(int candidates, int simulation) const {
-        return table_[static_cast<std::size_t>(candidates) * static_cast<std::size_t>(num_simulations_) + static_cast<std::size_t>(simulation)];
+        const std::int64_t row = std::int64_t{candidates} * num_simulations_;
+        return table_[static_cast<std::size_t>(row + simulation)];
     }
 
   private:

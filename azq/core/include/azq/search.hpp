@@ -27,6 +27,7 @@ class GameSearch {
     const State& state() const { return state_; }
     const Tree<G>& tree() const { return search_.tree(); }
     int pending() const { return search_.pending(); }
+    const State& pending_state(int which) const { return search_.pending_state(which); }
     std::uint64_t simulations() const { return simulations_ + static_cast<std::uint64_t>(search_.simulations()); }
     std::uint64_t evaluations() const { return evaluations_; }
     std::uint64_t plies() const { return plies_; }
@@ -147,9 +148,17 @@ class GameSearch {
         }
     }
 
+    /// How many random plies this game begins with: uniform in 0..random_opening_plies, drawn for the game and so the same for
+    /// whoever takes it over.
+    int opening_plies() const {
+        const int most = context_->config.random_opening_plies;
+        return most == 0 ? 0 : Rng(context_->seed, record_.uid, 0, Purpose::kOpeningLength).below(most + 1);
+    }
+
     /// Plays the random plies that self-play begins with; none once a search has played.
     void play_random_opening() {
-        while (record_.plies() < context_->config.random_opening_plies && context_->rules.actor(state_) != kTerminalPlayer) {
+        const int opening = opening_plies();
+        while (record_.plies() < opening && context_->rules.actor(state_) != kTerminalPlayer) {
             std::uint16_t actions[G::kMaxLegal];
             const int count = context_->rules.legal(state_, actions);
             const std::uint16_t action = actions[key().rng(Purpose::kOpening).below(count)];

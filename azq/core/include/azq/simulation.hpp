@@ -66,6 +66,7 @@ class TreeSearch {
     const Tree<G>& tree() const { return tree_; }
     int pending() const { return static_cast<int>(pending_.size()); }
     int simulations() const { return simulations_; }  ///< In this ply.
+    const State& pending_state(int which) const { return tree_.node(pending_[static_cast<std::size_t>(which)]).state; }
 
     /// Starts the search of a position.
     void begin(const State& state, const PlyKey& key) {
