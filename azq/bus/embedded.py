@@ -82,8 +82,8 @@ class EmbeddedServer:
     def start(self, *, detached: bool = False) -> bool:
         """Starts the server and waits until it answers; True when one ran here already and was adopted.
 
-        The server ends with this process unless `detached`. Raises `MissingExtra` without a server program and `BrokerUnavailable`
-        with the server's own words when it does not come up.
+        Unless `detached`, the server ends with the thread that called this, so call it from one that lasts.
+        Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up.
         """
         self._make_directories()
         with self._start_lock():
