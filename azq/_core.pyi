@@ -107,7 +107,15 @@ class Search:
     """
 
     def __init__(
-        self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, num_threads: int = 1, autoplay: bool = True, cache_entries: int = 0
+        self,
+        game: Game,
+        config: SearchConfig,
+        *,
+        num_slots: int,
+        seed: int,
+        num_threads: int = 1,
+        autoplay: bool = True,
+        cache_entries: int = 0,
     ) -> None: ...
     def start(
         self,

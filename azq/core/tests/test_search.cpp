@@ -27,9 +27,9 @@ std::uint32_t hash(const std::uint8_t* packed, int size, std::uint32_t salt) {
 template <Game G>
 class Harness {
   public:
-    Harness(const SearchConfig& config, int slots, bool autoplay)
-        : search(G{}, config, slots, 42, autoplay), leaves_(config.leaves_per_step), counts_(static_cast<std::size_t>(slots)),
-          offsets_(counts_.size()), packed_(counts_.size() * static_cast<std::size_t>(leaves_ * kPackedSize<G>)) {}
+    Harness(const SearchConfig& config, int slots, bool autoplay, std::size_t cache_entries = 0)
+        : search(G{}, config, slots, 42, autoplay, cache_entries), leaves_(config.leaves_per_step),
+          counts_(static_cast<std::size_t>(slots)), offsets_(counts_.size()), packed_(counts_.size() * static_cast<std::size_t>(leaves_ * kPackedSize<G>)) {}
 
     bool step() {
         search.collect(0, search.num_slots(), packed_.data(), counts_.data());
@@ -46,6 +46,7 @@ class Harness {
                 }
             }
         }
+        search.remember(offsets_.data(), logits.data(), values.data(), 3);
         search.apply(0, search.num_slots(), offsets_.data(), logits.data(), values.data(), 3);
         return !values.empty();
     }
@@ -60,9 +61,9 @@ class Harness {
 };
 
 template <Game G>
-void test_self_play(const SearchConfig& config) {
+void test_self_play(const SearchConfig& config, std::size_t cache_entries) {
     constexpr int kSlots = 5;
-    Harness<G> harness(config, kSlots, true);
+    Harness<G> harness(config, kSlots, true, cache_entries);
     for (int slot = 0; slot < kSlots; ++slot) {
         GameRecord record;
         record.uid = static_cast<std::uint64_t>(slot) + 1;
@@ -76,8 +77,9 @@ void test_self_play(const SearchConfig& config) {
         const GameRecord& record = harness.search.record(slot);
         CHECK(record.plies() <= G::kMaxLength);
         CHECK(record.policies.size() == record.actions.size() * G::kNumActions);
-        CHECK(record.simulations[0] == 0 && record.simulations.back() > 0);
+        CHECK(record.simulations.back() > 0);
     }
+    CHECK(cache_entries > 0 || harness.search.cache_hits() == 0);
     CHECK(harness.search.simulations() > 0 && harness.search.evaluations() > 0 && harness.search.plies() > 0);
 }
 
@@ -106,7 +108,8 @@ void test_all_settings() {
     for (const Algorithm algorithm : {Algorithm::kGumbel, Algorithm::kPuct}) {
         for (const bool reuse : {false, true}) {
             for (const int leaves : {1, 3}) {
-                test_self_play<G>(make_config(algorithm, 30, leaves, reuse));
+                test_self_play<G>(make_config(algorithm, 30, leaves, reuse), 0);
+                test_self_play<G>(make_config(algorithm, 30, leaves, reuse), 512);
                 test_played_from_outside<G>(make_config(algorithm, 30, leaves, reuse));
             }
         }
@@ -117,7 +120,7 @@ void test_all_settings() {
 }
 
 void test_uniform_evaluator() {
-    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true);
+    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true, 0);
     const auto quota = [](int slot) { return static_cast<std::uint64_t>(1000 + slot); };
     CHECK(search.run_uniform(0, 3, quota) == 3003);
     CHECK(search.simulations() == 3003);

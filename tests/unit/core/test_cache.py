@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.config import Settings
+from reference.driver import Driver
+from reference.evaluator import HashEvaluator
 
 from azq._core import Game, Search
 from azq.errors import ConfigError
-from reference.config import Settings
-from reference.driver import NO_ACTIONS, Driver
-from reference.evaluator import HashEvaluator
 
 SLOTS = 12
 

@@ -13,7 +13,15 @@
 namespace azq {
 
 /// What numbers are drawn for; each purpose has its own stream within a ply.
-enum class Purpose : std::uint32_t { kOpening = 0, kDirichlet = 1, kGumbel = 2, kTemperature = 3, kRandomGame = 4, kUct = 5, kOpeningLength = 6 };
+enum class Purpose : std::uint32_t {
+    kOpening = 0,
+    kDirichlet = 1,
+    kGumbel = 2,
+    kTemperature = 3,
+    kRandomGame = 4,
+    kUct = 5,
+    kOpeningLength = 6,
+};
 
 class Rng {
   public:
