@@ -73,7 +73,7 @@ class InferenceConfig(Section):
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     max_batch: Positive = 4096
-    deadline_ms: Annotated[float, Field(ge=0.0)] = 2.0
+    deadline_ms: Annotated[float, Field(ge=0.0)] = 1.0
     threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by the number of cores
     resident_versions: Positive = 8
     claim_after_s: Seconds = 2.0

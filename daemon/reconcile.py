@@ -28,6 +28,7 @@ from daemon.state import (
     queue_of,
 )
 
+SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
 IN_TRANSIT_LIMIT = 20_000  # games that wait for the learner before self-play stalls, should the learner be gone
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
@@ -61,6 +62,8 @@ def _reconcile_run(
     if run.state is RunState.RUNNING:
         actions += _top_up(run.name, run.sections, seen, observed, config)
     finished = run.state is RunState.FINISHED
+    if finished and now_ms - run.changed_ms < SETTLE_MS:
+        return actions
     evaluation = next_round(run.name, run.sections, seen, observed.workers, now_ms, has_positions, finished=finished)
     if evaluation is not None:
         actions.append(_route(evaluation, observed))

@@ -7,7 +7,6 @@ written, so a worker that dies leaves its entries to be claimed by another; eval
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from collections import deque
@@ -91,7 +90,7 @@ class InferenceServer:
         self._flying: deque[Batch] = deque()
         self._refresh_at_s = 0.0
         self._claim_at_s = 0.0
-        self._idle = threading.Event()  # never set: waiting on it passes the time until a run has weights
+        self._idle = threading.Event()  # never set: waiting on it passes the time
         self._log = logs.get(__name__)
 
     def step(self, idle_block_ms: int = IDLE_BLOCK_MS) -> int:
@@ -101,14 +100,22 @@ class InferenceServer:
         """
         self._refresh()
         self._claim()
-        busy = self._flying or self._plan().members
-        self._receive(0 if busy else max(1, min(idle_block_ms, _ceil_ms(self._plan().wait_s))))
+        self._wait_and_receive(idle_block_ms)
         members = self._plan().members
         if members:
             self._launch(members)
         if self._flying and (len(self._flying) >= self._depth or not members):
             return self._land(self._flying.popleft())
         return 0
+
+    def _wait_and_receive(self, idle_block_ms: int) -> None:
+        """Reads what has come; waits first where nothing is due yet."""
+        plan = self._plan()
+        due = bool(self._flying or plan.members)
+        if not due and self._pending:
+            # Not in the server: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
+            self._idle.wait(min(plan.wait_s, idle_block_ms / 1e3))
+        self._receive(0 if due or self._pending else idle_block_ms)
 
     def drain(self) -> None:
         """Answers what is in flight; called before the end and before weights change in place."""
@@ -269,10 +276,6 @@ class InferenceServer:
 
 def _key(entry: Entry) -> tuple[str, str]:
     return entry.stream, entry.id
-
-
-def _ceil_ms(wait_s: float) -> int:
-    return math.ceil(min(wait_s, 3600.0) * 1e3)
 
 
 def _spec_of(sections: RunSections) -> NetSpec:
