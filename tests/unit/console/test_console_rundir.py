@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from azq.config import RunSections, dump_run, load, parse_run
 from azq.console import rundir
 from azq.errors import ConfigError, NotFound

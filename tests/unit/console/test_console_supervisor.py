@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from azq.console import supervisor as sup
-from azq.errors import ExitCode
 from hypothesis import given
 from hypothesis import strategies as st
+
+from azq.console import supervisor as sup
+from azq.errors import ExitCode
 
 
 @dataclass
