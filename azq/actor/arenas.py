@@ -29,7 +29,13 @@ class Arenas:
             config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
             self._searches = [
                 self._make_search(
-                    game, config, num_slots=size, seed=sections.run.seed, num_threads=sections.selfplay.threads, autoplay=True, cache_entries=sections.selfplay.cache_entries
+                    game,
+                    config,
+                    num_slots=size,
+                    seed=sections.run.seed,
+                    num_threads=sections.selfplay.threads,
+                    autoplay=True,
+                    cache_entries=sections.selfplay.cache_entries,
                 )
                 for size in group_sizes(games, sections.selfplay.groups)
             ]
