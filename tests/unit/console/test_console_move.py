@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azq import games
+from azq.config import SearchConfig, load
+from azq.console import move, play
+from azq.errors import ConfigError, NotFound, WireError
+from azq.search.evaluator import UniformEvaluator
+
+GAME = games.load("tic_tac_toe")
+
+
+@pytest.fixture
+def player(monkeypatch: pytest.MonkeyPatch) -> move.Player:
+    made = move.Player(GAME, UniformEvaluator(9), 3, SearchConfig(algorithm="puct"), 400)
+    monkeypatch.setattr(move, "open_player", lambda *_, **__: made)
+    return made
+
+
+def answers(text: str) -> list[dict[str, Any]]:
+    sink = io.StringIO()
+    move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO(text), sink)
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+def test_each_line_gets_its_move_in_order(player: move.Player) -> None:
+    given = [[0, 4, 1], [0, 4, 1, 2, 3], []]
+    found = answers("".join(json.dumps({"actions": actions}) + "\n\n" for actions in given))
+    assert [answer["action"] for answer in found[:2]] == [2, 6]  # both must stop a line of three
+    assert all(set(answer) == {"action", "value", "visit_counts"} for answer in found)
+    assert len(found[2]["visit_counts"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("not json", "line 2"),
+        ('{"moves": [1]}', "actions"),
+        ('{"actions": [1.5]}', "line 2"),
+        ('{"actions": [true]}', "line 2"),
+        ('{"actions": [0, 0]}', "0"),
+        ('{"actions": [99]}', "99"),
+        ('{"actions": [0, 3, 1, 4, 2]}', "over"),
+        ('{"actions": [0, 3, 1, 4, 2, 5]}', "over"),
+    ],
+)
+def test_a_wrong_line_is_named_and_those_before_it_answered(player: move.Player, line: str, named: str) -> None:
+    sink = io.StringIO()
+    with pytest.raises(WireError, match=named) as caught:
+        move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO('{"actions": []}\n' + line + "\n"), sink)
+    assert "line 2" in str(caught.value)
+    assert len(sink.getvalue().splitlines()) == 1
+
+
+def test_no_simulations_are_refused() -> None:
+    with pytest.raises(ConfigError, match="num-simulations"):
+        move.move(load(), "tic_tac_toe", None, "latest", 0, io.StringIO(""), io.StringIO())
+
+
+def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Player) -> None:
+    ours, theirs = os.pipe()
+    back, sink_end = os.pipe()
+    with os.fdopen(ours) as source, os.fdopen(sink_end, "w") as sink, os.fdopen(back) as replies, os.fdopen(theirs, "w") as lines:
+        worker = threading.Thread(target=move.move, args=(load(), "tic_tac_toe", None, "latest", 400, source, sink))
+        worker.start()
+        for actions in ([], [4]):
+            lines.write(json.dumps({"actions": actions}) + "\n")
+            lines.flush()
+            assert "action" in json.loads(replies.readline())
+        lines.close()
+        worker.join(10)
+        assert not worker.is_alive()
+
+
+def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
+    config = load(overrides=[f'home="{tmp_path}"'])
+    with pytest.raises(NotFound, match="no weights"):
+        move.open_player(config, game="tic_tac_toe", run=None, weights="latest", num_simulations=1)
+    with pytest.raises(NotFound, match="absent"):
+        move.open_player(config, game="tic_tac_toe", run="absent", weights="latest", num_simulations=1)
+
+
+def test_a_person_plays_takes_back_and_sees_the_end(player: move.Player) -> None:
+    said: list[str] = []
+    replies = iter(["x", "9", "0", "u", "0", "q"])
+    play.match(player, 0, lambda _: next(replies), said.append)
+    text = "".join(said)
+    assert text.count("agent plays") == 2
+    assert play.HELP in text
+
+
+def test_a_game_against_the_agent_ends_with_a_verdict(player: move.Player) -> None:
+    said: list[str] = []
+
+    def first_legal(prompt: str) -> str:
+        return prompt.split("[")[1].split(",")[0].split("]")[0]
+
+    play.match(player, 1, first_legal, said.append)
+    assert said[-1].strip().endswith(("you win", "the agent wins", "a draw"))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from azq.arena.rating import Rating
+from azq.console import table
+from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
+from daemon.summary import RunFacts, RunStatus, summarise
+
+
+def status() -> RunStatus:
+    record = RunRecord("first", b"{}", {"minutes": 30.0}, "runs/first", 0)
+    learner = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
+    worker = Heartbeat(
+        "selfplay", "w@h:1", "h", 1, "0", 1, 0, 1000, queues=("selfplay.cpu",), rates={"games_per_s": 31.5, "simulations_per_s": 43700.0}
+    )
+    facts = RunFacts(
+        view=RunView(record, RunState.RUNNING, "", 75_000, 0),
+        counts=LedgerCounts(1000, 160, 839, 1, 160, 0, 0),
+        learner=learner,
+        grades=(GradeResult(7, 64, 200, 16, 0),),
+        workers=(worker,),
+    )
+    return summarise(facts, 2000, [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)], ["no live worker takes eval.cpu"])
+
+
+def test_the_line_holds_what_matters() -> None:
+    line = table.line(status())
+    for part in ("0:01:15", "games/s=31.5", "simulations/s=43.7k", "version=7", "errors=8.0%", "elo=+120 (+60..+180)", "eval.cpu"):
+        assert part in line
+
+
+def test_the_table_holds_the_same_and_the_verdict() -> None:
+    output = io.StringIO()
+    table.Console(file=output, width=150).print(table.panel(status(), "draining"))
+    text = output.getvalue()
+    for part in ("first", "until minutes 30 (50%)", "31.5", "8.0%", "balanced", "samples per insert", "draining", "eval.cpu"):
+        assert part in text
+
+
+def test_without_a_terminal_lines_come_seldom() -> None:
+    output = io.StringIO()
+    with table.Screen("first", as_json=False, output=output) as screen:
+        screen.show(status())
+        screen.show(status())
+        screen.show(status(), force=True)
+    assert output.getvalue().count("games/s=") == 2
+
+
+def test_json_lines_are_json() -> None:
+    output = io.StringIO()
+    with table.Screen("first", as_json=True, output=output) as screen:
+        screen.note("not shown")
+        screen.show(status())
+    (line,) = output.getvalue().splitlines()
+    assert json.loads(line)["ledger"]["balanced"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (999, "999"), (1000, "1k"), (43_700, "43.7k"), (1_234_567, "1.23M"), (999_900, "1000k")]
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert table.count(value) == text

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from azq.console import up
+from azq.console.brokers import home_lock
+from azq.console.rundir import RunDir
+from azq.errors import ConfigError, StateConflict, UnknownGameError
+
+
+@pytest.fixture(autouse=True)
+def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "goals"), [(None, {}), ("minutes=5", {"minutes": 5.0}), ("games=10,steps=3", {"games": 10.0, "steps": 3.0})]
+)
+def test_goals_are_read(text: str | None, goals: dict[str, float]) -> None:
+    assert up.parse_until(text) == goals
+
+
+@pytest.mark.parametrize("text", ["minutes", "hours=1", "minutes=0", "games=-1", "steps=x"])
+def test_goals_that_make_no_sense_are_named(text: str) -> None:
+    with pytest.raises(ConfigError, match="--until"):
+        up.parse_until(text)
+
+
+def read(**given: object) -> up.Start:
+    values = {"game": None, "run": None, "overrides": [], "until": None, "config_file": None, "as_json": False}
+    return up.read_start(**{**values, **given})  # type: ignore[arg-type]
+
+
+def test_the_preset_of_the_game_is_the_base() -> None:
+    start = read(game="tic_tac_toe", overrides=["search.num_simulations=9"])
+    assert start.run.name == "tic_tac_toe"
+    assert start.config.network.kind == "mlp"
+    assert start.config.search.num_simulations == 9
+
+
+def test_connect_four_is_the_default() -> None:
+    start = read()
+    assert (start.run.name, start.config.run.game) == ("connect_four", "connect_four")
+
+
+def test_a_stored_run_keeps_its_settings(tmp_path: Path) -> None:
+    first = read(game="tic_tac_toe", run="mine", overrides=["search.num_simulations=9"])
+    RunDir(tmp_path / "runs", "mine").create(first.config.run_sections())
+    again = read(run="mine", overrides=["learner.batch_size=33"])
+    assert again.config.run.game == "tic_tac_toe"
+    assert again.config.search.num_simulations == 9
+    assert again.config.learner.batch_size == 33
+    with pytest.raises(ConfigError, match="learns tic_tac_toe"):
+        read(run="mine", game="connect_four")
+
+
+def test_unknown_games_end_before_anything_starts() -> None:
+    with pytest.raises(UnknownGameError, match="connect_four"):
+        read(game="nonsense")
+
+
+def test_one_azq_up_a_home(tmp_path: Path) -> None:
+    with home_lock(tmp_path), pytest.raises(StateConflict, match="another azq up"), home_lock(tmp_path):
+        pass
+    with home_lock(tmp_path):
+        pass
