@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS := embedded eval plot
+# Older ones do not take hashes from a constraints file.
+PIP := 26.3
 CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) CMakeLists.txt
 
 .PHONY: setup up test check sanitize lock clean
@@ -17,6 +19,7 @@ $(BIN)/python:
 # torch comes first and alone: its build (CPU or CUDA) is the machine's choice, so its version is pinned and its hash is not.
 $(VENV)/.deps: pyproject.toml constraints.txt ops/requirements.py | $(BIN)/python
 	@echo "azq: installing dependencies into $(VENV) (a few minutes, once)"
+	$(BIN)/python -m pip install -q "pip==$(PIP)"
 	$(BIN)/python -m pip install -q --no-deps "torch==2.13.0"
 	$(BIN)/python ops/requirements.py $(EXTRAS) > $(VENV)/requirements.txt
 	$(BIN)/python -m pip install -q -r $(VENV)/requirements.txt -c constraints.txt
