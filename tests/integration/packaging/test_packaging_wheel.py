@@ -1,0 +1,66 @@
+"""What a user installs: the wheel, not the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+LOOK = """
+import json, sys
+from importlib.metadata import packages_distributions
+import azq, azq._core, daemon, workers
+from azq.arena import positions
+from azq.console.rundir import preset
+print(json.dumps({
+    "owners": {name: sorted(set(packages_distributions()[name])) for name in ("azq", "workers", "daemon")},
+    "folders": sorted({str(__import__("pathlib").Path(module.__file__).parents[1]) for module in (azq, daemon, workers)}),
+    "positions": len(positions.load("connect_four")),
+    "preset": preset("tic_tac_toe")["network"]["kind"],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_installs_one_distribution_that_works(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {path(tmp_path)}\n{LOOK}"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["owners"] == {"azq": ["azq"], "workers": ["azq"], "daemon": ["azq"]}
+    assert found["folders"] == [str(tmp_path)]
+    assert found["positions"] == 600
+    assert found["preset"] == "mlp"
+
+
+def path(folder: Path) -> list[str]:
+    """The extracted wheel before this environment's packages, whose own (editable) azq stays out without `site`."""
+    return [str(folder), *(entry for entry in sys.path if entry.endswith("site-packages"))]
+
+
+def test_the_wheel_carries_units_and_no_sources_of_the_core(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert any(name.endswith("share/azq/systemd/azq-daemon.service") for name in names)
+    assert not [name for name in names if name.endswith((".cpp", ".hpp"))]
+    assert not [name for name in names if name.startswith(("tests/", "runs/", "ops/"))]
