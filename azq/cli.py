@@ -132,9 +132,9 @@ def worker(
     settings = use_config(config, overrides or [], tags=_names(tags))
 
     def body() -> int:
-        from workers.lifecycle import run_worker
+        from workers.worker import main as worker_main
 
-        return run_worker(settings, _names(queues), concurrency)
+        return worker_main(settings, _names(queues), concurrency)
 
     raise typer.Exit(run_main("worker", body))
 

@@ -76,8 +76,8 @@ class Fleet:
         return self._spawn("import sys; from azq.config import load; from workers.inference import main; sys.exit(main(load()))")
 
     def start(self, queues: str = "selfplay.cpu,eval.cpu") -> subprocess.Popen[bytes]:
-        code = "import sys; from azq.config import load; from workers.lifecycle import run_worker; "
-        return self._spawn(code + f"sys.exit(run_worker(load(), {queues.split(',')!r}, 1))")
+        code = "import sys; from azq.config import load; from workers.worker import main; "
+        return self._spawn(code + f"sys.exit(main(load(), {queues.split(',')!r}, 1))")
 
     def _spawn(self, code: str) -> subprocess.Popen[bytes]:
         log = (self._tmp_path / f"worker{len(self.processes)}.log").open("wb")

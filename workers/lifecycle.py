@@ -7,13 +7,12 @@ import socket
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from azq import __version__, logs
-from azq.config import Config, WorkerConfig
-from azq.errors import ConfigError, ExitCode
+from azq.config import WorkerConfig
+from azq.errors import ExitCode
 from azq.sdnotify import WATCHDOG, notify
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -112,39 +111,6 @@ class Heart(threading.Thread):
 def loop_lives(turned_s: float | None, now_s: float, limit_s: float) -> bool:
     """Whether the watchdog may be fed: the event loop turned lately, or it rests because the broker is away."""
     return turned_s is None or now_s - turned_s < limit_s
-
-
-def run_worker(config: Config, queues: Sequence[str], concurrency: int) -> int:
-    """Runs a Celery worker on these queues until SIGTERM; returns its exit code.
-
-    Raises `ConfigError` for no queues or malformed ones, and `BrokerUnavailable` or `BrokerRefused` when the broker does not let it in.
-    """
-    from celery.exceptions import SecurityWarning
-
-    from workers.factory import SoftWorker, build_app
-
-    warnings.simplefilter("ignore", SecurityWarning)  # it warns root of pickle, which this app does not accept
-    if not queues:
-        raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
-    app = build_app(config, queues)
-    app.azq.open_control().ping()
-    worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
-        hostname=node_name(queues),
-        concurrency=concurrency,
-        pool_cls="prefork",
-        loglevel="WARNING",
-        queues=list(queues),
-        quiet=True,
-        no_color=True,
-        without_mingle=True,
-        without_gossip=True,
-    )
-    try:
-        worker.start()
-    finally:
-        if app.azq.heart is not None:
-            app.azq.heart.end()
-    return int(worker.exitcode or ExitCode.OK)
 
 
 def end_for_sure(after_s: float) -> None:

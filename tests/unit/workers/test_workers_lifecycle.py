@@ -17,9 +17,10 @@ from azq.config import Config, WorkerConfig
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
+from workers import worker
 from workers.board import Board, Figures
 from workers.jobs import reason_of
-from workers.lifecycle import Heart, loop_lives, node_name, role_of, run_worker, watchdog_interval_s
+from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
 from workers.rates import Meter, merge, versions
 
 
@@ -170,9 +171,9 @@ def test_a_reason_is_one_short_line_and_names_foreign_errors() -> None:
 @pytest.mark.parametrize("queues", [[], ["selfplay"], ["train.cpu"], ["selfplay.CPU"]])
 def test_queues_of_no_known_form_are_refused(queues: list[str]) -> None:
     with pytest.raises(ConfigError):
-        run_worker(Config(), queues, 1)
+        worker.main(Config(), queues, 1)
 
 
 def test_a_worker_without_a_broker_says_so() -> None:
     with pytest.raises(ConfigError, match="control_url"):
-        run_worker(Config(), ["selfplay.cpu"], 1)
+        worker.main(Config(), ["selfplay.cpu"], 1)

@@ -1,0 +1,42 @@
+"""The process behind `azq worker`: a Celery worker with a soft stop."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from celery.exceptions import SecurityWarning
+
+from azq.config import Config
+from azq.errors import ConfigError, ExitCode
+from workers.factory import SoftWorker, build_app
+from workers.lifecycle import node_name
+
+
+def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
+    """Runs a Celery worker on these queues until SIGTERM; returns its exit code.
+
+    Raises `ConfigError` for no queues or malformed ones, and `BrokerUnavailable` or `BrokerRefused` when the broker does not let it in.
+    """
+    warnings.simplefilter("ignore", SecurityWarning)  # it warns root of pickle, which this app does not accept
+    if not queues:
+        raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
+    app = build_app(config, queues)
+    app.azq.open_control().ping()
+    worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
+        hostname=node_name(queues),
+        concurrency=concurrency,
+        pool_cls="prefork",
+        loglevel="WARNING",
+        queues=list(queues),
+        quiet=True,
+        no_color=True,
+        without_mingle=True,
+        without_gossip=True,
+    )
+    try:
+        worker.start()
+    finally:
+        if app.azq.heart is not None:
+            app.azq.heart.end()
+    return int(worker.exitcode or ExitCode.OK)
