@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from azq import __version__
+from azq import __version__, logs
 from azq.errors import AzqError, ConfigError, ExitCode
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 
 def main() -> None:
     """Runs the command line; every foreseen error is one line and an exit code of the README's table."""
+    logs.setup("azq")  # to standard error: what a command answers stays alone on standard output
     try:
         app()
     except AzqError as error:

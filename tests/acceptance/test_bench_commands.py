@@ -1,0 +1,49 @@
+"""The benchmarks run and print the figures they promise; nothing is asserted of their size."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
+
+
+def bench(folder: Path, *arguments: str) -> dict[str, Any]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")} | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "azq", "bench", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_search(tmp_path: Path) -> None:
+    assert bench(tmp_path, "search", "--seconds", "0.5")["simulations_per_cpu_s"] > 0
+
+
+@pytest.mark.parametrize("evaluator", ["stream", "local"])
+def test_selfplay(tmp_path: Path, evaluator: str) -> None:
+    figures = bench(tmp_path, "selfplay", "--evaluator", evaluator, "--seconds", "1.5", *SMALL)
+    assert figures["evaluator"] == evaluator
+    for name in ("simulations_per_cpu_s", "evaluations_per_cpu_s", "network_cpu_share", "mean_batch"):
+        assert figures[name] > 0, name
+    assert figures["games_per_cpu_min"] >= 0
+    assert figures["network_cpu_share"] < 1.2
+
+
+def test_inference_and_bus(tmp_path: Path) -> None:
+    assert bench(tmp_path, "inference", "--seconds", "0.5", *SMALL)["stream_share_of_bare"] > 0
+    assert bench(tmp_path, "bus", "--seconds", "0.5")
+
+
+def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "azq", "bench", "selfplay", "--evaluator", "magic"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert "magic" in done.stderr
