@@ -11,6 +11,8 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
 
+BROKER_SCHEME = "redis:"
+KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself
 _LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
 
 
@@ -19,6 +21,7 @@ class Blobs(Protocol):
 
     def put(self, data: bytes) -> tuple[str, str]: ...
     def get(self, uri: str, sha256: str) -> bytes: ...
+    def delete(self, uri: str) -> None: ...
 
 
 class Publisher:
@@ -50,7 +53,18 @@ class Publisher:
         event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000))
         self._bus.publish(keys.weights(self._run), encode(event))
         self.version = version
+        if uri.startswith(BROKER_SCHEME):
+            self._forget_old()
         return event
+
+    def _forget_old(self) -> None:
+        """Deletes the blob that has just become too old; folders and buckets keep all of theirs."""
+        entries = self._bus.newest(keys.weights(self._run), KEPT_IN_BROKER + 1)
+        if len(entries) <= KEPT_IN_BROKER:
+            return
+        *kept, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
+        if oldest.uri.startswith(BROKER_SCHEME) and oldest.sha256 not in {event.sha256 for event in kept}:
+            self._store.delete(oldest.uri)
 
     def fetch(self, event: WeightEvent) -> bytes:
         """The weights of an event, verified by the store."""
