@@ -21,6 +21,7 @@ class OneRunLedger:
         self.active_ms = 0
         self.inserted = 0
         self.duplicates_dropped = 0
+        self.refused: dict[int, str] = {}
 
     def run(self, name: str) -> RunView:
         return RunView(self.record, self.state, "", self.active_ms, 0)
@@ -28,10 +29,11 @@ class OneRunLedger:
     def counts(self, run: str) -> LedgerCounts:
         return LedgerCounts(self.inserted, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=()) -> None:
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None) -> None:
         if ack:
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
         self.inserted, self.duplicates_dropped = inserted, duplicates_dropped
+        self.refused.update(refused or {})
 
 
 class DictStore:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,7 +26,9 @@ class InsertLedger(Protocol):
     """What intake asks of the ledger."""
 
     def counts(self, run: str) -> LedgerCounts: ...
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None: ...
+    def record_inserted(
+        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class _Sorted:
     versions: list[float] = field(default_factory=list)
     duplicates: int = 0
     unreadable: list[tuple[Entry, str]] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)  # uid -> why, of games that break the rules
 
 
 class Intake:
@@ -102,7 +105,9 @@ class Intake:
             self.dead_letters += 1
             log.warning("sample_refused", entry=entry.id, reason=reason)
         duplicates = self.duplicates + found.duplicates
-        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=[entry.id for entry in entries])
+        self._ledger.record_inserted(
+            self._run, self._segments.games, duplicates, ack=[entry.id for entry in entries], refused=found.refused
+        )
         self.duplicates = duplicates
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
@@ -112,6 +117,7 @@ class Intake:
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
         found, seen = _Sorted(), set[int]()
         for entry in entries:
+            uid = 0  # of a frame that does not decode
             try:
                 event = decode(entry.frame, SampleEvent)
                 uid = event.record.uid
@@ -121,6 +127,8 @@ class Intake:
                 samples = samples_of(self._game, event, self._root_value_fraction)
             except (WireError, IllegalActionError) as error:
                 found.unreadable.append((entry, str(error)))
+                if uid:
+                    found.refused[uid] = str(error)
                 continue
             seen.add(uid)
             found.fresh.append(LogEntry(uid, len(samples), entry.frame))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import redis
 
+from azq import logs
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
@@ -17,6 +18,8 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+
+log = logs.get(__name__)
 
 
 class Ledger:
@@ -50,12 +53,15 @@ class Ledger:
         return run_view(now_ms, values)
 
     def runs(self) -> list[RunView]:
-        """All runs, by name."""
+        """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
         views = []
         for name in self._names():
             word, *answer = self._call(scripts.READ_RUN, name, "")
-            if word == "ok":
-                views.append(run_view(int(answer[0]), fields_of(answer[1])))
+            try:
+                if word == "ok":
+                    views.append(run_view(int(answer[0]), fields_of(answer[1])))
+            except WireError as error:
+                log.warning("run_unreadable", run=name, reason=str(error))
         return views
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
@@ -198,13 +204,18 @@ class Ledger:
             raise self._no_run(run)
         return counts_of(answer)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None:
+    def record_inserted(
+        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+    ) -> None:
         """Notes how many games the segment log holds: absolute numbers, safe to repeat. Raises `NotFound`.
 
         With the ids of sample entries in `ack` these are acknowledged and deleted in the same step, so that the counts balance at
-        every moment.
+        every moment. `refused` (uid -> reason) names finished games that break the rules: they are abandoned instead.
         """
-        word, *_ = self._call(scripts.RECORD_INSERTED, run, "", inserted, duplicates_dropped, keys.LEARNER_GROUP, *ack)
+        pairs = [part for uid, reason in (refused or {}).items() for part in (uid, reason)]
+        word, *_ = self._call(
+            scripts.RECORD_INSERTED, run, "", inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack
+        )
         if word == "missing":
             raise self._no_run(run)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -197,9 +197,12 @@ class MemoryLedger:
                 duplicates_dropped=state.duplicates_dropped,
             )
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = ()) -> None:
+    def record_inserted(
+        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+    ) -> None:
         with self._lock:
-            self._runs[run] = replace(self.state(run), inserted=inserted, duplicates_dropped=duplicates_dropped)
+            state = rules.refuse(self.state(run), refused or {})
+            self._runs[run] = replace(state, inserted=inserted, duplicates_dropped=duplicates_dropped)
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, ack)
 
     def _find(self, job_id: str) -> tuple[rules.State, int]:

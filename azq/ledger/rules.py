@@ -190,6 +190,13 @@ def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
     return _put(state, number, replace(row, held=row.held - set(uids)))
 
 
+def refuse(state: State, reasons: Mapping[int, str]) -> State:
+    """Finished games that the learner found to break the rules are abandoned instead; forged uids change nothing."""
+    known = {**state.open, **state.abandoned}
+    fresh = {uid: reason for uid, reason in reasons.items() if uid <= state.opened and uid not in known}
+    return replace(state, finished=state.finished - len(fresh), abandoned={**state.abandoned, **fresh})
+
+
 def abandon(state: State, lease: Lease, uid: int, reason: str) -> State:
     """Closes a game that nobody can play on; one abandoned already stays so. Raises `LeaseLost`."""
     _leased(state, lease)

@@ -322,11 +322,21 @@ for i = 1, 5 do counted[i] = counted[i] or '0' end
 return {'ok', counted[1], counted[2], text(call('HLEN', OPEN)), counted[3], counted[4], text(call('XLEN', SAMPLES)), counted[5]}
 """
 
-# ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, then ids of sample entries to acknowledge and delete.
+# ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
+# games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.
 RECORD_INSERTED = """
 if call('EXISTS', RUN) == 0 then return {'missing'} end
 call('HSET', LEDGER, 'inserted', ARGV[3], 'duplicates_dropped', ARGV[4])
-for i = 6, #ARGV do
+local refused = tonumber(ARGV[6])
+local opened = tonumber(call('HGET', LEDGER, 'opened') or '0')
+for i = 7, 5 + 2 * refused, 2 do
+  local finished = tonumber(ARGV[i]) <= opened and call('HEXISTS', OPEN, ARGV[i]) == 0
+  if finished and call('HSETNX', ABANDONED, ARGV[i], ARGV[i + 1]) == 1 then
+    call('HINCRBY', LEDGER, 'abandoned', 1)
+    call('HINCRBY', LEDGER, 'finished', -1)
+  end
+end
+for i = 7 + 2 * refused, #ARGV do
   call('XACK', SAMPLES, ARGV[5], ARGV[i])
   call('XDEL', SAMPLES, ARGV[i])
 end

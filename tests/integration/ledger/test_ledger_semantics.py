@@ -9,7 +9,7 @@ import pytest
 from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
-from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
+from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
@@ -391,6 +391,18 @@ def test_counts_balance_when_the_learner_acknowledges_with_its_count(world):
     assert world.bus.claim(keys.samples("r"), keys.LEARNER_GROUP, "d", min_idle_ms=0, count=9) == []
 
 
+def test_finished_games_that_break_the_rules_are_abandoned_and_forged_ones_change_nothing(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 3)
+    world.ledger.finish_games(lease, [event(1), event(2)])
+    entries = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "c", count=9, block_ms=0)
+    for _ in range(2):
+        refused = {2: "ply 3 is illegal", 3: "still open", 99: "never opened"}
+        world.ledger.record_inserted("r", 1, 0, ack=[entry.id for entry in entries], refused=refused)
+        assert world.ledger.counts("r") == LedgerCounts(3, 1, 1, 1, 1, 0, 0)
+    assert world.ledger.counts("r").balanced
+
+
 def test_two_runs_share_nothing(world):
     world.ledger.create_run(record("s"))
     lease = world.lease()
@@ -403,6 +415,18 @@ def test_two_runs_share_nothing(world):
     world.ledger.set_run_state("s", RunState.PAUSED)
     assert world.ledger.renew(lease) is Directive.GO_ON
     assert world.samples() == []
+
+
+def test_a_run_that_does_not_decode_stops_no_other(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(record("broken"))
+    ledger.create_run(record("r"))
+    client.hset(keys.run("broken"), "record", b"garbage")
+    assert [view.record.run for view in ledger.runs()] == ["r"]
+    with pytest.raises(WireError):
+        ledger.run("broken")
+    client.close()
 
 
 def test_a_record_that_does_not_decode_is_abandoned_with_the_reason(broker):

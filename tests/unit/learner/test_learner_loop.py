@@ -226,6 +226,7 @@ def test_unreadable_and_illegal_samples_become_dead_letters_and_stop_nobody(plac
     letters = [decode(entry.frame, DeadLetter) for entry in place.bus.after(keys.DEAD, "0")]
     assert [letter.frame == b"noise" for letter in letters] == [True, False, False]
     assert all(letter.stream == keys.samples(RUN) and letter.reason for letter in letters)
+    assert set(place.ledger.refused) == {3}
 
 
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
