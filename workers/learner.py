@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 import redis
 import torch
-from azq.store import open_store
 
 import azq
 from azq import games
@@ -34,6 +33,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.metrics import SAMPLES_PER_S
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
