@@ -212,7 +212,8 @@ class Session:
                 log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
             if failed := self._supervisor.failed():
                 name, code = next(iter(failed.items()))
-                log.error("child_given_up", name=name, exit_code=code, remedy=f"see {self._start.run.path / 'logs' / f'{name}.log'}")
+                path = self._start.run.path / "logs" / f"{name}.log"
+                log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
                 return code
             screen.show(self._watch.summary(self._name))
             state = self._ledger.run(self._name)
@@ -243,6 +244,15 @@ class Session:
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()
         self._interrupts.wait(seconds)
+
+
+def last_line(path: Path) -> str:
+    """The last thing a process wrote into its log, which says why it ended."""
+    try:
+        lines = path.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it said nothing"
 
 
 def _patient_wait(seconds: float) -> None:
