@@ -13,7 +13,7 @@ import redis
 
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
-from azq.errors import ConfigError, StateConflict
+from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.wire.connect import connect
 
 BROKER_FOLDER = ".broker"
@@ -39,6 +39,20 @@ def resolve(config: Config) -> Config:
             "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
         )
     return with_urls(config, control, data)
+
+
+def open_control(config: Config) -> tuple[Config, redis.Redis]:
+    """Settings with the addresses in force, and a connection to the control plane.
+
+    Raises `BrokerUnavailable`; where the broker is the embedded one, the remedy is to start `azq up`.
+    """
+    resolved = resolve(config)
+    try:
+        return resolved, connect(resolved.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    except BrokerUnavailable:
+        if config.broker.control_url:
+            raise
+        raise BrokerUnavailable(f"nothing runs in {config.home.absolute()}: its embedded broker does not answer; start `azq up`") from None
 
 
 def _embedded_url(home: Path, role: str) -> str:

@@ -20,8 +20,7 @@ from azq.wire.connect import connect
 
 def show_status(config: Config, run: str | None, as_json: bool) -> None:
     """Prints one run in full, or a line for each run."""
-    config = brokers.resolve(config)
-    client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    config, client = brokers.open_control(config)
     watch = Watch(client, config)
     names = [run] if run else [view.record.run for view in Ledger(client).runs()]
     summaries = [watch.summary(name) for name in names]
@@ -38,8 +37,7 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
 
 def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
     """Prints the counts of one run, or of the only one."""
-    config = brokers.resolve(config)
-    ledger = Ledger(connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s))
+    ledger = Ledger(brokers.open_control(config)[1])
     name = run or only_run(ledger)
     counts = ledger_values(ledger.counts(ledger.run(name).record.run))
     if as_json:

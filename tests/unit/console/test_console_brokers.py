@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from azq.config import Config, load
+from azq.console import brokers
+from azq.errors import BrokerUnavailable, ConfigError
+
+
+def settings(home: Path, *overrides: str) -> Config:
+    return load(overrides=[f'home="{home}"', *overrides])
+
+
+def test_configured_addresses_are_taken_and_one_may_serve_both(tmp_path: Path) -> None:
+    found = brokers.resolve(settings(tmp_path, 'broker.control_url="redis://h:1/0"'))
+    assert (found.broker.control_url, found.broker.data_url) == ("redis://h:1/0", "redis://h:1/0")
+    found = brokers.resolve(settings(tmp_path, 'broker.control_url="redis://h:1/0"', 'broker.data_url="redis://h:2/0"'))
+    assert found.broker.data_url == "redis://h:2/0"
+
+
+def test_without_any_broker_the_remedies_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="azq up"):
+        brokers.resolve(settings(tmp_path))
+
+
+def test_an_embedded_broker_at_rest_asks_for_azq_up(tmp_path: Path) -> None:
+    for role in ("control", "data"):
+        folder = tmp_path / brokers.BROKER_FOLDER / role
+        folder.mkdir(parents=True)
+        (folder / "password").write_text("secret")
+    with pytest.raises(BrokerUnavailable, match="start `azq up`") as caught:
+        brokers.open_control(settings(tmp_path))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_configured_broker_that_is_away_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BrokerUnavailable, match="127.0.0.1:1"):
+        brokers.open_control(settings(tmp_path, 'broker.control_url="redis://:pw@127.0.0.1:1/0"'))
