@@ -36,5 +36,5 @@ def test_an_embedded_broker_at_rest_asks_for_azq_up(tmp_path: Path) -> None:
 
 
 def test_a_configured_broker_that_is_away_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BrokerUnavailable, match="127.0.0.1:1"):
+    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
         brokers.open_control(settings(tmp_path, 'broker.control_url="redis://:pw@127.0.0.1:1/0"'))
