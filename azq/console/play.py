@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from azq import games
+from azq.arena.players import position
 from azq.config import Config
 from azq.console.move import Player, open_player
 from azq.errors import IllegalActionError
@@ -32,14 +33,6 @@ def match(player: Player, human: int, ask: Callable[[str], str], tell: Callable[
         elif not _ask_action(state, history, ask, tell):
             return
     tell(f"\n{state}\n{_verdict(state.returns()[human])}\n")
-
-
-def position(game: games.Game, history: list[int]) -> games.State:
-    """The position after these actions."""
-    state = game.new_initial_state()
-    for action in history:
-        state.apply_action(action)
-    return state
 
 
 def _ask_action(state: games.State, history: list[int], ask: Callable[[str], str], tell: Callable[[str], object]) -> bool:

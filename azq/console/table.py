@@ -30,7 +30,6 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         self._json = as_json
         self._console = Console(file=self._output)
         self._live = None if as_json or not self._output.isatty() else Live(console=self._console, auto_refresh=False)
-        self._run = run
         self._last_s = -LINE_EVERY_S
         self._note = f"run {run} is starting"
 
