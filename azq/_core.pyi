@@ -5,6 +5,7 @@ Letters: A actions, P bytes of a packed observation, T plies of a game, L leaves
 Packed observation: the planes' bits (plane-major, row-major, little bit order, padded to a byte), then S int8 scalars.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,14 @@ class Game:
     def num_scalars(self) -> int: ...  # S
     def packed_size(self) -> int: ...  # P
     def value_size(self) -> int: ...  # V
+    def max_chance_outcomes(self) -> int: ...  # 0: no chance
+    def is_chance(self) -> bool: ...
+    def is_hidden(self) -> bool: ...  # some players know what others do not
+    def has_margin(self) -> bool: ...
+    def num_hidden(self) -> int: ...  # H, hidden facts that a belief head may predict
+    def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...  # weights (K,), bias: value = bias + weights @ outcomes
+    def state_from_notation(self, text: str) -> State:
+        """The position of one line of `State.notation`; raises ConfigError naming the rule it breaks. Its history is empty."""
     def num_symmetries(self) -> int: ...  # identity included
     def action_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (A,): action a becomes permutation[a]
     def plane_permutation(self, symmetry: int) -> NDArray[np.int32]: ...  # (rows*columns,): cell c of the image is cell permutation[c]
@@ -38,15 +47,23 @@ class Game:
         """Replays a game.
 
         Packed observations (T, P), legal masks (T, A), players to move (T,), returns (num_players,), zeros if unfinished.
+        Where chance acts the player is -1 and the rows are zero.
 
         Raises IllegalActionError (azq.errors) naming the ply.
+        """
+
+    def targets(self, actions: NDArray[np.uint16]) -> dict[str, Any]:
+        """What a finished game teaches besides its result; zeros for what the game does not declare or if unfinished.
+
+        margins (num_players,) f32; outcomes (num_players, K) f32; hidden (T, H) u8 from the view of the player to move;
+        truncated: a safety cap ended it. Raises as `replay`.
         """
 
 class State:
     """One position; OpenSpiel's names."""
 
     def current_player(self) -> int: ...
-    def legal_actions(self) -> list[int]: ...
+    def legal_actions(self) -> list[int]: ...  # where chance acts: its outcomes
     def legal_actions_mask(self) -> list[int]: ...
     def apply_action(self, action: int) -> None: ...
     def is_terminal(self) -> bool: ...
@@ -54,7 +71,13 @@ class State:
     def is_chance_node(self) -> bool: ...
     def chance_outcomes(self) -> list[tuple[int, float]]: ...
     def observation_tensor(self, player: int | None = None) -> NDArray[np.float32]: ...  # (planes, rows, columns); None: the player to move
-    def packed_observation(self) -> NDArray[np.uint8]: ...  # (P,), for the player to move
+    def scalars(self, player: int | None = None) -> NDArray[np.int8]: ...  # (S,)
+    def packed_observation(self, player: int | None = None) -> NDArray[np.uint8]: ...  # (P,); None: the player to move
+    def notation(self) -> str: ...  # the whole position on one line
+    def information_state_string(self, player: int | None = None) -> str: ...  # all the player knows
+    def resample_from_infostate(self, player: int, rng: int | Callable[[], float]) -> State:
+        """A state the player cannot tell from this one, drawn uniformly; `rng` is a seed or a function giving numbers in [0, 1)."""
+    def margin(self, player: int) -> float: ...  # of a terminal position, in [-1, 1]; 0 where the game has none
     def history(self) -> list[int]: ...
     def action_to_string(self, action: int) -> str: ...
     def clone(self) -> State: ...

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "azq/config.hpp"
+#include "azq/game.hpp"
 #include "azq/record.hpp"
+#include "registry.hpp"
 #include "tree_table.hpp"
 
 namespace azq::bind {
@@ -28,6 +30,14 @@ class AnyState {
     virtual void observe(int player, std::uint8_t* packed) const = 0;
     virtual std::string action_text(int action) const = 0;
     virtual std::string text() const = 0;
+    virtual std::string notation() const = 0;
+    virtual std::vector<Outcome> chance() const = 0;                      ///< Empty where chance does not act.
+    virtual std::string information_state(int player) const = 0;          ///< Without hidden information: the notation.
+    virtual std::unique_ptr<AnyState> resample(int player, std::uint64_t seed) const = 0;
+    virtual float margin(int player) const = 0;                           ///< Of a terminal position; 0 where the game has none.
+    virtual bool truncated() const = 0;
+    virtual void outcome_targets(int player, float* targets) const = 0;   ///< Of a terminal position.
+    virtual void hidden(int player, std::uint8_t* targets) const = 0;
 };
 
 /// Root statistics of a spent search, indexed by action.
@@ -83,9 +93,11 @@ class AnyUct {
     virtual std::vector<std::int32_t> visit_counts() const = 0;
 };
 
-/// Sizes of a game's arrays.
+/// Sizes of a game's arrays, 0 for what it does not have.
 struct Dimensions {
     int players, actions, max_length, planes, rows, columns, scalars, packed_size, symmetries;
+    int value_size, max_outcomes, outcome_targets, hidden;
+    bool has_margin, has_hidden, sampled;
 };
 
 class AnyGame {
@@ -93,16 +105,18 @@ class AnyGame {
     virtual ~AnyGame() = default;
     virtual std::string name() const = 0;
     virtual Dimensions dimensions() const = 0;
+    virtual const Params& params() const = 0;  ///< All of them, defaults included.
     virtual std::unique_ptr<AnyState> new_initial_state() const = 0;
+    /// The position of a line of notation, or null and the rule it broke.
+    virtual std::pair<std::unique_ptr<AnyState>, std::string> parse(const std::string& notation) const = 0;
+    /// Weights of the outcome targets and, last, the bias; empty where the game has none.
+    virtual std::vector<float> outcome_combination() const = 0;
     virtual int symmetric_action(int symmetry, int action) const = 0;
     virtual int symmetric_cell(int symmetry, int cell) const = 0;
     virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
                                                    std::size_t cache_entries) const = 0;
-    virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;
+    virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
 };
-
-std::unique_ptr<AnyGame> make_connect_four();
-std::unique_ptr<AnyGame> make_tic_tac_toe();
 
 }  // namespace azq::bind

@@ -15,7 +15,7 @@ struct PyUct {
 };
 
 int best_action(PyUct& self, const PyState& state) {
-    if (state.game.rules->name() != self.game.rules->name()) throw nb::value_error("the state belongs to another game");
+    if (!same_game(state.game, self.game)) throw nb::value_error("the state belongs to another game, or to other parameters of it");
     if (state.state->legal().empty()) throw nb::value_error("the game is over: there is no action to choose");
     const nb::gil_scoped_release release;
     return self.uct->best_action(*state.state);
@@ -27,7 +27,9 @@ void bind_uct(nb::module_& module) {
     nb::class_<PyUct>(module, "Uct", "Pure UCT (UCB1, random playouts to the end): Kocsis and Szepesvari, ECML 2006.")
         .def("__init__", [](PyUct* self, const PyGame& game, int num_simulations, std::uint64_t seed, float c_uct) {
             if (num_simulations < 1) raise_azq("ConfigError", "num_simulations must be at least 1");
-            new (self) PyUct{game, game.rules->make_uct(num_simulations, seed, c_uct)};
+            std::unique_ptr<AnyUct> uct = game.rules->make_uct(num_simulations, seed, c_uct);
+            if (uct == nullptr) raise_azq("ConfigError", "uct knows no chance and no hidden hands; for " + game.rules->name() + " use pimc");
+            new (self) PyUct{game, std::move(uct)};
         }, nb::arg("game"), nb::kw_only(), nb::arg("num_simulations"), nb::arg("seed"), nb::arg("c_uct") = 1.414f)
         .def("best_action", &best_action, nb::arg("state"))
         .def("visit_counts", [](const PyUct& self) {

@@ -22,7 +22,7 @@ class ErasedState final : public AnyState {
     const typename G::State& state() const { return state_; }
     std::unique_ptr<AnyState> clone() const override { return std::make_unique<ErasedState>(*this); }
     int actor() const override { return rules_.actor(state_); }
-    int mover() const override { return G::mover(state_); }
+    int mover() const override { return rules_.mover(state_); }
     bool is_legal(int action) const override { return azq::is_legal(rules_, state_, action); }
     void apply(int action) override { rules_.apply(state_, action); }
     float returns(int player) const override { return actor() == kTerminalPlayer ? rules_.returns(state_, player) : 0.0f; }
@@ -30,11 +30,57 @@ class ErasedState final : public AnyState {
     std::string action_text(int action) const override { return rules_.action_text(state_, action); }
     std::string text() const override { return rules_.text(state_); }
 
+    std::string notation() const override { return rules_.notation(state_); }
+
     std::vector<int> legal() const override {
-        if (actor() == kTerminalPlayer) return {};
+        std::vector<int> numbers;
+        for (const Outcome& outcome : chance()) numbers.push_back(outcome.outcome);
+        if (actor() < 0) return numbers;
         std::uint16_t actions[G::kMaxLegal];
         const int count = rules_.legal(state_, actions);
         return {actions, actions + count};
+    }
+
+    std::vector<Outcome> chance() const override {
+        if constexpr (HasChance<G>) {
+            if (actor() != kChancePlayer) return {};
+            Outcome outcomes[G::kMaxOutcomes];
+            const int count = rules_.chance(state_, outcomes);
+            return {outcomes, outcomes + count};
+        }
+        return {};
+    }
+
+    std::string information_state(int player) const override {
+        if constexpr (HasHidden<G>) return rules_.information_state(state_, player);
+        return notation();
+    }
+
+    std::unique_ptr<AnyState> resample(int player, std::uint64_t seed) const override {
+        auto copy = std::make_unique<ErasedState>(*this);
+        if constexpr (HasHidden<G>) {
+            Rng rng(seed, 0, 0, Purpose::kResample);
+            rules_.resample(copy->state_, player, rng);
+        }
+        return copy;
+    }
+
+    float margin(int player) const override {
+        if constexpr (HasMargin<G>) return actor() == kTerminalPlayer ? rules_.margin(state_, player) : 0.0f;
+        return 0.0f;
+    }
+
+    bool truncated() const override {
+        if constexpr (HasTruncation<G>) return actor() == kTerminalPlayer && rules_.truncated(state_);
+        return false;
+    }
+
+    void outcome_targets(int player, float* targets) const override {
+        if constexpr (HasOutcomeTargets<G>) rules_.outcome_targets(state_, player, targets);
+    }
+
+    void hidden(int player, std::uint8_t* targets) const override {
+        if constexpr (HasHiddenTargets<G>) rules_.hidden(state_, player, targets);
     }
 
   private:
@@ -242,6 +288,7 @@ class ErasedSearch final : public AnySearch {
 };
 
 template <Game G>
+    requires(!kSampled<G>)
 class ErasedUct final : public AnyUct {
   public:
     ErasedUct(const G& rules, int num_simulations, std::uint64_t seed, float c_uct) : uct_(rules, num_simulations, seed, c_uct) {}
@@ -260,22 +307,64 @@ class ErasedUct final : public AnyUct {
 template <Game G>
 class ErasedGame final : public AnyGame {
   public:
+    ErasedGame(const G& rules, const Params& params) : rules_(rules), params_(params) {}
+
     std::string name() const override { return G::kName; }
+    const Params& params() const override { return params_; }
+
     Dimensions dimensions() const override {
-        return {G::kNumPlayers, G::kNumActions, G::kMaxLength, G::kPlanes, G::kRows, G::kColumns, G::kNumScalars, kPackedSize<G>,
-                G::kNumSymmetries};
+        Dimensions size{};
+        size.players = G::kNumPlayers;
+        size.actions = G::kNumActions;
+        size.max_length = G::kMaxLength;
+        size.planes = G::kPlanes;
+        size.rows = G::kRows;
+        size.columns = G::kColumns;
+        size.scalars = G::kNumScalars;
+        size.packed_size = kPackedSize<G>;
+        size.symmetries = G::kNumSymmetries;
+        size.value_size = kValueSize<G>;
+        if constexpr (HasChance<G>) size.max_outcomes = G::kMaxOutcomes;
+        if constexpr (HasOutcomeTargets<G>) size.outcome_targets = G::kNumOutcomeTargets;
+        if constexpr (HasHiddenTargets<G>) size.hidden = G::kNumHidden;
+        size.has_margin = HasMargin<G>;
+        size.has_hidden = HasHidden<G>;
+        size.sampled = kSampled<G>;
+        return size;
     }
+
     std::unique_ptr<AnyState> new_initial_state() const override { return std::make_unique<ErasedState<G>>(rules_, rules_.initial()); }
+
+    std::pair<std::unique_ptr<AnyState>, std::string> parse(const std::string& notation) const override {
+        typename G::State state = rules_.initial();
+        std::string broken = rules_.parse(notation, state);
+        if (!broken.empty()) return {nullptr, std::move(broken)};
+        return {std::make_unique<ErasedState<G>>(rules_, state), ""};
+    }
+
+    std::vector<float> outcome_combination() const override {
+        std::vector<float> combination;
+        if constexpr (HasOutcomeTargets<G>) {
+            for (int i = 0; i < G::kNumOutcomeTargets; ++i) combination.push_back(rules_.kOutcomeWeights[i]);
+            combination.push_back(rules_.kOutcomeBias);
+        }
+        return combination;
+    }
+
     int symmetric_action(int symmetry, int action) const override { return rules_.symmetric_action(symmetry, action); }
     int symmetric_cell(int symmetry, int cell) const override { return rules_.symmetric_cell(symmetry, cell); }
 
     std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
                                            std::size_t cache_entries) const override {
-        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
+        if constexpr (kSampled<G>) return nullptr;
+        else return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
     }
+
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
-        return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
+        if constexpr (kSampled<G>) return nullptr;
+        else return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
     }
+
     std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const override {
         std::int64_t plies = 0;
         for (std::int64_t game = 0; game < count; ++game) {
@@ -288,6 +377,7 @@ class ErasedGame final : public AnyGame {
 
   private:
     G rules_;
+    Params params_;
 };
 
 }  // namespace azq::bind

@@ -15,6 +15,11 @@ struct PyGame {
     Dimensions dimensions;
 };
 
+/// Whether two games have the same rules: the same C++ types behind them.
+inline bool same_game(const PyGame& one, const PyGame& other) {
+    return one.rules->name() == other.rules->name() && one.rules->params() == other.rules->params();
+}
+
 /// A position with the actions that led to it.
 struct PyState {
     PyGame game;

@@ -15,6 +15,7 @@ PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots
         raise_azq("ConfigError", "cache_entries must be 0 or a power of two, not " + std::to_string(cache_entries));
     }
     search_ = game.rules->make_search(config, num_slots, seed, autoplay, cache_entries);
+    if (search_ == nullptr) raise_azq("ConfigError", "game " + game.rules->name() + " has chance or hidden hands, which this search cannot sample");
     leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
     offsets_.resize(static_cast<std::size_t>(num_slots), 0);
 }

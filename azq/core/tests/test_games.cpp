@@ -35,7 +35,10 @@ void test_random_games(int games) {
         CHECK(rules.returns(state, 0) == -rules.returns(state, 1));
         CHECK(rules.returns(twin, 0) == rules.returns(state, 0));
         CHECK(!is_legal(rules, state, 0));
-        CHECK(rules.text(state).size() == static_cast<std::size_t>(G::kRows * (G::kColumns + 1)));
+        CHECK(!rules.text(state).empty());
+        typename G::State again;
+        CHECK(rules.parse(rules.notation(state), again).empty());
+        CHECK(rules.notation(again) == rules.notation(state) && rules.text(again) == rules.text(state));
     }
 }
 

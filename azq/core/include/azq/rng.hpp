@@ -21,6 +21,10 @@ enum class Purpose : std::uint32_t {
     kRandomGame = 4,
     kUct = 5,
     kOpeningLength = 6,
+    kChance = 7,    ///< What chance does in the game itself.
+    kSample = 8,    ///< What simulations draw: hidden hands and chance.
+    kResample = 9,  ///< A caller's own determinizations.
+    kPimc = 10,
 };
 
 class Rng {

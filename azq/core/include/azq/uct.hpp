@@ -6,26 +6,27 @@
 #include <cstdint>
 #include <vector>
 
-#include "azq/rng.hpp"
+#include "azq/chance.hpp"
 #include "azq/value.hpp"
-#include "azq/game.hpp"
 
 namespace azq {
 
-/// Plays uniformly random moves until the game ends; returns the plies played.
+/// Plays uniformly random moves, and lets chance act, until the game ends; returns the plies played.
 template <Game G>
 int play_randomly(const G& rules, typename G::State& state, Rng& rng) {
     std::uint16_t actions[G::kMaxLegal];
     int plies = 0;
-    while (rules.actor(state) != kTerminalPlayer) {
+    for (;;) {
+        settle_chance(rules, state, rng);
+        if (rules.actor(state) == kTerminalPlayer) return plies;
         const int count = rules.legal(state, actions);
         rules.apply(state, actions[rng.below(count)]);
         ++plies;
     }
-    return plies;
 }
 
 template <Game G>
+    requires(!kSampled<G>)
 class Uct {
   public:
     using State = typename G::State;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "azq/board_text.hpp"
 #include "azq/game.hpp"
 
 namespace azq {
@@ -105,6 +106,36 @@ struct ConnectFour {
             board += '\n';
         }
         return board;
+    }
+
+    /// E.g. the start: "7/7/7/7/7/7 x".
+    std::string notation(const State& state) const {
+        const std::uint64_t first = mover(state) == 0 ? state.own : state.own ^ state.all;
+        const auto cell = [&](int row, int column) {
+            const std::uint64_t bit = std::uint64_t{1} << (8 * (kRows - 1 - row) + column);
+            return (state.all & bit) == 0 ? '.' : ((first & bit) != 0 ? 'x' : 'o');
+        };
+        return board_notation(kRows, kColumns, cell, mover(state) == 0 ? 'x' : 'o');
+    }
+
+    std::string parse(const std::string& text, State& state) const {
+        const BoardText board = parse_board(text, kRows, kColumns);
+        if (!board.error.empty()) return board.error;
+        std::uint64_t discs[2] = {0, 0};
+        for (int cell = 0; cell < kRows * kColumns; ++cell) {
+            const char mark = board.cells[static_cast<std::size_t>(cell)];
+            const int shift = 8 * (kRows - 1 - cell / kColumns) + cell % kColumns;
+            if (mark != '.') discs[mark == 'o' ? 1 : 0] |= std::uint64_t{1} << shift;
+        }
+        const std::uint64_t all = discs[0] | discs[1];
+        const int lead = std::popcount(discs[0]) - std::popcount(discs[1]);
+        const int player = board.to_move == 'x' ? 0 : 1;
+        if (!board.rest.empty()) return "nothing follows the side to move";
+        if (((all >> 8) & ~all & kBoard) != 0) return "a disc hangs in the air";
+        if (lead != player) return "x has moved " + std::to_string(lead) + " times more than o, so the other side is to move";
+        if (has_line(discs[player])) return "the side to move has four in line already";
+        state = State{discs[player], all};
+        return "";
     }
 
   private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "azq/board_text.hpp"
 #include "azq/game.hpp"
 
 namespace azq {
@@ -107,6 +108,30 @@ struct TicTacToe {
             if (cell % 3 == 2) board += '\n';
         }
         return board;
+    }
+
+    /// E.g. the start: "3/3/3 x".
+    std::string notation(const State& state) const {
+        const std::string board = text(state);
+        const auto cell = [&](int row, int column) { return board[static_cast<std::size_t>(4 * row + column)]; };
+        return board_notation(kRows, kColumns, cell, mover(state) == 0 ? 'x' : 'o');
+    }
+
+    std::string parse(const std::string& text, State& state) const {
+        const BoardText board = parse_board(text, kRows, kColumns);
+        if (!board.error.empty()) return board.error;
+        unsigned marks[2] = {0, 0};
+        for (unsigned cell = 0; cell < kNumActions; ++cell) {
+            const char mark = board.cells[cell];
+            if (mark != '.') marks[mark == 'o' ? 1 : 0] |= 1u << cell;
+        }
+        const int lead = std::popcount(marks[0]) - std::popcount(marks[1]);
+        const int player = board.to_move == 'x' ? 0 : 1;
+        if (!board.rest.empty()) return "nothing follows the side to move";
+        if (lead != player) return "x has moved " + std::to_string(lead) + " times more than o, so the other side is to move";
+        if (has_line(marks[player])) return "the side to move has three in line already";
+        state = State{static_cast<std::uint16_t>(marks[player]), static_cast<std::uint16_t>(marks[0] | marks[1])};
+        return "";
     }
 };
 

@@ -1,0 +1,14 @@
+#include "azq/games/connect_four.hpp"
+
+#include "erased.hpp"
+#include "registry.hpp"
+
+namespace azq::bind {
+namespace {
+
+std::unique_ptr<AnyGame> make(ParamReader& read) { return std::make_unique<ErasedGame<ConnectFour>>(ConnectFour{}, read.values()); }
+
+const Registration registration{"connect_four", make};
+
+}  // namespace
+}  // namespace azq::bind

@@ -1,0 +1,14 @@
+#include "azq/games/tic_tac_toe.hpp"
+
+#include "erased.hpp"
+#include "registry.hpp"
+
+namespace azq::bind {
+namespace {
+
+std::unique_ptr<AnyGame> make(ParamReader& read) { return std::make_unique<ErasedGame<TicTacToe>>(TicTacToe{}, read.values()); }
+
+const Registration registration{"tic_tac_toe", make};
+
+}  // namespace
+}  // namespace azq::bind
