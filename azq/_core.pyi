@@ -110,9 +110,9 @@ class Record:
     """What self-play keeps of one game: searched plies only carry targets (a random opening ply has simulations = 0)."""
 
     uid: int
-    actions: NDArray[np.uint16]  # (T,)
+    actions: NDArray[np.uint16]  # (T,) those of players, and the outcomes of chance
     policies: NDArray[np.float16]  # (T, A) search's policy target; zeros where simulations is 0
-    root_values: NDArray[np.float32]  # (T, V) search's value for the player to move
+    root_values: NDArray[np.float32]  # (T, V) search's value for the player to move; V > 1: entry r is that of player (mover + r) mod n
     simulations: NDArray[np.uint16]  # (T,) simulations spent, at least 1 where there is a target; 0 = no target
     weight_versions: NDArray[np.uint32]  # (T,)
     returns: NDArray[np.float32]  # (num_players,); zeros while open
@@ -120,6 +120,9 @@ class Record:
 
 class Search:
     """Many trees searched in step: one call gives the next leaves of all of them, the next takes their evaluations.
+
+    Games with chance or hidden hands are searched over information sets (docs/3-search.md): every simulation redraws what the
+    player to move cannot know. In autoplay chance acts by itself; without it a slot where chance is to act waits for `play`.
 
     A slot holds one game with its tree. In `autoplay` a slot whose budget is spent records its targets, plays the chosen
     action and searches on, until its game ends. Without it the slot waits: read `result`, then `play`.
@@ -154,6 +157,8 @@ class Search:
 
         Raises IllegalActionError, which leaves the slot empty, and RuntimeError while the slot's leaves are out for evaluation.
         """
+    def start_at(self, slot: int, uid: int, state: State) -> None:
+        """Without autoplay: puts a position into a slot whose history nobody knows; its record begins there."""
     def clear(self, slot: int) -> None: ...
     def collect(self, packed: NDArray[np.uint8], slots: NDArray[np.int32]) -> int:
         """Advances every busy tree to its next unevaluated leaf; returns L and writes packed[:L] (capacity x P) and slots[:L].
@@ -182,7 +187,7 @@ class Search:
         """Without autoplay: applies an action (anyone's), keeps its subtree, and searches on if the game is not over."""
     def state(self, slot: int) -> State: ...
     def tree(self, slot: int) -> dict[str, NDArray[Any]]:
-        """The whole tree of N nodes in the order of their creation; values and bounds are player 0's.
+        """The whole tree of N nodes in the order of their creation; values and bounds are player 0's (sampled games: the actor's).
 
         (N,): parent, action (that led here; -1 at the root), actor, visits, raw_value, mean, lower, upper.
         (N, A): child_visits, prior (the root's with its noise), q (NaN where unvisited).
@@ -218,6 +223,13 @@ class Uct:
     def __init__(self, game: Game, *, num_simulations: int, seed: int, c_uct: float = 1.414) -> None: ...
     def best_action(self, state: State) -> int: ...
     def visit_counts(self) -> NDArray[np.int32]: ...  # (A,) of the last search
+
+class Pimc:
+    """Perfect-information Monte Carlo with random playouts, the classical opponent with hidden hands: Ginsberg, JAIR 14, 2001."""
+
+    def __init__(self, game: Game, *, num_determinizations: int, seed: int) -> None: ...
+    def best_action(self, state: State) -> int: ...
+    def action_values(self) -> NDArray[np.float32]: ...  # (A,) mean results of the last search, 0 where illegal
 
 def random_playouts(game: Game, count: int, seed: int) -> tuple[int, int]:
     """Plays `count` uniformly random games; returns (games, plies). For benchmarks."""

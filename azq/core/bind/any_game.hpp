@@ -52,7 +52,7 @@ struct RootStatistics {
     std::vector<float> prior_logits;  ///< -infinity where illegal.
 };
 
-enum class Slot : std::uint8_t { kEmpty, kBusy, kIdle, kFinished };
+enum class Slot : std::uint8_t { kEmpty, kBusy, kIdle, kChance, kFinished };
 
 /// Many games, one per slot. Calls on different slots may run in different threads.
 class AnySearch {
@@ -68,6 +68,7 @@ class AnySearch {
     virtual RootStatistics result(int slot) const = 0;
     virtual TreeTable tree(int slot) const = 0;
     virtual void start(int slot, GameRecord record) = 0;
+    virtual void start_at(int slot, std::uint64_t uid, const AnyState& state) = 0;
     virtual void clear(int slot) = 0;
     virtual void play(int slot, int action) = 0;
 
@@ -93,6 +94,13 @@ class AnyUct {
     virtual std::vector<std::int32_t> visit_counts() const = 0;
 };
 
+class AnyPimc {
+  public:
+    virtual ~AnyPimc() = default;
+    virtual int best_action(const AnyState& state) = 0;
+    virtual std::vector<float> action_values() const = 0;
+};
+
 /// Sizes of a game's arrays, 0 for what it does not have.
 struct Dimensions {
     int players, actions, max_length, planes, rows, columns, scalars, packed_size, symmetries;
@@ -116,6 +124,7 @@ class AnyGame {
     virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
                                                    std::size_t cache_entries) const = 0;
     virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
+    virtual std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const = 0;
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
 };
 

@@ -83,6 +83,7 @@ void bind_search(nb::module_& module) {
              nb::arg("cache_entries") = 0)
         .def("start", &PySearch::start, nb::arg("slot"), nb::arg("uid"), nb::arg("actions"), nb::arg("policies") = nb::none(),
              nb::arg("root_values") = nb::none(), nb::arg("simulations") = nb::none(), nb::arg("weight_versions") = nb::none())
+        .def("start_at", &PySearch::start_at, nb::arg("slot"), nb::arg("uid"), nb::arg("state"))
         .def("clear", &PySearch::clear, nb::arg("slot"))
         .def("collect", &PySearch::collect, nb::arg("packed").noconvert(), nb::arg("slots").noconvert())
         .def("apply", &PySearch::apply, nb::arg("logits"), nb::arg("values"), nb::arg("weight_version") = 0)

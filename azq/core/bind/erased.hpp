@@ -10,6 +10,7 @@
 #include "any_game.hpp"
 #include "azq/cache.hpp"
 #include "azq/search.hpp"
+#include "azq/pimc.hpp"
 #include "azq/uct.hpp"
 
 namespace azq::bind {
@@ -137,8 +138,11 @@ class ErasedSearch final : public AnySearch {
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
     const GameRecord& record(int slot) const override { return at(slot).record(); }
-    TreeTable tree(int slot) const override { return tabulate(at(slot).tree()); }
+    TreeTable tree(int slot) const override { return tabulate<G>(at(slot).tree()); }
     void start(int slot, GameRecord record) override { at(slot).start(std::move(record)); }
+    void start_at(int slot, std::uint64_t uid, const AnyState& state) override {
+        at(slot).start_at(uid, static_cast<const ErasedState<G>&>(state).state());
+    }
     void clear(int slot) override { at(slot).clear(); }
     void play(int slot, int action) override { at(slot).play(action, scratch().data()); }
 
@@ -150,7 +154,7 @@ class ErasedSearch final : public AnySearch {
         const GameSearch<G>& game = at(slot);
         const Decision<G> decision = game.decide();
         const auto& root = game.tree().root();
-        const Edges edges = game.tree().edges(Tree<G>::kRoot);
+        const Edges edges = game.tree().edges(0);
         RootStatistics result{decision.action, decision.best_action, decision.root_value, decision.proven,
                               std::vector<float>(decision.policy, decision.policy + G::kNumActions),
                               std::vector<std::int32_t>(G::kNumActions, 0),
@@ -160,7 +164,7 @@ class ErasedSearch final : public AnySearch {
             const std::size_t action = edges.action[i];
             result.visit_counts[action] = edges.visits[i];
             result.prior_logits[action] = edges.logit[i];
-            if (edges.visits[i] > 0) result.q_values[action] = sign_of(root.actor) * edges.q[i] + 0.0f;
+            if (edges.visits[i] > 0) result.q_values[action] = root.sign() * edges.q[i] + 0.0f;
         }
         return result;
     }
@@ -198,7 +202,7 @@ class ErasedSearch final : public AnySearch {
                 const auto row = static_cast<std::size_t>(offsets[slot] + which);
                 const auto& state = at(slot).pending_state(which);
                 context_.rules.observe(state, context_.rules.mover(state), packed);
-                cache_.put(packed, logits + row * G::kNumActions, values[row], version);
+                cache_.put(packed, logits + row * G::kNumActions, values + row * kValueSize<G>, version);
             }
         }
     }
@@ -209,7 +213,7 @@ class ErasedSearch final : public AnySearch {
             const int leaves = at(slot).pending();
             for (int which = 0; which < leaves; ++which) {
                 const auto row = static_cast<std::size_t>(offsets[slot] + which);
-                at(slot).apply(which, logits + row * G::kNumActions, values[row], version);
+                at(slot).apply(which, logits + row * G::kNumActions, values + row * kValueSize<G>, version);
             }
         }
     }
@@ -241,10 +245,11 @@ class ErasedSearch final : public AnySearch {
 
   private:
     static constexpr int kWindow = 16;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
+    static constexpr std::size_t kLine = 64;
     static constexpr int kAhead = 4;    ///< Slots between the fetching of a path and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
-    static std::size_t block_bytes(int node_capacity) { return (Tree<G>::capacity_lines(node_capacity) | 1) * Tree<G>::kLine; }
+    static std::size_t block_bytes(int node_capacity) { return ((SearchOf<G>::memory_bytes(node_capacity) + kLine - 1) / kLine | 1) * kLine; }
 
     void admit(int slot) const { at(slot).prefetch_root(); }
 
@@ -260,13 +265,14 @@ class ErasedSearch final : public AnySearch {
         if (row == nullptr || leaves > 1) return moving;
         const auto* known = cache_.find(row, version_);
         if (known == nullptr) return moving;
-        at(slot).apply(0, known->logits, known->value, version_);
+        at(slot).apply(0, known->logits, known->values, version_);
         cache_hits_.fetch_add(1, std::memory_order_relaxed);
         return true;
     }
 
     std::vector<std::int32_t> scratch() const {
-        return std::vector<std::int32_t>(Tree<G>::capacity_lines(context_.node_capacity()));
+        if constexpr (kSampled<G>) return {};  // nothing is kept from ply to ply
+        else return std::vector<std::int32_t>(Tree<G>::capacity_lines(context_.node_capacity()));
     }
     GameSearch<G>& at(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
     const GameSearch<G>& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
@@ -302,6 +308,18 @@ class ErasedUct final : public AnyUct {
 
   private:
     Uct<G> uct_;
+};
+
+template <Game G>
+class ErasedPimc final : public AnyPimc {
+  public:
+    ErasedPimc(const G& rules, int num_determinizations, std::uint64_t seed) : pimc_(rules, num_determinizations, seed) {}
+
+    int best_action(const AnyState& state) override { return pimc_.best_action(static_cast<const ErasedState<G>&>(state).state()); }
+    std::vector<float> action_values() const override { return {pimc_.action_values(), pimc_.action_values() + G::kNumActions}; }
+
+  private:
+    Pimc<G> pimc_;
 };
 
 template <Game G>
@@ -356,13 +374,16 @@ class ErasedGame final : public AnyGame {
 
     std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
                                            std::size_t cache_entries) const override {
-        if constexpr (kSampled<G>) return nullptr;
-        else return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
+        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
     }
 
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
         if constexpr (kSampled<G>) return nullptr;
         else return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
+    }
+
+    std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const override {
+        return std::make_unique<ErasedPimc<G>>(rules_, num_determinizations, seed);
     }
 
     std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const override {

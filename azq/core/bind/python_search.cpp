@@ -15,7 +15,6 @@ PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots
         raise_azq("ConfigError", "cache_entries must be 0 or a power of two, not " + std::to_string(cache_entries));
     }
     search_ = game.rules->make_search(config, num_slots, seed, autoplay, cache_entries);
-    if (search_ == nullptr) raise_azq("ConfigError", "game " + game.rules->name() + " has chance or hidden hands, which this search cannot sample");
     leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
     offsets_.resize(static_cast<std::size_t>(num_slots), 0);
 }
@@ -77,10 +76,17 @@ void PySearch::start(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>&
     GameRecord record = replayed(slot, uid, actions);
     const std::size_t plies = record.actions.size();
     adopt(record.policies, policies, plies * static_cast<std::size_t>(game_.dimensions.actions), "policies");
-    adopt(record.root_values, root_values, plies, "root_values");
+    adopt(record.root_values, root_values, plies * static_cast<std::size_t>(game_.dimensions.value_size), "root_values");
     adopt(record.simulations, simulations, plies, "simulations");
     adopt(record.weight_versions, weight_versions, plies, "weight_versions");
     search_->start(slot, std::move(record));
+}
+
+void PySearch::start_at(int slot, std::uint64_t uid, const PyState& state) {
+    check_still(slot);
+    if (!same_game(state.game, game_)) throw nb::value_error("the state belongs to another game, or to other parameters of it");
+    if (autoplay_) raise_runtime("start_at: self-play games begin at the beginning, so that their records replay");
+    search_->start_at(slot, uid, *state.state);
 }
 
 void PySearch::clear(int slot) {
@@ -133,13 +139,14 @@ static void check_numbers(const Half* numbers, std::size_t count, const char* na
 void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values, std::uint32_t weight_version) {
     const auto leaves = static_cast<std::size_t>(awaited_);
     const auto actions = static_cast<std::size_t>(game_.dimensions.actions);
+    const auto each = static_cast<std::size_t>(game_.dimensions.value_size);
     if (awaited_ == 0) raise_runtime("apply: no leaves are waiting; call collect first");
-    if (logits.shape(0) != leaves || logits.shape(1) != actions || values.shape(0) != leaves || values.shape(1) != 1) {
+    if (logits.shape(0) != leaves || logits.shape(1) != actions || values.shape(0) != leaves || values.shape(1) != each) {
         throw nb::value_error(("apply needs logits of (" + std::to_string(leaves) + ", " + std::to_string(actions) + ") and values of (" +
-                               std::to_string(leaves) + ", 1)").c_str());
+                               std::to_string(leaves) + ", " + std::to_string(each) + ")").c_str());
     }
     check_numbers(logits.data(), leaves * actions, "logits");
-    check_numbers(values.data(), leaves, "values");
+    check_numbers(values.data(), leaves * each, "values");
     const Working working(working_);
     const Half* logit_rows = logits.data();
     const Half* value_rows = values.data();
@@ -175,7 +182,8 @@ std::vector<int> PySearch::slots_with(Slot status) const {
 std::vector<int> PySearch::changed_slots() {
     std::vector<int> slots;
     for (int slot = 0; slot < num_slots(); ++slot) {
-        const bool open = search_->status(slot) == Slot::kBusy || search_->status(slot) == Slot::kIdle;
+        const Slot status = search_->status(slot);
+        const bool open = status != Slot::kEmpty && status != Slot::kFinished;
         if (open && search_->take_changed(slot)) slots.push_back(slot);
     }
     return slots;
@@ -191,7 +199,7 @@ PyRecord PySearch::record(int slot) const {
     return PyRecord{record.uid,
                     to_numpy(record.actions, {plies}),
                     to_numpy(record.policies, {plies, static_cast<std::size_t>(game_.dimensions.actions)}),
-                    to_numpy(record.root_values, {plies, 1}),
+                    to_numpy(record.root_values, {plies, static_cast<std::size_t>(game_.dimensions.value_size)}),
                     to_numpy(record.simulations, {plies}),
                     to_numpy(record.weight_versions, {plies}),
                     to_numpy(returns, {returns.size()}),

@@ -36,6 +36,7 @@ class PySearch {
     void start(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions, const OptionalInput<Half, 2>& policies,
                const OptionalInput<float, 2>& root_values, const OptionalInput<std::uint16_t, 1>& simulations,
                const OptionalInput<std::uint32_t, 1>& weight_versions);
+    void start_at(int slot, std::uint64_t uid, const PyState& state);
     void clear(int slot);
     int collect(const Output<std::uint8_t, 2>& packed, const Output<std::int32_t, 1>& slots);
     void apply(const Input<Half, 2>& logits, const Input<Half, 2>& values, std::uint32_t weight_version);

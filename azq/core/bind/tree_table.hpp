@@ -6,11 +6,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "azq/tree.hpp"
+#include "azq/game.hpp"
+#include "azq/records.hpp"
 
 namespace azq::bind {
 
-/// N nodes in the order of their creation, A actions; values and bounds are player 0's.
+/// N nodes in the order of their creation, A actions; values and bounds are player 0's, or with chance or hidden hands those of
+/// the node's own actor.
 struct TreeTable {
     std::vector<std::int32_t> parent;       ///< (N,), -1 at the root.
     std::vector<std::int32_t> action;       ///< (N,) that led here, -1 at the root.
@@ -25,11 +27,11 @@ struct TreeTable {
     std::vector<float> q;                   ///< (N, A), NaN where unvisited
 };
 
-template <Game G>
-TreeTable tabulate(const Tree<G>& tree) {
+template <Game G, class TreeT>
+TreeTable tabulate(const TreeT& tree) {
     TreeTable table;
     std::unordered_map<std::int32_t, std::int32_t> numbers{{kNoChild, -1}};
-    for (std::int32_t index = Tree<G>::kRoot; index < tree.end(); index = tree.next(index)) {
+    for (std::int32_t index = TreeT::kRoot; index < tree.end(); index = tree.next(index)) {
         const auto& node = tree.node(index);
         numbers.emplace(index, static_cast<std::int32_t>(table.parent.size()));
         table.parent.push_back(numbers.at(node.parent));

@@ -20,7 +20,7 @@ class EvaluationCache {
     struct Entry {
         std::uint8_t key[kPackedSize<G>];
         std::uint8_t used;
-        Half value;
+        Half values[kValueSize<G>];
         Half logits[G::kNumActions];
         std::uint32_t weight_version;
     };
@@ -42,11 +42,11 @@ class EvaluationCache {
     }
 
     /// Remembers an evaluation in the place of whatever hashes there.
-    void put(const std::uint8_t* packed, const Half* logits, Half value, std::uint32_t weight_version) {
+    void put(const std::uint8_t* packed, const Half* logits, const Half* values, std::uint32_t weight_version) {
         Entry& entry = table_[index(packed)];
         std::memcpy(entry.key, packed, kPackedSize<G>);
         std::memcpy(entry.logits, logits, sizeof entry.logits);
-        entry.value = value;
+        std::memcpy(entry.values, values, sizeof entry.values);
         entry.weight_version = weight_version;
         entry.used = 1;
     }

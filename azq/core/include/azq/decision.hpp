@@ -2,8 +2,9 @@
 #pragma once
 
 #include "azq/config.hpp"
-#include "azq/rng.hpp"
-#include "azq/tree.hpp"
+#include "azq/game.hpp"
+#include "azq/records.hpp"
+#include "azq/value.hpp"
 
 namespace azq {
 
@@ -14,6 +15,7 @@ struct Decision {
     int best_action;               ///< Without exploration.
     float root_value;              ///< For the player to move.
     bool proven;                   ///< root_value is exact.
+    float others[kValueSize<G>];   ///< With a value per seat, entry r > 0: that of player (mover + r) mod n.
 };
 
 /// An edge drawn with probability weight / sum of weights; the last one with weight where rounding runs over the end.
@@ -52,10 +54,10 @@ void set_policy(Decision<G>& decision, const Edges& edges, const float* weights)
 /// best_action is the most visited of them (lost positions: the one the search found hardest to refute). What self-play plays:
 /// under PUCT a uniform draw among them in the temperature plies, then best_action; under Gumbel the largest
 /// `noisy_logits` among them, so that variety comes from the same noise as in an unsolved position.
-template <Game G>
-Decision<G> decide_proven(const Tree<G>& tree, const float* noisy_logits, bool draw, Rng rng) {
+template <Game G, class TreeT>
+Decision<G> decide_proven(const TreeT& tree, const float* noisy_logits, bool draw, Rng rng) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(Tree<G>::kRoot);
+    const Edges edges = tree.edges(TreeT::kRoot);
     Decision<G> decision;
     float uniform[G::kMaxLegal];
     float visits[G::kMaxLegal];
@@ -71,7 +73,7 @@ Decision<G> decide_proven(const Tree<G>& tree, const float* noisy_logits, bool d
     decision.best_action = edges.action[most];
     const int played = noisy_logits != nullptr ? best_edge(noisy, edges.count) : (draw ? draw_edge(uniform, edges.count, rng) : most);
     decision.action = edges.action[played];
-    decision.root_value = sign_of(root.actor) * root.lower + 0.0f;  // no negative zero
+    decision.root_value = root.sign() * root.lower + 0.0f;  // no negative zero
     decision.proven = true;
     return decision;
 }

@@ -60,9 +60,9 @@ struct GumbelRoot {
 };
 
 /// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
-template <Game G>
-void prepare_gumbel(const Tree<G>& tree, const SearchConfig& config, Rng rng, GumbelRoot<G>& plan) {
-    const Edges edges = tree.edges(Tree<G>::kRoot);
+template <Game G, class TreeT>
+void prepare_gumbel(const TreeT& tree, const SearchConfig& config, Rng rng, GumbelRoot<G>& plan) {
+    const Edges edges = tree.edges(TreeT::kRoot);
     for (int i = 0; i < edges.count; ++i) {
         plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
         plan.kept_visits[i] = edges.visits[i];
@@ -101,7 +101,7 @@ float complete_q(const NodeT& node, const Edges& edges, const SearchConfig& conf
         total += edges.visits[i];
         most = edges.visits[i] > most ? edges.visits[i] : most;
     }
-    const float sign = sign_of(node.actor);
+    const float sign = node.sign();
     float mixed = node.raw_value;
     if (total > 0) {
         const float weighted = ((value_sum[0] + value_sum[1]) + (value_sum[2] + value_sum[3])) /
@@ -145,12 +145,12 @@ int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& con
 /// At the root: among the candidates with the considered number of visits, argmax of g + logit + sigma(completed q).
 /// `simulation` counts those started in this ply. A solved candidate keeps its turns in the schedule: such a simulation ends
 /// at once with the exact value and asks for no evaluation, so the ranking uses exact q and nothing below is searched again.
-template <Game G>
-int select_gumbel_root(const Tree<G>& tree, const SearchConfig& config, const HalvingSchedule& schedule, const GumbelRoot<G>& plan,
+template <Game G, class TreeT>
+int select_gumbel_root(const TreeT& tree, const SearchConfig& config, const HalvingSchedule& schedule, const GumbelRoot<G>& plan,
                        int simulation) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(Tree<G>::kRoot);
-    float completed[Tree<G>::kMaxStride];
+    const Edges edges = tree.edges(TreeT::kRoot);
+    float completed[TreeT::kMaxStride];
     const float scale = complete_q(root, edges, config, completed);
     const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
     int best = -1;
@@ -187,15 +187,15 @@ int survivor(const Edges& edges, float sign, const GumbelRoot<G>& plan, const fl
 
 /// Policy target: pi'. Plays the survivor; best_action is the survivor ranked without the Gumbel noise.
 /// root_value is the value of pi' under completed q: the visits of sequential halving are forced, their mean is not a value.
-template <Game G>
-Decision<G> decide_gumbel(const Tree<G>& tree, const SearchConfig& config, const GumbelRoot<G>& plan, Rng rng) {
+template <Game G, class TreeT>
+Decision<G> decide_gumbel(const TreeT& tree, const SearchConfig& config, const GumbelRoot<G>& plan, Rng rng) {
     const auto& root = tree.root();
-    if (root.solved()) return decide_proven(tree, plan.noisy_logits, false, rng);
-    const Edges edges = tree.edges(Tree<G>::kRoot);
-    const float sign = sign_of(root.actor);
+    if (root.solved()) return decide_proven<G>(tree, plan.noisy_logits, false, rng);
+    const Edges edges = tree.edges(TreeT::kRoot);
+    const float sign = root.sign();
     Decision<G> decision;
-    float completed[Tree<G>::kMaxStride];
-    float weights[Tree<G>::kMaxStride];
+    float completed[TreeT::kMaxStride];
+    float weights[TreeT::kMaxStride];
     const float scale = complete_q(root, edges, config, completed);
     const float sum = improve_policy(edges, completed, scale, weights);
     float value = 0.0f;

@@ -13,7 +13,7 @@ namespace azq {
 template <Game G>
 bool tighten(Tree<G>& tree, std::int32_t index) {
     auto& node = tree.node(index);
-    const float sign = sign_of(node.actor);
+    const float sign = node.sign();
     const Edges edges = tree.edges(index);
     float low = -1.0f;
     float high = -1.0f;

@@ -19,7 +19,7 @@ namespace azq {
 /// visits: such a simulation ends at once with the exact value and asks for no evaluation.
 template <class NodeT>
 int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, bool at_root, float* scores) {
-    const float sign = sign_of(node.actor);
+    const float sign = node.sign();
     const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight));
     const float urgency = sign * node.mean - config.fpu_reduction;
     for (int i = 0; i < edges.stride; ++i) {
@@ -37,10 +37,10 @@ int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& confi
 }
 
 /// Mixes Dirichlet noise into the root's priors (Science 2018, "Self-play"): P = (1 - fraction) * P + fraction * noise.
-template <Game G>
-void add_dirichlet_noise(Tree<G>& tree, const SearchConfig& config, Rng rng) {
+template <Game G, class TreeT>
+void add_dirichlet_noise(TreeT& tree, const SearchConfig& config, Rng rng) {
     if (config.dirichlet_fraction <= 0.0f) return;
-    const Edges edges = tree.edges(Tree<G>::kRoot);
+    const Edges edges = tree.edges(TreeT::kRoot);
     float noise[G::kMaxLegal];
     rng.dirichlet(config.dirichlet_alpha, edges.count, noise);
     for (int i = 0; i < edges.count; ++i) {
@@ -50,11 +50,11 @@ void add_dirichlet_noise(Tree<G>& tree, const SearchConfig& config, Rng rng) {
 
 /// Weights of the visit distribution: visits, those of children proven lost left out, since they were spent before the proof
 /// and would be both played and learned. With no visit left over, the prior of the actions not proven lost.
-template <Game G>
-void visit_weights(const Tree<G>& tree, float* weights) {
+template <class TreeT>
+void visit_weights(const TreeT& tree, float* weights) {
     const auto& root = tree.root();
-    const Edges edges = tree.edges(Tree<G>::kRoot);
-    const float sign = sign_of(root.actor);
+    const Edges edges = tree.edges(TreeT::kRoot);
+    const float sign = root.sign();
     float sum = 0.0f;
     for (int i = 0; i < edges.count; ++i) {
         weights[i] = edges.lost(i, sign) ? 0.0f : static_cast<float>(edges.visits[i]);
@@ -64,11 +64,11 @@ void visit_weights(const Tree<G>& tree, float* weights) {
 }
 
 /// Policy target: visit distribution. Plays a draw from visits^(1 / temperature) where `draw`, else the most visited action.
-template <Game G>
-Decision<G> decide_puct(const Tree<G>& tree, const SearchConfig& config, bool draw, Rng rng) {
+template <Game G, class TreeT>
+Decision<G> decide_puct(const TreeT& tree, const SearchConfig& config, bool draw, Rng rng) {
     const auto& root = tree.root();
-    if (root.solved()) return decide_proven(tree, nullptr, draw, rng);
-    const Edges edges = tree.edges(Tree<G>::kRoot);
+    if (root.solved()) return decide_proven<G>(tree, nullptr, draw, rng);
+    const Edges edges = tree.edges(TreeT::kRoot);
     Decision<G> decision;
     float weights[G::kMaxLegal];
     visit_weights(tree, weights);
@@ -82,7 +82,7 @@ Decision<G> decide_puct(const Tree<G>& tree, const SearchConfig& config, bool dr
         }
     }
     decision.action = edges.action[draw ? draw_edge(weights, edges.count, rng) : most];
-    decision.root_value = sign_of(root.actor) * clamp(root.mean, root.lower, root.upper);
+    decision.root_value = root.sign() * clamp(root.mean, root.lower, root.upper);
     decision.proven = false;
     return decision;
 }

@@ -35,6 +35,9 @@ class Rng {
           counter_{static_cast<std::uint32_t>(uid), static_cast<std::uint32_t>(uid >> 32), ply,
                    static_cast<std::uint32_t>(purpose) << 24} {}
 
+    /// Passes over so many blocks of four numbers; before the first draw.
+    void skip(std::uint32_t blocks) { counter_[3] += blocks; }
+
     std::uint32_t next() {
         if (used_ == 4) {
             fill_block();

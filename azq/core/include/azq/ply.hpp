@@ -1,0 +1,209 @@
+/// The search of one ply, as far as it is the same over every kind of tree: budget, root, selection, expansion, decision.
+///
+/// Budget. PUCT: `num_simulations` is the number of simulations through the root, kept ones included. Gumbel: that many new
+/// ones, since sequential halving is defined on them; visits kept with a subtree count in q, in the interior and in sigma's
+/// max N, not in the schedule. The root's own evaluation is not a simulation.
+#pragma once
+
+#include <vector>
+
+#include "azq/gumbel.hpp"
+#include "azq/puct.hpp"
+
+namespace azq {
+
+/// What all games of one search share.
+template <Game G>
+struct SearchContext {
+    SearchContext(const G& game, const SearchConfig& settings, std::uint64_t run_seed, bool plays)
+        : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(most_candidates(settings), settings.num_simulations) {}
+
+    /// Most nodes of a tree: the root, and one for each simulation through it under PUCT; under Gumbel a kept subtree (trimmed to
+    /// num_simulations nodes) and one for each simulation of the ply; with chance or hidden hands nothing is kept.
+    int node_capacity() const {
+        return config.algorithm == Algorithm::kPuct || kSampled<G> ? config.num_simulations + 1 : 2 * config.num_simulations + 1;
+    }
+
+    static int most_candidates(const SearchConfig& settings) {
+        if (settings.algorithm == Algorithm::kPuct) return 0;
+        return settings.max_considered_actions < G::kMaxLegal ? settings.max_considered_actions : G::kMaxLegal;
+    }
+
+    G rules;
+    SearchConfig config;
+    std::uint64_t seed;
+    bool autoplay;
+    HalvingSchedule schedule;
+};
+
+/// What the random numbers of a ply are keyed by, and how many decisions came before it (chance plies are none).
+struct PlyKey {
+    std::uint64_t seed;
+    std::uint64_t uid;
+    std::uint32_t ply;
+    std::int32_t decisions;
+
+    Rng rng(Purpose purpose) const { return Rng(seed, uid, ply, purpose); }
+};
+
+enum class Progress : std::uint8_t {
+    kMoving,   ///< Ask again.
+    kWaiting,  ///< Leaves wait for their evaluation.
+    kSpent,    ///< The budget is spent or the root solved: decide.
+};
+
+template <Game G, class TreeT>
+class PlySearch {
+  public:
+    using State = typename G::State;
+
+    const TreeT& tree() const { return tree_; }
+    int pending() const { return static_cast<int>(pending_.size()); }
+    int simulations() const { return simulations_; }  ///< In this ply.
+
+    Decision<G> decide() const {
+        const SearchConfig& config = context_->config;
+        const Rng rng = key_.rng(Purpose::kTemperature);
+        if (config.algorithm == Algorithm::kGumbel) return decide_gumbel(tree_, config, gumbel_, rng);
+        const bool draw = key_.decisions < config.temperature_plies && config.temperature > 0.0f;
+        return decide_puct<G>(tree_, config, draw, rng);
+    }
+
+    /// Starts fetching what the first step touches.
+    void prefetch_root() const { tree_.prefetch(TreeT::kRoot); }
+
+    /// Starts fetching what `apply` touches.
+    void prefetch_pending() const {
+        for (const std::int32_t index : path_) tree_.prefetch(index);
+    }
+
+  protected:
+    PlySearch(const SearchContext<G>& context, std::byte* memory) : context_(&context) { tree_.attach(memory); }
+
+    void restart(const PlyKey& key) {
+        key_ = key;
+        cursor_ = kNoChild;
+        prepared_ = false;
+        simulations_ = 0;
+        pending_.clear();
+        path_.clear();
+    }
+
+    /// Stands at the root, ready for a simulation, or says why not. A root whose evaluation nobody asked for is left to the caller.
+    Progress stand_at_root() {
+        const auto& root = tree_.root();
+        if (root.status == NodeStatus::kPending || pending() == context_->config.leaves_per_step) return Progress::kWaiting;
+        if (root.status == NodeStatus::kFresh) return Progress::kMoving;
+        if (!prepared_) prepare_root();
+        if (spent()) return pending_.empty() ? Progress::kSpent : Progress::kWaiting;
+        cursor_ = TreeT::kRoot;
+        path_start_ = path_.size();
+        return Progress::kMoving;
+    }
+
+    /// Where only one action is legal and nothing is kept for the next ply, there is nothing to search for.
+    bool spent() const {
+        const auto& root = tree_.root();
+        if (root.solved() || (kSampled<G> && root.num_edges == 1)) return true;
+        const std::int32_t done = context_->config.algorithm == Algorithm::kGumbel ? simulations_ : root.visits - 1;
+        return done + static_cast<std::int32_t>(root.in_flight) >= context_->config.num_simulations;
+    }
+
+    void prepare_root() {
+        if (context_->config.algorithm == Algorithm::kGumbel) {
+            prepare_gumbel(tree_, context_->config, key_.rng(Purpose::kGumbel), gumbel_);
+        } else {
+            add_dirichlet_noise<G>(tree_, context_->config, key_.rng(Purpose::kDirichlet));
+        }
+        prepared_ = true;
+    }
+
+    int select_edge(std::int32_t index) const {
+        const SearchConfig& config = context_->config;
+        const auto& node = tree_.node(index);
+        float scores[TreeT::kMaxStride];
+        if (config.algorithm == Algorithm::kPuct) {
+            return select_puct(node, tree_.edges(index), config, index == TreeT::kRoot, scores);
+        }
+        if (index == TreeT::kRoot) {
+            return select_gumbel_root(tree_, config, context_->schedule, gumbel_, simulations_ + node.in_flight);
+        }
+        float completed[TreeT::kMaxStride];
+        return select_gumbel(node, tree_.edges(index), config, completed, scores);
+    }
+
+    /// Drops the simulation under way, which changed nothing.
+    Progress drop_path(Progress progress) {
+        path_.resize(path_start_);
+        cursor_ = kNoChild;
+        return progress;
+    }
+
+    /// The simulation under way ends in a leaf that waits for its evaluation.
+    Progress await(std::int32_t leaf) {
+        tree_.node(leaf).status = NodeStatus::kPending;
+        pending_.push_back(leaf);
+        path_.push_back(leaf);
+        add_in_flight(leaf, 1);
+        cursor_ = kNoChild;
+        return pending() == context_->config.leaves_per_step ? Progress::kWaiting : Progress::kMoving;
+    }
+
+    /// The evaluation of pending leaf number `which` was backed up.
+    void settle(int which, std::int32_t leaf) {
+        if (leaf != TreeT::kRoot) ++simulations_;
+        if (which + 1 < pending()) return;
+        pending_.clear();
+        path_.clear();
+    }
+
+    /// Counts an unevaluated leaf along its path. With one leaf at a time nothing is selected while it is out, so nobody asks.
+    void add_in_flight(std::int32_t leaf, std::uint16_t amount) {
+        if (context_->config.leaves_per_step == 1 || leaf == TreeT::kRoot) return;
+        std::int32_t index = leaf;
+        for (;;) {
+            auto& node = tree_.node(index);
+            node.in_flight = static_cast<std::uint16_t>(node.in_flight + amount);
+            if (index == TreeT::kRoot) return;
+            std::uint16_t& edge = tree_.edges(node.parent).in_flight[node.parent_edge];
+            edge = static_cast<std::uint16_t>(edge + amount);
+            index = node.parent;
+        }
+    }
+
+    /// Expand: turns logits into priors (softmax over the legal actions) and takes the value, as the tree counts it.
+    void expand(std::int32_t leaf, const Half* logits, float value) {
+        const Edges edges = tree_.edges(leaf);
+        float largest = kPadLogit;
+        for (int i = 0; i < edges.count; ++i) {
+            edges.logit[i] = clamp(to_float(logits[edges.action[i]]), -kMaxLogit, kMaxLogit);
+            largest = edges.logit[i] > largest ? edges.logit[i] : largest;
+        }
+        for (int i = 0; i < edges.stride; ++i) edges.prior[i] = exp32(edges.logit[i] - largest);
+        float sums[4] = {};
+        for (int i = 0; i < edges.stride; i += 4) {
+            for (int lane = 0; lane < 4; ++lane) sums[lane] += edges.prior[i + lane];
+        }
+        const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        for (int i = 0; i < edges.count; ++i) {
+            const float prior = edges.prior[i] / sum;
+            edges.prior[i] = prior < kMinPrior ? kMinPrior : prior;
+        }
+        auto& node = tree_.node(leaf);
+        node.raw_value = value;
+        node.status = NodeStatus::kExpanded;
+    }
+
+    const SearchContext<G>* context_;
+    TreeT tree_;
+    PlyKey key_{};
+    std::int32_t cursor_ = kNoChild;     ///< Where the simulation under way stands, or kNoChild between two.
+    std::int32_t simulations_ = 0;
+    bool prepared_ = false;              ///< Noise drawn, candidates fixed.
+    std::size_t path_start_ = 0;
+    std::vector<std::int32_t> pending_;  ///< Leaves handed out and not yet evaluated, in order.
+    std::vector<std::int32_t> path_;     ///< The nodes of their paths, and of the simulation under way.
+    GumbelRoot<G> gumbel_;
+};
+
+}  // namespace azq
