@@ -57,6 +57,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 def up(
     game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
     run: RunName = None,
+    preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu.")] = "",
     overrides: Overrides = None,
     until: Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="Stop there.")] = None,
     config: ConfigFile = None,
@@ -65,7 +66,8 @@ def up(
     """Train: start every process on this machine, watch the agent learn; Ctrl-C drains, twice aborts. Resumes the run if it exists."""
     from azq.console.up import up as command
 
-    raise typer.Exit(command(game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json))
+    end = command(game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset)
+    raise typer.Exit(end)
 
 
 @app.command()

@@ -206,9 +206,9 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     Raises `ConfigError` naming the key, the source and the remedy.
     """
     file = path or Path("azq.toml")
-    values: dict[str, Any] = _merge({}, base or {})
+    values: dict[str, Any] = merge({}, base or {})
     if file.is_file():
-        values = _merge(values, _read_toml(file))
+        values = merge(values, _read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
     below = values
@@ -263,7 +263,7 @@ def _parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         nested: Any = _parse_value(value.strip())
         for part in reversed(parts):
             nested = {part: nested}
-        changes = _merge(changes, nested)
+        changes = merge(changes, nested)
     return changes
 
 
@@ -274,11 +274,12 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values, those of `high` over those of `low`."""
     merged = dict(low)
     for key, value in high.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 

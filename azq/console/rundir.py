@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, parse_run
+from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, merge, parse_run
 from azq.errors import ConfigError, NotFound
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
@@ -73,10 +73,22 @@ def list_runs(home: Path) -> list[str]:
     return sorted(path.parent.name for path in home.glob("*/run.toml"))
 
 
-def preset(game: str) -> dict[str, Any]:
-    """The settings that learn this game on two cores; only the game's name where there is no preset."""
-    resource = importlib.resources.files("azq.console") / "presets" / f"{game}.toml"
-    return tomllib.loads(resource.read_text("utf-8")) if resource.is_file() else {"run": {"game": game}}
+def preset(game: str, variant: str = "") -> dict[str, Any]:
+    """The settings that learn this game on two cores, or its `variant` over them; only the game's name where there is no preset.
+
+    Raises `ConfigError` naming the variants of the game where there is no such one.
+    """
+    folder = importlib.resources.files("azq.console") / "presets"
+    base = folder / f"{game}.toml"
+    values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
+    if not variant:
+        return values
+    overlay = folder / f"{game}-{variant}.toml"
+    if not overlay.is_file():
+        names = sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(f"{game}-"))
+        known = ", ".join(name.removeprefix(f"{game}-").removesuffix(".toml") for name in names)
+        raise ConfigError(f"{game} has no preset {variant!r}; it has: {known or 'only the one for two cores'}")
+    return merge(values, tomllib.loads(overlay.read_text("utf-8")))
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

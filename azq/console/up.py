@@ -49,10 +49,19 @@ class Start:
     as_json: bool
 
 
-def up(*, game: str | None, run: str | None, overrides: Sequence[str], until: str | None, config_file: Path | None, as_json: bool) -> int:
+def up(
+    *,
+    game: str | None,
+    run: str | None,
+    overrides: Sequence[str],
+    until: str | None,
+    config_file: Path | None,
+    as_json: bool,
+    preset: str = "",
+) -> int:
     """Trains until Ctrl-C or the end that was asked for; returns an exit code."""
     logs.setup("up")
-    start = read_start(game, run, overrides, until, config_file, as_json)
+    start = read_start(game, run, overrides, until, config_file, as_json, preset)
     start.run.home.mkdir(parents=True, exist_ok=True)
     with home_lock(start.run.home), Brokers(start.config, start.run.home) as brokers:
         config = brokers.apply(start.config)
@@ -65,18 +74,26 @@ def up(*, game: str | None, run: str | None, overrides: Sequence[str], until: st
 
 
 def read_start(
-    game: str | None, run: str | None, overrides: Sequence[str], until: str | None, config_file: Path | None, as_json: bool
+    game: str | None,
+    run: str | None,
+    overrides: Sequence[str],
+    until: str | None,
+    config_file: Path | None,
+    as_json: bool,
+    preset: str = "",
 ) -> Start:
     """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
     machine = load(config_file, [text for text in overrides if text.startswith("home=")])
     name = rundir.check_name(run or (game or machine.run.game).replace(":", "-").lower())
     folder = rundir.RunDir(machine.home, name)
     if folder.exists():
+        if preset:
+            raise ConfigError(f"run {name!r} exists and keeps its settings; choose another --run for --preset {preset}, or leave it out")
         base = folder.values()
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
-        base = rundir.preset(game or machine.run.game)
+        base = rundir.preset(game or machine.run.game, preset)
     chosen = [f'run.game="{game}"'] if game else []
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts

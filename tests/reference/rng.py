@@ -21,6 +21,8 @@ class Purpose(IntEnum):
     RANDOM_GAME = 4
     UCT = 5
     OPENING_LENGTH = 6
+    CHANCE = 7
+    SAMPLE = 8
 
 
 def philox(counter: list[int], key: list[int]) -> list[int]:
@@ -40,6 +42,10 @@ class Rng:
         self._key = [seed & _MASK, seed >> 32]
         self._counter = [uid & _MASK, uid >> 32, ply, purpose << 24]
         self._block: list[int] = []
+
+    def skip(self, blocks: int) -> None:
+        """Passes over so many blocks of four numbers; before the first draw."""
+        self._counter[3] += blocks
 
     def next(self) -> int:
         """The next 32 bits."""

@@ -54,6 +54,8 @@ def test_a_stored_run_keeps_its_settings(tmp_path: Path) -> None:
     assert again.config.learner.batch_size == 33
     with pytest.raises(ConfigError, match="learns tic_tac_toe"):
         read(run="mine", game="connect_four")
+    with pytest.raises(ConfigError, match="'mine' exists and keeps its settings"):
+        read(run="mine", preset="gpu")
 
 
 def test_unknown_games_end_before_anything_starts() -> None:
