@@ -14,7 +14,7 @@ from reference.decision import Decision
 from reference.float32 import F, clamp, exp, lane_sum
 from reference.rng import Purpose, Rng
 from reference.search import Evaluate
-from reference.tree import MIN_PRIOR, Edge
+from reference.tree import HIGHEST, LOWEST, MIN_PRIOR, ZERO, Edge
 
 
 @dataclass
@@ -28,12 +28,12 @@ class InfosetNode:
     children: dict[object, InfosetNode] = field(default_factory=dict)
     visits: int = 0
     in_flight: int = 0
-    raw_value: F = F(0.0)
-    mean: F = F(0.0)
+    raw_value: F = ZERO
+    mean: F = ZERO
     pending: bool = False
-    sign: F = F(1.0)
-    lower: F = F(-1.0)
-    upper: F = F(1.0)
+    sign: F = HIGHEST
+    lower: F = LOWEST
+    upper: F = HIGHEST
 
     def solved(self) -> bool:
         """Never: values are sampled."""
