@@ -270,14 +270,15 @@ def bench_selfplay(
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
     seconds: BenchSeconds = 20.0,
     game: str = "connect_four",
+    preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Self-play with a 3x32 network and 200 simulations, over all processes."""
+    """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
     if evaluator not in ("stream", "local"):
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
-    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator)
+    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
 
 
 @bench_app.command("inference")

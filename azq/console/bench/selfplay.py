@@ -14,9 +14,10 @@ from azq import games
 from azq.actor import Progress, SelfPlay
 from azq.actor.arenas import Arenas
 from azq.bus.redis import RedisBus
-from azq.config import Config, NetworkConfig, RunSections
+from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.console.bench.cpu import cpu_s, peak_rss_mb
 from azq.console.bench.rig import RUN, Rig, rig
+from azq.console.rundir import preset as preset_of
 from azq.errors import NotFound
 from azq.inference.client import StreamEvaluator
 from azq.search.evaluator import Evaluator
@@ -28,9 +29,9 @@ LEASE_S = 60.0
 WARM_UP_S = 5.0
 
 
-def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str) -> dict[str, Any]:
+def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
-    sections = _sections(config, game, seconds)
+    sections = _preset_sections(game, seconds) if preset else _sections(config, game, seconds)
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine, sections)
         marks = _play(machine, sections, evaluator)
@@ -46,6 +47,7 @@ def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str)
         "algorithm": sections.search.algorithm,
         "num_simulations": sections.search.num_simulations,
         "network": f"{sections.network.blocks}x{sections.network.channels}",
+        "network_kind": sections.network.kind,
         "simulations_per_cpu_s": round(simulations / spent_s, 1),
         "evaluations_per_cpu_s": round(evaluations / spent_s, 1),
         "games_per_cpu_min": round(60 * (progress.games - start.games) / spent_s, 2),
@@ -61,6 +63,13 @@ def _sections(config: Config, game: str, seconds: float) -> RunSections:
     search = config.search.model_copy(update={"num_simulations": SIMULATIONS})
     selfplay = config.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
     return config.run_sections().model_copy(update={"run": run, "search": search, "selfplay": selfplay, "network": NETWORK})
+
+
+def _preset_sections(game: str, seconds: float) -> RunSections:
+    """A run of the game as its preset has it."""
+    sections = parse_run(preset_of(game), f"the preset of {game}")
+    selfplay = sections.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    return sections.model_copy(update={"selfplay": selfplay})
 
 
 Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
