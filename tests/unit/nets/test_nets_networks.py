@@ -38,6 +38,15 @@ class FakeGame:
     def value_size(self):
         return 1
 
+    def outcome_combination(self):
+        return None
+
+    def num_hidden(self):
+        return 0
+
+    def has_margin(self):
+        return False
+
 
 def test_spec_of_a_game():
     spec = NetSpec.of(FakeGame())
