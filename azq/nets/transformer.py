@@ -40,11 +40,18 @@ class Layer(nn.Module):
         """(B, T, K) to the same shape."""
         batch, tokens, width = x.shape
         qkv = self.qkv(self.norm_a(x)).view(batch, tokens, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width)
-        x = x + self.out(seen)
+        seen = _attention(*qkv.permute(2, 0, 3, 1, 4)).transpose(1, 2).reshape(batch, tokens, width)
+        x = x + self.out(seen.to(x.dtype))
         fed: Tensor = self.down(F.relu(self.up(self.norm_b(x))))
         return x + fed
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention (B, heads, T, K / heads); in float32 on a CPU, whose bfloat16 kernel takes twice as long on so few tokens."""
+    if q.device.type != "cpu":
+        return F.scaled_dot_product_attention(q, k, v)
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float())
 
 
 class Transformer(Network):
