@@ -65,7 +65,7 @@ class Model:
     def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
         with torch.inference_mode():
-            return self._reference.outcomes(*unpack(torch.from_numpy(packed), self.spec)).numpy()
+            return self._reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
     def _self_test(self, version: int) -> None:
         """Compares the forward pass in use with the plain float32 one on fixed observations."""

@@ -103,7 +103,7 @@ def test_every_head_teaches_the_trunk(kind):
     spec = NetSpec(6, 1, 12, 3, 20, 1, WEIGHTS, BIAS, 30, True)
     module = network(kind, spec, "reply", "margin", "hidden")
     with torch.no_grad():
-        for name, parameter in module.named_parameters():
+        for parameter in module.parameters():
             if not parameter.any() and parameter.ndim >= 2:  # heads and branches that start at zero let no gradient through yet
                 parameter.normal_(0, 0.1, generator=torch.Generator().manual_seed(2))
     stem = next(parameter for name, parameter in module.named_parameters() if name.startswith(("stem", "cells")))
