@@ -124,9 +124,11 @@ class SelfPlayConfig(Section):
 class NetworkConfig(Section):
     """The evaluator's network, free of batch norm."""
 
-    kind: Literal["resnet", "mlp"] = "resnet"
+    kind: Literal["resnet", "mlp", "transformer"] = "resnet"
     blocks: Positive = 4
     channels: Positive = 48
+    heads: Positive = 8  # of a transformer's attention; they divide the channels
+    auxiliary: tuple[Literal["reply", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
 
 
 class LearnerConfig(Section):
@@ -140,6 +142,10 @@ class LearnerConfig(Section):
     warmup_steps: Annotated[int, Field(ge=0)] = 100
     weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
     value_weight: Annotated[float, Field(gt=0.0)] = 1.0
+    outcome_weight: Annotated[float, Field(ge=0.0)] = 0.5  # loss of the outcome head, where the game has one
+    reply_weight: Annotated[float, Field(ge=0.0)] = 0.15  # losses of the auxiliary heads in network.auxiliary
+    margin_weight: Annotated[float, Field(ge=0.0)] = 0.25
+    hidden_weight: Annotated[float, Field(ge=0.0)] = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
     samples_per_insert: Annotated[float, Field(gt=0.0)] = 2.0

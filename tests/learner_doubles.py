@@ -1,8 +1,10 @@
-"""Doubles around a learner: a ledger of one run, a store in memory, a tracker that remembers."""
+"""Doubles around a learner: a ledger of one run, a store in memory, a tracker that remembers, a game that has everything."""
 
 from __future__ import annotations
 
 import hashlib
+
+import numpy as np
 
 from azq.bus.base import Bus
 from azq.errors import StoreError
@@ -67,3 +69,123 @@ class ListTracker:
     def flush(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class SecretSum:
+    """A game with a secret a round, for any number of players: chance draws it, then each in turn names 0..2, and high sums win.
+
+    The secret (0..3) is hidden from all until the next round shows it. With two players it has outcomes (won, lost), with more a value
+    per seat. A first secret of 3 stands for a game that a safety cap ends.
+    """
+
+    name = "secret_sum"
+    rounds = 2
+
+    def __init__(self, players: int) -> None:
+        self.players = players
+
+    def num_players(self):
+        return self.players
+
+    def num_distinct_actions(self):
+        return 3
+
+    def observation_planes(self):
+        return (self.players, 1, 7)  # per seat, the sum so far (0..4); of the mover's plane, the last two tell a secret shown
+
+    def num_scalars(self):
+        return 1
+
+    def packed_size(self):
+        return (7 * self.players + 7) // 8 + 1
+
+    def value_size(self):
+        return 1 if self.players == 2 else self.players
+
+    def outcome_combination(self):
+        return (np.array([1, -1], np.float32), 0.0) if self.players == 2 else None
+
+    def has_margin(self):
+        return True
+
+    def num_hidden(self):
+        return 4
+
+    def num_symmetries(self):
+        return 1
+
+    def action_permutation(self, symmetry):
+        return np.arange(3, dtype=np.int32)
+
+    def plane_permutation(self, symmetry):
+        return np.arange(7, dtype=np.int32)
+
+    def new_initial_state(self):
+        return SecretSumState(self)
+
+    def replay(self, actions):
+        state, packed, masks, movers = self.new_initial_state(), [], [], []
+        for action in actions:
+            mover = state.current_player()
+            movers.append(mover)
+            packed.append(state.packed_observation() if mover >= 0 else np.zeros(self.packed_size(), np.uint8))
+            masks.append(np.full(3, mover >= 0, np.uint8))
+            state.apply_action(int(action))
+        return np.array(packed), np.array(masks), np.array(movers, np.int8), np.array(state.returns(), np.float32)
+
+    def targets(self, actions):
+        state, secrets = self.new_initial_state(), []
+        for action in actions:
+            secrets.append(np.eye(4, dtype=np.uint8)[state.secrets[-1]] if state.current_player() >= 0 else np.zeros(4, np.uint8))
+            state.apply_action(int(action))
+        returns = np.array(state.returns(), np.float32)
+        return {
+            "margins": np.array(state.sums, np.float32) / 4,
+            "outcomes": np.stack([returns > 0, returns < 0], axis=1).astype(np.float32),
+            "hidden": np.array(secrets),
+            "truncated": state.secrets[0] == 3,
+        }
+
+
+class SecretSumState:
+    """A position of `SecretSum`."""
+
+    def __init__(self, game: SecretSum) -> None:
+        self.game = game
+        self.history: list[int] = []
+        self.sums = [0] * game.players
+        self.secrets: list[int] = []
+
+    def is_terminal(self):
+        return len(self.history) == self.game.rounds * (self.game.players + 1)
+
+    def current_player(self):
+        return -4 if self.is_terminal() else len(self.history) % (self.game.players + 1) - 1
+
+    def is_chance_node(self):
+        return self.current_player() == -1
+
+    def legal_actions(self):
+        return [0, 1, 2, 3] if self.is_chance_node() else [0, 1, 2]
+
+    def apply_action(self, action):
+        mover = self.current_player()
+        if mover >= 0:
+            self.sums[mover] += action
+        else:
+            self.secrets.append(action)
+        self.history.append(action)
+
+    def returns(self):
+        """Own sum less the mean of the others', in [-1, 1]."""
+        others = [(sum(self.sums) - own) / (self.game.players - 1) for own in self.sums]
+        return [(own - other) / 4 for own, other in zip(self.sums, others, strict=True)]
+
+    def packed_observation(self):
+        mover, players = self.current_player(), self.game.players
+        planes = np.zeros((players, 7), np.uint8)
+        for seat in range(players):
+            planes[seat, self.sums[(mover + seat) % players]] = 1
+        shown = self.secrets[:-1]
+        planes[0, 5:] = [len(shown), shown[-1] > 1 if shown else 0]
+        return np.append(np.packbits(planes, bitorder="little"), np.uint8(len(self.history)))

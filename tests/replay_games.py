@@ -9,19 +9,21 @@ from azq.wire.messages import GameRecord, SampleEvent
 
 
 def play_game(game, uid: int, *, searched_from: int = 0, weight_version: int = 1) -> SampleEvent:
-    """A random game; plies before `searched_from` carry no targets."""
+    """A random game; plies before `searched_from` and those of chance carry no targets."""
     rng = np.random.default_rng(uid)
     state, num_actions = game.new_initial_state(), game.num_distinct_actions()
-    actions, policies = [], []
+    actions, policies, searched = [], [], []
     while not state.is_terminal():
         legal = state.legal_actions()
         policy = np.zeros(num_actions, np.float32)
-        policy[legal] = rng.dirichlet(np.ones(len(legal)))
+        searched.append(not state.is_chance_node())
+        if searched[-1]:
+            policy[legal] = rng.dirichlet(np.ones(len(legal)))
         policies.append(policy)
         actions.append(int(rng.choice(legal)))
         state.apply_action(actions[-1])
     plies = len(actions)
-    simulations = np.full(plies, 32, "<u2")
+    simulations = np.where(searched, 32, 0).astype("<u2")
     simulations[:searched_from] = 0
     record = GameRecord(
         uid=uid,

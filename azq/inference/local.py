@@ -151,6 +151,13 @@ class LocalEvaluator:
         del self._futures[handle]
         return evaluation
 
+    def outcomes(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> NDArray[np.float32]:
+        """Probabilities (L, K) of the game's outcomes for the players to move.
+
+        Raises ConfigError for a game without outcomes, WeightsError for weights that cannot be used.
+        """
+        return self._worker.submit(lambda: self._source.model(weight_version).outcomes(packed)).result()
+
     def close(self) -> None:
         """Ends the thread."""
         self._worker.shutdown(wait=True, cancel_futures=True)

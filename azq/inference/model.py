@@ -62,6 +62,11 @@ class Model:
         """Logits (B, A) and values (B, V)."""
         return self.launch(packed).wait()
 
+    def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
+        with torch.inference_mode():
+            return self._reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
+
     def _self_test(self, version: int) -> None:
         """Compares the forward pass in use with the plain float32 one on fixed observations."""
         probe = np.random.default_rng(0).integers(0, 256, (PROBE_SIZE, self.spec.packed_size), np.uint8)

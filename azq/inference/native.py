@@ -29,7 +29,7 @@ def suits(module: Network, placement: Placement, flags: frozenset[str] | None = 
     if _nn is None or not isinstance(module, ResNet) or placement.device.type != "cpu" or placement.dtype != torch.bfloat16:
         return False
     flags = cpu_flags() if flags is None else flags
-    fits = module.scalars is None and module.spec.cells <= MAX_CELLS
+    fits = module.scalars is None and module.spec.cells <= MAX_CELLS and not module.spec.num_outcomes
     return fits and flags >= _NEEDED and "amx_bf16" not in flags and _nn.supported()
 
 

@@ -18,6 +18,7 @@ from azq.learner.loss import losses
 from azq.learner.symmetry import Symmetries
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build
+from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Samples
 from azq.replay.window import Window
 
@@ -34,7 +35,7 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
     game = games.load(config.run.game, **config.run.params)
     device, spec = pick_device(config.learner.device), NetSpec.of(game)
     torch.set_num_threads(pick_threads(config.learner, device))
-    window = full_window(game, spec, window_samples)
+    window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
     trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
     rng = np.random.default_rng(0)
     batch = config.learner.batch_size
@@ -62,17 +63,18 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
     }
 
 
-def full_window(game: games.Game, spec: NetSpec, samples: int) -> Window:
-    """A window of random samples in the shapes of a game, every action legal."""
+def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:
+    """A window of random samples in the shapes of a game, every action legal; optional columns hold zeros."""
     rng = np.random.default_rng(1)
-    window = Window(game, samples)
+    window = Window(game, samples, columns)
     policies = rng.dirichlet(np.ones(spec.num_actions), _CHUNK).astype(np.float16)
     masks = np.packbits(np.ones((_CHUNK, spec.num_actions), np.uint8), axis=1, bitorder="little")
     for start in range(0, samples, _CHUNK):
         count = min(_CHUNK, samples - start)
         packed = rng.integers(0, 256, (count, spec.packed_size), dtype=np.uint8)
         values = rng.uniform(-1, 1, (count, spec.value_size)).astype(np.float32)
-        window.add(Samples(packed, policies[:count], values, masks[:count]))
+        zeros = {name: np.zeros((count, *shape), kind) for name, (kind, shape) in columns.shapes().items()}
+        window.add(Samples(packed, policies[:count], values, masks[:count], **zeros))
     return window
 
 

@@ -10,6 +10,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import IllegalActionError, WireError
 from azq.ledger.types import LedgerCounts
+from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Rules, Samples, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
@@ -61,6 +62,7 @@ class Intake:
         window: Window,
         consumer: str,
         root_value_fraction: float,
+        columns: Columns = NO_COLUMNS,
         duplicates: int = 0,
     ) -> None:
         self._run = run
@@ -71,6 +73,7 @@ class Intake:
         self._window = window
         self._consumer = consumer
         self._root_value_fraction = root_value_fraction
+        self._columns = columns
         self.duplicates = duplicates
         self.dead_letters = 0
         self.mean_weight_version = 0.0  # of the games of the last read
@@ -124,7 +127,7 @@ class Intake:
                 if uid in seen or uid in self._segments:
                     found.duplicates += 1
                     continue
-                samples = samples_of(self._game, event, self._root_value_fraction)
+                samples = samples_of(self._game, event, self._root_value_fraction, self._columns)
             except (WireError, IllegalActionError) as error:
                 found.unreadable.append((entry, str(error)))
                 if uid:

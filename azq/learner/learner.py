@@ -259,6 +259,7 @@ class Learner:
             "selfplay/plies": status.samples_inserted / max(1, status.games_inserted),
             "weights/version": float(status.weight_version),
         }
+        values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
         parts.tracker.scalars(values | self._strength.read(parts.bus, parts.run), status.step)
         parts.tracker.flush()
 

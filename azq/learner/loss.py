@@ -1,17 +1,78 @@
-"""The loss of AlphaZero (Silver et al., Science 2018, Methods; weight decay is the optimiser's part)."""
+"""The loss of AlphaZero (Silver et al., Science 2018, Methods; weight decay is the optimiser's part), and of further heads.
+
+Letters: B batch, A actions, V values, K outcomes, F hidden facts.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
+
+from azq.config import LearnerConfig
+from azq.nets import Outputs
+from azq.replay.columns import NO_REPLY
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What a batch should have been told; None where samples have no such column."""
+
+    policies: Tensor  # (B, A), sums to 1 over legal actions
+    values: Tensor  # (B, V)
+    legal: Tensor  # (B, A) bool
+    reply: Tensor | None = None  # (B,) int64 action, or NO_REPLY
+    margin: Tensor | None = None  # (B,)
+    outcomes: Tensor | None = None  # (B, K) in [0, 1]
+    hidden: Tensor | None = None  # (B, F) 0 or 1
 
 
 def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
     """Policy cross-entropy over legal actions and mean squared value error, both float32 scalars.
 
-    `B` batch, `A` actions, `V` values: logits, policy_targets and legal (bool) are (B, A); values and value_targets (B, V).
+    Logits, policy_targets and legal (bool) are (B, A); values and value_targets (B, V).
     """
     # The lowest finite number and not -inf: 0 * -inf would be NaN where an illegal action has target 0.
     log_policy = log_softmax(logits.float().masked_fill(~legal, torch.finfo(torch.float32).min), dim=1)
     return -(policy_targets * log_policy).sum(dim=1).mean(), (values.float() - value_targets).square().mean()
+
+
+def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+    """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
+
+    `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
+    `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
+    """
+    policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
+    found = {"policy": policy, "value": value}
+    if outputs.outcomes is not None and targets.outcomes is not None:
+        per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")
+        found["outcome"] = per_outcome.sum(dim=1).mean()
+    if outputs.reply is not None and targets.reply is not None:
+        found["reply"] = _reply_loss(outputs.reply, targets.reply)
+    if outputs.margin is not None and targets.margin is not None:
+        found["margin"] = (outputs.margin.float() - targets.margin).square().mean()
+    if outputs.hidden is not None and targets.hidden is not None:
+        found["hidden"] = binary_cross_entropy_with_logits(outputs.hidden.float(), targets.hidden)
+    return found
+
+
+def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
+    """The sum that is minimised."""
+    weights = {
+        "policy": 1.0,
+        "value": config.value_weight,
+        "outcome": config.outcome_weight,
+        "reply": config.reply_weight,
+        "margin": config.margin_weight,
+        "hidden": config.hidden_weight,
+    }
+    return torch.stack([weights[name] * loss for name, loss in found.items()]).sum()
+
+
+def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:
+    """Zero, and not NaN, for a batch in which nobody replies."""
+    total = cross_entropy(logits.float(), replies, ignore_index=NO_REPLY, reduction="sum")
+    return total / (replies != NO_REPLY).sum().clamp(min=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -29,7 +30,8 @@ from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
-from azq.replay.samples import Rules
+from azq.replay.columns import Columns
+from azq.replay.samples import Rules, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.messages import WeightEvent
@@ -74,14 +76,15 @@ def open_learner(
     """The learner of a run whose folder is `directory`.
 
     Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
-    `StateConflict` when it is of another game, `ConfigError` for a device that is not there.
+    `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
     """
     config, key = sections.learner, game_key(sections)
     device = pick_device(config.device)
-    segments = SegmentLog(directory / "segments", key)
-    window = Window(game, config.max_window)
-    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window)
     trainer = _trainer(sections, game, device)
+    columns = Columns.of(game, sections.network.auxiliary)
+    segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game))
+    window = Window(game, config.max_window, columns)
+    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns)
     publisher = Publisher(bus, store, run)
     start = _restore(directory / "checkpoints", key, trainer, publisher)
     publisher.version = start.version
@@ -97,6 +100,7 @@ def open_learner(
         window=window,
         consumer=consumer,
         root_value_fraction=config.root_value_fraction,
+        columns=columns,
         duplicates=start.state.duplicates_dropped if start.state else 0,
     )
     _log_start(run, trainer, segments, window, device, start)

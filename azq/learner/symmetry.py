@@ -27,10 +27,12 @@ class Symmetries:
     def __init__(self, game: Symmetric, device: torch.device) -> None:
         group = range(game.num_symmetries())
         # Action a becomes permutation[a], so the image's entry b comes from the inverse at b; cells are given the other way round.
-        sources = np.stack([np.argsort(game.action_permutation(g)) for g in group])
+        images = np.stack([game.action_permutation(g) for g in group])
+        sources = np.argsort(images, axis=1)
         cells = np.stack([game.plane_permutation(g) for g in group])
         self.count = len(group)
         self._actions = torch.as_tensor(sources.astype(np.int64), device=device)
+        self._images = torch.as_tensor(images.astype(np.int64), device=device)
         self._cells = torch.as_tensor(cells.astype(np.int64), device=device)
 
     def planes(self, planes: Tensor, chosen: Tensor) -> Tensor:
@@ -42,3 +44,8 @@ class Symmetries:
     def actions(self, values: Tensor, chosen: Tensor) -> Tensor:
         """Values per action (B, A) under the symmetries `chosen` (B,)."""
         return values.gather(1, self._actions[chosen])
+
+    def action(self, actions: Tensor, chosen: Tensor) -> Tensor:
+        """Single actions (B,) under the symmetries `chosen` (B,); what is no action stays as it is."""
+        known = actions < self._images.shape[1]
+        return torch.where(known, self._images[chosen, actions.where(known, 0)], actions)

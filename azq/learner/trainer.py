@@ -6,20 +6,20 @@ Letters: B batch, P bytes of a packed observation, A actions, V values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from azq.config import LearnerConfig
-from azq.errors import WeightsError
+from azq.errors import ConfigError, WeightsError
 from azq.learner.device import autocast_dtype
 from azq.learner.ema import Ema
-from azq.learner.loss import losses
+from azq.learner.loss import Targets, all_losses, weighted
 from azq.learner.schedule import learning_rate
 from azq.learner.symmetry import Symmetries
-from azq.nets import NetSpec, load_into, unpack
+from azq.nets import NetSpec, Network, load_into, unpack
 from azq.replay.samples import Samples
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
@@ -32,23 +32,30 @@ class MeanLosses:
     policy: float
     value: float
     steps: int
+    others: dict[str, float] = field(default_factory=dict)  # by the name of the head
 
 
 class Trainer:
-    """A network with its optimiser and its averaged copy."""
+    """A network with its optimiser and its averaged copy.
+
+    Raises ConfigError for a belief head together with symmetries: nothing says where a symmetry takes a hidden fact.
+    """
 
     def __init__(
-        self, module: nn.Module, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
+        self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
     ) -> None:
         self._module = module.to(device).train()
         self._spec = spec
         self._config = config
         self._device = device
         self._dtype = autocast_dtype(config, device)
+        if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
+            raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
         self._symmetries = symmetries if symmetries is not None and symmetries.count > 1 else None
         self._ema = Ema(self._module, config.ema_decay)
         self._optimizer = _optimizer(self._module, config)
-        self._sums = torch.zeros(2, device=device)
+        self._names: tuple[str, ...] = ("policy", "value")
+        self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
         self.step = 0
         self.learning_rate = learning_rate(config, 0, 0.0)
@@ -68,25 +75,24 @@ class Trainer:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-        policy_loss, value_loss = self._losses(samples, rng)
+        found = self._losses(samples, rng)
         self._optimizer.zero_grad(set_to_none=True)
-        (policy_loss + self._config.value_weight * value_loss).backward()  # type: ignore[no-untyped-call]
+        weighted(found, self._config).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
         self._optimizer.step()
         self._ema.update(self._module, self.step)
-        self._sums += torch.stack((policy_loss.detach(), value_loss.detach()))
-        self._summed += 1
+        self._add_up(found)
         self.step += 1
 
     def mean_losses(self) -> MeanLosses:
         """Means since the last reset; raises `WeightsError` when training has diverged."""
-        policy, value = (float(total) / max(1, self._summed) for total in self._sums.tolist())
-        if not np.isfinite(policy + value):
+        means = {name: float(total) / max(1, self._summed) for name, total in zip(self._names, self._sums.tolist(), strict=True)}
+        if not np.isfinite(sum(means.values())):
             raise WeightsError(
                 f"training diverged at step {self.step}: the loss is not finite; lower learner.learning_rate and start the learner again, "
                 "it goes on from its newest checkpoint"
             )
-        return MeanLosses(policy, value, self._summed)
+        return MeanLosses(means.pop("policy"), means.pop("value"), self._summed, means)
 
     def reset_losses(self) -> None:
         """Starts new means."""
@@ -118,17 +124,44 @@ class Trainer:
         load_into(self._ema.module, state)
         self.step = step
 
-    def _losses(self, samples: Samples, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def _add_up(self, found: dict[str, Tensor]) -> None:
+        """Sums on the device: reading a loss each step would wait for it."""
+        if self._names != tuple(found):
+            self._names = tuple(found)
+            self._sums = torch.zeros(len(found), device=self._device)
+        self._sums += torch.stack([loss.detach() for loss in found.values()])
+        self._summed += 1
+
+    def _losses(self, samples: Samples, rng: np.random.Generator) -> dict[str, Tensor]:
         planes, scalars = unpack(self._send(samples.packed), self._spec)
-        policies = self._send(samples.policies).float()
-        legal = self._send(np.unpackbits(samples.masks, axis=1, count=policies.shape[1], bitorder="little")).bool()
+        targets = self._targets(samples)
         if self._symmetries is not None:
             chosen = self._send(rng.integers(0, self._symmetries.count, len(samples)))
-            planes = self._symmetries.planes(planes, chosen)
-            policies, legal = self._symmetries.actions(policies, chosen), self._symmetries.actions(legal, chosen)
+            planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
         with torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
-            logits, values = self._module(planes, scalars)
-        return losses(logits, values, policies, self._send(samples.values), legal)
+            outputs = self._module.forward_all(planes, scalars)
+        return all_losses(outputs, targets)
+
+    def _targets(self, samples: Samples) -> Targets:
+        hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()
+        return Targets(
+            policies=self._send(samples.policies).float(),
+            values=self._send(samples.values),
+            legal=self._bits(samples.masks, self._spec.num_actions).bool(),
+            reply=None if samples.reply is None else self._send(samples.reply.astype(np.int64)),
+            margin=None if samples.margin is None else self._send(samples.margin),
+            outcomes=None if samples.outcomes is None else self._send(samples.outcomes),
+            hidden=hidden,
+        )
+
+    def _turned(self, targets: Targets, chosen: Tensor) -> Targets:
+        assert self._symmetries is not None
+        turn = self._symmetries
+        reply = None if targets.reply is None else turn.action(targets.reply, chosen)
+        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), reply=reply)
+
+    def _bits(self, packed: np.ndarray, count: int) -> Tensor:
+        return self._send(np.unpackbits(packed, axis=1, count=count, bitorder="little"))
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

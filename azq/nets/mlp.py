@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from azq.nets.network import Network
 from azq.nets.spec import NetSpec
 
 
@@ -28,32 +31,20 @@ class Layer(nn.Module):
         return F.relu(x + self.b(F.relu(self.a(x))))
 
 
-class Mlp(nn.Module):
-    """`blocks` residual layers of K = `channels`; planes (B, C, H, W), scalars (B, S) -> logits (B, A), values (B, V) in [-1, 1]."""
+class Mlp(Network):
+    """`blocks` residual layers of K = `channels` over all bits and scalars at once."""
 
-    def __init__(self, spec: NetSpec, blocks: int, channels: int) -> None:
-        super().__init__()
-        self.spec = spec
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+        super().__init__(spec, auxiliary)
         self.stem = nn.Linear(spec.planes * spec.cells + spec.scalars, channels)
         self.blocks = nn.ModuleList(Layer(channels, blocks) for _ in range(blocks))
-        self.policy = nn.Linear(channels, spec.num_actions)
-        self.value = nn.Linear(channels, spec.value_size)
         nn.init.kaiming_normal_(self.stem.weight, nonlinearity="relu")
         nn.init.zeros_(self.stem.bias)
-        for head in (self.policy, self.value):
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        self._make_heads(channels, channels)
 
-    def trunk_to(self, dtype: torch.dtype) -> Mlp:
-        """Runs the residual layers in `dtype`; the heads stay as they are."""
-        self.stem.to(dtype)
-        self.blocks.to(dtype)
-        return self
-
-    def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, A), unmasked, and values (B, V)."""
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer (B, K), twice."""
         x = F.relu(self.stem(torch.cat((planes.flatten(1), scalars), 1).to(self.stem.weight.dtype)))
         for block in self.blocks:
             x = block(x)
-        x = x.to(self.policy.weight.dtype)
-        return self.policy(x), torch.tanh(self.value(x))
+        return x, x

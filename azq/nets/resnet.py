@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from azq.errors import ConfigError
+from azq.nets.network import Network
 from azq.nets.spec import NetSpec
 
 POLICY_CHANNELS = 16
@@ -33,47 +36,40 @@ class Block(nn.Module):
         return F.relu(x + self.b(F.relu(self.a(x))))
 
 
-class ResNet(nn.Module):
-    """`blocks` residual blocks of K = `channels`; planes (B, C, H, W), scalars (B, S) -> logits (B, A), values (B, V) in [-1, 1].
+class ResNet(Network):
+    """`blocks` residual blocks of K = `channels`.
 
     Raises ConfigError for a game without planes.
     """
 
-    def __init__(self, spec: NetSpec, blocks: int, channels: int) -> None:
-        super().__init__()
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+        super().__init__(spec, auxiliary)
         if spec.planes == 0 or spec.cells < 2:
             raise ConfigError("network.kind = 'resnet' needs a game with planes of at least two cells; set network.kind = 'mlp'")
-        self.spec = spec
         self.stem = nn.Conv2d(spec.planes, channels, 3, padding=1)
         self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
         self.blocks = nn.ModuleList(Block(channels, blocks) for _ in range(blocks))
         self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + VALUE_CHANNELS, 1)
-        self.policy = nn.Linear(POLICY_CHANNELS * spec.cells, spec.num_actions)
         self.value_hidden = nn.Linear(VALUE_CHANNELS * spec.cells, VALUE_HIDDEN)
-        self.value = nn.Linear(VALUE_HIDDEN, spec.value_size)
         for layer in (self.stem, self.squeeze, self.value_hidden):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-        for head in (self.policy, self.value):  # zero: the first evaluations are uniform and undecided
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        self._make_heads(POLICY_CHANNELS * spec.cells, VALUE_HIDDEN)
 
     def trunk_to(self, dtype: torch.dtype) -> ResNet:
-        """Runs the convolutions in `dtype`; the heads stay as they are, where float16's eleven bits would be lost in bfloat16."""
-        for layer in (self.stem, self.scalars, self.blocks, self.squeeze):
-            if layer is not None:
-                layer.to(dtype)
+        """Runs the convolutions in `dtype`; the value's hidden layer counts as a head."""
+        super().trunk_to(dtype)
+        self.value_hidden.to(self.policy.weight.dtype)
         return self
 
-    def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, A), unmasked, and values (B, V)."""
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Policy channels (B, POLICY_CHANNELS * H * W) and the value's hidden layer (B, VALUE_HIDDEN)."""
         x = self.stem(planes.to(self.stem.weight.dtype))
         if self.scalars is not None:
             x = x + self.scalars(scalars.to(x.dtype))[:, :, None, None]
         x = F.relu(x)
         for block in self.blocks:
             x = block(x)
-        x = F.relu(self.squeeze(x)).to(self.policy.weight.dtype)
-        policy, value = x[:, :POLICY_CHANNELS], x[:, POLICY_CHANNELS:]
-        hidden = F.relu(self.value_hidden(value.flatten(1)))
-        return self.policy(policy.flatten(1)), torch.tanh(self.value(hidden))
+        x = F.relu(self.squeeze(x))
+        policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
+        return policy, F.relu(self.value_hidden(value.to(self.value_hidden.weight.dtype)))

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.errors import ConfigError
+
 
 class GameShape(Protocol):
     """The part of `azq._core.Game` that fixes a network's inputs and outputs."""
@@ -13,11 +18,14 @@ class GameShape(Protocol):
     def observation_planes(self) -> tuple[int, int, int]: ...
     def num_scalars(self) -> int: ...
     def value_size(self) -> int: ...
+    def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...
+    def has_margin(self) -> bool: ...
+    def num_hidden(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class NetSpec:
-    """Shapes at a network's two ends: C planes of H x W bits and S scalars in, A logits and V values out."""
+    """Shapes at a network's two ends: C planes of H x W bits and S scalars in, A logits and V values out, and what heads may predict."""
 
     planes: int  # C
     rows: int  # H
@@ -25,12 +33,42 @@ class NetSpec:
     scalars: int  # S
     num_actions: int  # A
     value_size: int  # V
+    outcome_weights: tuple[float, ...] = ()  # (K,): the value is outcome_bias + outcome_weights . outcomes; empty: a plain value head
+    outcome_bias: float = 0.0
+    num_hidden: int = 0  # F facts that the player to move does not see
+    has_margin: bool = False
 
     @classmethod
     def of(cls, game: GameShape) -> NetSpec:
-        """The spec of a game."""
+        """The spec of a game; raises ConfigError for one that declares outcomes and a value per seat."""
         planes, rows, cols = game.observation_planes()
-        return cls(planes, rows, cols, game.num_scalars(), game.num_distinct_actions(), game.value_size())
+        weights, bias = game.outcome_combination() or ((), 0.0)
+        if len(weights) and game.value_size() != 1:
+            raise ConfigError(
+                f"the game declares outcomes and {game.value_size()} values; outcomes combine to the one value of two players"
+            )
+        return cls(
+            planes,
+            rows,
+            cols,
+            game.num_scalars(),
+            game.num_distinct_actions(),
+            game.value_size(),
+            tuple(float(weight) for weight in weights),
+            float(bias),
+            game.num_hidden(),
+            game.has_margin(),
+        )
+
+    @property
+    def num_outcomes(self) -> int:
+        """K."""
+        return len(self.outcome_weights)
+
+    @property
+    def auxiliary(self) -> tuple[str, ...]:
+        """Names of the auxiliary heads that the game has targets for."""
+        return ("reply", *(["margin"] if self.has_margin else []), *(["hidden"] if self.num_hidden else []))
 
     @property
     def cells(self) -> int:

@@ -5,17 +5,18 @@ Letters: N samples, T plies, P bytes of a packed observation, A actions, V value
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import WireError
+from azq.replay.columns import NO_COLUMNS, NO_REPLY, Columns, Declared
 from azq.wire.messages import SampleEvent
 
 
-class Rules(Protocol):
+class Rules(Declared, Protocol):
     """What sampling asks of a game; `azq._core.Game` fulfils it."""
 
     def num_distinct_actions(self) -> int: ...
@@ -23,6 +24,7 @@ class Rules(Protocol):
     def packed_size(self) -> int: ...
     def value_size(self) -> int: ...
     def replay(self, actions: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int8], NDArray[np.float32]]: ...
+    def targets(self, actions: NDArray[np.uint16]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,12 @@ class Samples:
 
     packed: NDArray[np.uint8]  # (N, P)
     policies: NDArray[np.float16]  # (N, A), sums to 1 over legal actions
-    values: NDArray[np.float32]  # (N, V) for the player to move (V = 1) or per seat
+    values: NDArray[np.float32]  # (N, V) for the player to move, then for the seats after him
     masks: NDArray[np.uint8]  # (N, M) legal actions, little bit order
+    reply: NDArray[np.uint16] | None = None  # (N,) what the next other player did best, or NO_REPLY
+    margin: NDArray[np.float32] | None = None  # (N,) of the player to move
+    outcomes: NDArray[np.float32] | None = None  # (N, K) of the player to move
+    hidden: NDArray[np.uint8] | None = None  # (N, ceil(F / 8)) facts hidden from the player to move, little bit order
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -46,9 +52,10 @@ class _Arrays:
     simulations: NDArray[np.uint16]
 
 
-def samples_of(game: Rules, event: SampleEvent, root_value_fraction: float) -> Samples:
+def samples_of(game: Rules, event: SampleEvent, root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Samples:
     """The samples of a finished game; value target = (1 - fraction) * result + fraction * the search's root value.
 
+    None of a game that a safety cap ended: it has no result. `columns` are the optional targets to add.
     Raises `WireError` where the event contradicts itself or the rules, `IllegalActionError` for an action the rules forbid.
     """
     arrays = _unpack(event, game.num_distinct_actions(), game.value_size())
@@ -57,11 +64,34 @@ def samples_of(game: Rules, event: SampleEvent, root_value_fraction: float) -> S
     if not np.array_equal(np.asarray(event.returns, np.float32), returns):
         raise WireError(f"{name} claims returns {event.returns}, its actions give {tuple(returns.tolist())}")
     chosen = np.flatnonzero(arrays.simulations)
+    movers = players[chosen].astype(np.intp)
+    if (movers < 0).any():
+        raise WireError(f"{name} has a target at ply {chosen[movers < 0][0]}, where chance acts")
     policies, root_values = arrays.policies[chosen], arrays.root_values[chosen]
     _check_targets(name, policies, legal[chosen], root_values)
-    results = _results(returns, players[chosen], game.value_size())
+    targets = game.targets(arrays.actions)
+    if targets["truncated"]:
+        chosen, movers, policies, root_values = chosen[:0], movers[:0], policies[:0], root_values[:0]
+    results = seat_values(returns, movers, game.value_size())
     values = (1.0 - root_value_fraction) * results + root_value_fraction * root_values
-    return Samples(packed[chosen], policies, values.astype(np.float32), np.packbits(legal[chosen], axis=1, bitorder="little"))
+    samples = Samples(packed[chosen], policies, values.astype(np.float32), np.packbits(legal[chosen], axis=1, bitorder="little"))
+    return replace(
+        samples,
+        reply=_replies(arrays, players)[chosen] if columns.reply else None,
+        margin=targets["margins"][movers] if columns.margin else None,
+        outcomes=targets["outcomes"][movers] if columns.outcomes else None,
+        hidden=np.packbits(targets["hidden"][chosen], axis=1, bitorder="little") if columns.hidden else None,
+    )
+
+
+def count_samples(event: SampleEvent) -> int:
+    """Plies of a game that carry targets."""
+    return int(np.count_nonzero(np.frombuffer(event.record.simulations, "<u2")))
+
+
+def count_trained(game: Rules, event: SampleEvent) -> int:
+    """Samples that `samples_of` makes of a game it accepts."""
+    return 0 if game.targets(np.frombuffer(event.record.actions, "<u2"))["truncated"] else count_samples(event)
 
 
 def mean_weight_version(event: SampleEvent) -> float:
@@ -105,7 +135,25 @@ def _check_targets(name: str, policies: NDArray[np.float16], legal: NDArray[np.u
         raise WireError(f"{name} has a root value outside [-1, 1]")
 
 
-def _results(returns: NDArray[np.float32], players: NDArray[np.int8], value_size: int) -> NDArray[np.float32]:
-    if value_size == 1:
-        return returns[players.astype(np.intp)][:, None]
-    return np.broadcast_to(returns, (len(players), value_size))
+def seat_values(returns: NDArray[np.float32], movers: NDArray[np.intp], value_size: int) -> NDArray[np.float32]:
+    """Results (N, V) of a game as its movers (N,) see them: their own alone (V = 1), or each seat's in turn, their own first."""
+    seats = (movers[:, None] + np.arange(value_size)) % len(returns)
+    return np.take(returns, seats)
+
+
+def _replies(arrays: _Arrays, players: NDArray[np.int8]) -> NDArray[np.uint16]:
+    """For each ply (T,) the best action, by its search, of the next player who is not its mover."""
+    best = np.where(arrays.simulations > 0, arrays.policies.argmax(axis=1), NO_REPLY).astype(np.uint16)
+    replies = np.full(len(players), NO_REPLY, np.uint16)
+    following: tuple[int, int] | None = None  # (player, first ply of his turn) behind the turn at hand
+    turn: tuple[int, int] | None = None
+    for ply in range(len(players) - 1, -1, -1):
+        player = int(players[ply])
+        if player < 0:
+            continue
+        if turn is not None and turn[0] != player:
+            following = turn
+        turn = (player, ply)
+        if following is not None:
+            replies[ply] = best[following[1]]
+    return replies

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from azq import logs
-from azq.errors import SegmentError, StoreError, WireError
+from azq.errors import IllegalActionError, SegmentError, StoreError, WireError
 from azq.replay import disk, framing
+from azq.replay.samples import count_samples
 from azq.replay.uids import UidSet
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
@@ -30,7 +29,7 @@ class LogEntry:
     """One finished game on its way into the log."""
 
     uid: int
-    samples: int  # plies with a target
+    samples: int  # that it gives
     frame: bytes  # of its `SampleEvent`
 
 
@@ -42,22 +41,21 @@ class _Segment:
     samples: array[int] = field(default_factory=lambda: array("I"))  # of each record, in order
 
 
-def count_samples(event: SampleEvent) -> int:
-    """Plies of a game that carry targets."""
-    return int(np.count_nonzero(np.frombuffer(event.record.simulations, "<u2")))
-
-
 class SegmentLog:
     """Files `000001.seg`, `000002.seg`, ... of one folder, opened for appending.
 
-    Opening checks every record. A half-written tail of the last file is cut back to the last whole record and logged.
+    Opening checks every record and asks `count` for the samples of each, as its `LogEntry` had them.
+    A half-written tail of the last file is cut back to the last whole record and logged.
     Raises `SegmentError` naming file, offset and remedy for damage anywhere else, `StoreError` when the folder cannot be used.
     """
 
-    def __init__(self, directory: Path, game: str, *, roll_bytes: int = ROLL_BYTES) -> None:
+    def __init__(
+        self, directory: Path, game: str, *, roll_bytes: int = ROLL_BYTES, count: Callable[[SampleEvent], int] = count_samples
+    ) -> None:
         self._directory = directory
         self._game = game
         self._roll_bytes = roll_bytes
+        self._count = count
         self._uids = UidSet()
         self._segments: list[_Segment] = []
         self._samples = 0
@@ -199,13 +197,14 @@ class SegmentLog:
         for frame in framing.frames(data, segment.start, segment.end):
             try:
                 event = decode(frame, SampleEvent)
-            except WireError as error:
+                samples = self._count(event)
+            except (WireError, IllegalActionError) as error:
                 raise SegmentError(f"{segment.path} at offset {offset}: {error}; use the azq that wrote it") from error
             if event.record.uid in self._uids:
                 raise SegmentError(
                     f"{segment.path} at offset {offset}: game {event.record.uid} is there twice; restore the file from a copy"
                 )
-            self._note(segment, event.record.uid, count_samples(event))
+            self._note(segment, event.record.uid, samples)
             offset += len(framing.record(frame))
 
     def _note(self, segment: _Segment, uid: int, samples: int) -> None:

@@ -145,7 +145,7 @@ def test_bad_weights_leave_the_good_ones_resident(shelf):
 def test_weights_name_their_network():
     assert network_of(from_bytes(weights(1))[1]) == NETWORK
     with pytest.raises(WeightsError, match="describe no network"):
-        network_of(WeightsMeta("connect_four", network={"kind": "transformer"}))
+        network_of(WeightsMeta("connect_four", network={"kind": "telepathy"}))
 
 
 def test_placement():

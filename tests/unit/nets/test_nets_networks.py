@@ -38,6 +38,15 @@ class FakeGame:
     def value_size(self):
         return 1
 
+    def outcome_combination(self):
+        return None
+
+    def num_hidden(self):
+        return 0
+
+    def has_margin(self):
+        return False
+
 
 def test_spec_of_a_game():
     spec = NetSpec.of(FakeGame())
@@ -69,7 +78,7 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
 @pytest.mark.parametrize("spec", SPECS)
 def test_shapes_and_the_uniform_start(kind, spec):
     module = build(NetworkConfig(kind=kind, blocks=2, channels=16), spec, seed=0)
@@ -107,7 +116,7 @@ def test_deep_networks_start_as_shallow_ones():
     assert torch.allclose(x, first)
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
 def test_it_fits_a_planted_function(kind):
     spec = NetSpec(3, 4, 4, 0, 4, 1)
     module = build(NetworkConfig(kind=kind, blocks=1, channels=16), spec, seed=0)
@@ -129,7 +138,7 @@ def test_it_fits_a_planted_function(kind):
     assert np.mean(losses[-10:]) < 0.65 * np.mean(losses[:3])
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp"])
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
 def test_bfloat16_trunk_is_close_and_heads_stay_float32(kind):
     spec = SPECS[1]
     module = build(NetworkConfig(kind=kind, blocks=2, channels=16), spec, seed=0)

@@ -94,4 +94,4 @@ def test_the_header_is_plain_json():
     (length,) = struct.unpack_from("<Q", WHOLE)
     described = json.loads(json.loads(WHOLE[8 : 8 + length])["__metadata__"]["azq"])
     assert described["game"] == "tic_tac_toe"
-    assert described["network"] == {"kind": "resnet", "blocks": 1, "channels": 8}
+    assert described["network"] == NETWORK.model_dump(mode="json")

@@ -12,7 +12,8 @@ from replay_games import play_game
 from azq import games
 from azq.errors import SegmentError, StoreError
 from azq.replay import disk, framing
-from azq.replay.segments import LogEntry, SegmentLog, count_samples
+from azq.replay.samples import count_samples
+from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import encode
 
 GAME = "tic_tac_toe"

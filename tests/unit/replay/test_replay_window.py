@@ -12,8 +12,8 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import mean_weight_version, samples_of
-from azq.replay.segments import LogEntry, SegmentLog, count_samples
+from azq.replay.samples import count_samples, mean_weight_version, samples_of
+from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild, window_size
 from azq.wire.codec import encode
 

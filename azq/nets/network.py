@@ -1,0 +1,104 @@
+"""What every network has in common: a trunk that a subclass gives, and the heads on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from azq.errors import ConfigError
+from azq.nets.spec import NetSpec
+
+_HEADS = ("policy", "value", "outcome", "auxiliary")
+
+
+class Outputs(NamedTuple):
+    """All that a network says of B positions; None for a head it does not have."""
+
+    logits: Tensor  # (B, A), unmasked
+    values: Tensor  # (B, V) in [-1, 1]
+    outcomes: Tensor | None = None  # (B, K) logits of each outcome
+    reply: Tensor | None = None  # (B, A) logits of what the next other player does
+    margin: Tensor | None = None  # (B,) in [-1, 1]
+    hidden: Tensor | None = None  # (B, F) logits of each hidden fact
+
+
+class Network(nn.Module):
+    """Policy and value heads, and auxiliary heads which teach the trunk and cost nothing where games are played.
+
+    A game with outcomes has an outcome head in the place of the value head: K probabilities, combined by the game's weights.
+    All heads start at zero, so the first evaluations are uniform and undecided.
+    """
+
+    _outcome_weights: Tensor
+
+    def __init__(self, spec: NetSpec, auxiliary: Sequence[str] = ()) -> None:
+        super().__init__()
+        for name in auxiliary:
+            if name not in spec.auxiliary:
+                declared = ", ".join(spec.auxiliary)
+                raise ConfigError(f"network.auxiliary names {name!r}, the game has no targets for it; it has them for {declared}")
+        self.spec = spec
+        self._auxiliary_names = tuple(dict.fromkeys(auxiliary))
+
+    def trunk_to(self, dtype: torch.dtype) -> Self:
+        """Runs all but the heads in `dtype`: float16's eleven bits on the wire would be lost in bfloat16."""
+        for name, layer in self.named_children():
+            if name not in _HEADS:
+                layer.to(dtype)
+        return self
+
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """What the heads read, in the trunk's dtype: (B, wide) for policy, reply and hidden facts, (B, narrow) for value and margin."""
+        raise NotImplementedError
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Planes (B, C, H, W) and scalars (B, S) to logits (B, A), unmasked, and values (B, V) in [-1, 1]."""
+        wide, narrow = self._features(planes, scalars)
+        return self.policy(wide), self._values(narrow)[0]
+
+    def forward_all(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """The same with every head's output, for training."""
+        wide, narrow = self._features(planes, scalars)
+        values, outcomes = self._values(narrow)
+        said = {name: head(narrow if name == "margin" else wide) for name, head in self.auxiliary.items()}
+        if "margin" in said:
+            said["margin"] = torch.tanh(said["margin"].squeeze(1))
+        return Outputs(self.policy(wide), values, outcomes, **said)
+
+    def outcomes(self, planes: Tensor, scalars: Tensor) -> Tensor:
+        """Probabilities (B, K) of the game's outcomes; raises ConfigError for a game without them."""
+        if not self.spec.num_outcomes:
+            raise ConfigError("the game declares no outcomes, only a value; ask for that")
+        return torch.sigmoid(self.outcome(self._features(planes, scalars)[1]))
+
+    def _make_heads(self, wide: int, narrow: int) -> None:
+        """Called at the end of a subclass's constructor with the widths of its features."""
+        spec = self.spec
+        self.policy = nn.Linear(wide, spec.num_actions)
+        if spec.num_outcomes:
+            self.outcome = nn.Linear(narrow, spec.num_outcomes)
+        else:
+            self.value = nn.Linear(narrow, spec.value_size)
+        self.register_buffer("_outcome_weights", torch.tensor(spec.outcome_weights), persistent=False)
+        sizes = {"reply": (wide, spec.num_actions), "margin": (narrow, 1), "hidden": (wide, spec.num_hidden)}
+        self.auxiliary = nn.ModuleDict({name: nn.Linear(*sizes[name]) for name in self._auxiliary_names})
+        for name in _HEADS:
+            for parameter in getattr(self, name).parameters() if hasattr(self, name) else ():
+                nn.init.zeros_(parameter)
+
+    def _features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        wide, narrow = self.features(planes, scalars)
+        dtype = self.policy.weight.dtype
+        return wide.to(dtype), narrow.to(dtype)
+
+    def _values(self, narrow: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Values (B, V), and the outcomes' logits (B, K) they were combined from."""
+        if not self.spec.num_outcomes:
+            return torch.tanh(self.value(narrow)), None
+        outcomes = self.outcome(narrow)
+        # A product and a sum rather than a matrix product, which autocast would compute in bfloat16.
+        combined = (torch.sigmoid(outcomes.float()) * self._outcome_weights).sum(1, keepdim=True)
+        return combined + self.spec.outcome_bias, outcomes

@@ -1,0 +1,174 @@
+"""The trainer teaches every head what samples say, and only where they say something."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from learner_doubles import SecretSum
+from replay_games import play_game
+
+from azq import games
+from azq.config import LearnerConfig, NetworkConfig
+from azq.errors import ConfigError
+from azq.learner.bench import full_window
+from azq.learner.loss import Targets, all_losses, weighted
+from azq.learner.symmetry import Symmetries
+from azq.learner.trainer import Trainer
+from azq.nets import NetSpec, Outputs, build, unpack
+from azq.replay.columns import NO_REPLY, Columns
+from azq.replay.samples import samples_of
+from azq.replay.window import Window
+
+CPU = torch.device("cpu")
+ALL = ("reply", "margin", "hidden")
+
+
+def trainer_for(game, auxiliary, *, kind="mlp", symmetries=None, **options):
+    config = LearnerConfig(**{"precision": "float32", "warmup_steps": 5, "learning_rate": 5e-3, "ema_decay": 0.9, **options})
+    spec = NetSpec.of(game)
+    module = build(NetworkConfig(kind=kind, blocks=1, channels=32, heads=4, auxiliary=auxiliary), spec, seed=1)
+    return Trainer(module, spec, config, CPU, symmetries)
+
+
+def window_of(game, auxiliary, count=200):
+    columns = Columns.of(game, auxiliary)
+    window = Window(game, 5000, columns)
+    for uid in range(1, count):
+        window.add(samples_of(game, play_game(game, uid), 0.0, columns))
+    return window
+
+
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
+@pytest.mark.parametrize("players", [2, 3])
+def test_every_loss_falls(kind, players):
+    game = SecretSum(players)
+    window, trainer, rng = window_of(game, ALL), trainer_for(game, ALL, kind=kind), np.random.default_rng(0)
+    trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+    first = trainer.mean_losses()
+    for _ in range(80):
+        trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+    trainer.reset_losses()
+    for _ in range(10):
+        trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+    last = trainer.mean_losses()
+    assert set(first.others) == {"reply", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
+    assert last.value < 0.8 * first.value
+    assert all(last.others[head] < first.others[head] for head in first.others if head != "reply")  # replies are random here
+    assert last.others["margin"] < 0.5 * first.others["margin"]
+
+
+def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
+    """The first secret of a game that counts is 0, 1 or 2: nobody can know more, so the belief head must not either."""
+    game = SecretSum(2)
+    window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",), hidden_weight=2.0), np.random.default_rng(0)
+    for _ in range(300):
+        trainer.train(window.sample(rng, 128, 5000), rng, 0.0)
+    state = game.new_initial_state()
+    state.apply_action(1)
+    with torch.no_grad():
+        outputs = trainer.averaged.forward_all(*unpack(torch.from_numpy(state.packed_observation()[None]), NetSpec.of(game)))
+    chances = torch.sigmoid(outputs.hidden)[0]
+    assert (chances[:3] - 1 / 3).abs().max() < 0.15
+    assert chances[3] < 0.1
+
+
+def test_a_symmetry_turns_the_reply_with_the_policy():
+    symmetries = Symmetries(games.load("connect_four"), CPU)
+    replies = torch.tensor([0, 3, 5, NO_REPLY])
+    assert symmetries.action(replies, torch.zeros(4, dtype=torch.int64)).tolist() == replies.tolist()
+    assert symmetries.action(replies, torch.ones(4, dtype=torch.int64)).tolist() == [6, 3, 1, NO_REPLY]
+    game = games.load("tic_tac_toe")
+    symmetries = Symmetries(game, CPU)
+    for symmetry in range(symmetries.count):
+        chosen = torch.full((9,), symmetry)
+        one_hot = symmetries.actions(torch.eye(9), chosen)
+        assert one_hot.argmax(1).tolist() == symmetries.action(torch.arange(9), chosen).tolist()
+
+
+def test_training_with_replies_and_symmetries_runs_on_the_real_rules():
+    game = games.load("tic_tac_toe")
+    window, rng = window_of(game, ("reply",), 30), np.random.default_rng(0)
+    trainer = trainer_for(game, ("reply",), kind="resnet", symmetries=Symmetries(game, CPU))
+    for _ in range(5):
+        trainer.train(window.sample(rng, 32, 5000), rng, 0.0)
+    assert 0 < trainer.mean_losses().others["reply"] <= 2.3
+
+
+def test_hidden_facts_and_symmetries_do_not_go_together():
+    class Mirrored(SecretSum):
+        def num_symmetries(self):
+            return 2
+
+    game = Mirrored(2)
+    with pytest.raises(ConfigError, match=r"no symmetries; set learner\.symmetries = false"):
+        trainer_for(game, ("hidden",), symmetries=Symmetries(game, CPU))
+    trainer_for(game, ("margin",), symmetries=Symmetries(game, CPU))
+
+
+def outputs_and_targets():
+    generator = torch.Generator().manual_seed(0)
+    outputs = Outputs(
+        logits=torch.randn(4, 3, generator=generator),
+        values=torch.zeros(4, 1),
+        outcomes=torch.zeros(4, 2),
+        reply=torch.zeros(4, 3),
+        margin=torch.full((4,), 0.5),
+        hidden=torch.zeros(4, 5),
+    )
+    targets = Targets(
+        policies=torch.full((4, 3), 1 / 3),
+        values=torch.ones(4, 1),
+        legal=torch.ones(4, 3, dtype=torch.bool),
+        reply=torch.tensor([0, NO_REPLY, 2, NO_REPLY]),
+        margin=torch.zeros(4),
+        outcomes=torch.tensor([[1.0, 0.0]] * 4),
+        hidden=torch.ones(4, 5),
+    )
+    return outputs, targets
+
+
+def test_losses_by_hand():
+    found = all_losses(*outputs_and_targets())
+    assert float(found["value"]) == 1
+    assert float(found["outcome"]) == pytest.approx(2 * np.log(2))
+    assert float(found["reply"]) == pytest.approx(np.log(3))
+    assert float(found["margin"]) == pytest.approx(0.25)
+    assert float(found["hidden"]) == pytest.approx(np.log(2))
+    config = LearnerConfig(outcome_weight=0.25, reply_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0)
+    wanted = float(found["policy"]) + 3.0 + 0.25 * 2 * np.log(2) + 2.0 * 0.25
+    assert float(weighted(found, config)) == pytest.approx(wanted)
+
+
+def test_a_batch_without_replies_teaches_no_reply():
+    outputs, targets = outputs_and_targets()
+    targets = dataclasses.replace(targets, reply=torch.full((4,), NO_REPLY))
+    assert float(all_losses(outputs, targets)["reply"]) == 0
+
+
+def test_resumed_training_with_every_head_equals_uninterrupted_training():
+    game = SecretSum(2)
+    window = window_of(game, ALL, 50)
+    whole, first, second = (trainer_for(game, ALL) for _ in range(3))
+    rng = np.random.default_rng(3)
+    batches = [window.sample(rng, 32, 5000) for _ in range(12)]
+    for batch in batches:
+        whole.train(batch, rng, 0.0)
+    for batch in batches[:6]:
+        first.train(batch, rng, 0.0)
+    second.load_tensors({name: tensor.clone() for name, tensor in first.tensors().items()}, first.step)
+    for batch in batches[6:]:
+        second.train(batch, rng, 0.0)
+    ours, theirs = whole.tensors(), second.tensors()
+    assert any(name.startswith("weights/auxiliary.hidden") for name in ours)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_the_benchs_window_has_every_column():
+    game = SecretSum(2)
+    columns = Columns.of(game, ALL)
+    window = full_window(game, NetSpec.of(game), 100, columns)
+    batch = window.sample(np.random.default_rng(0), 8, 100)
+    assert all(getattr(batch, name) is not None for name in columns.shapes())

@@ -1,0 +1,171 @@
+"""Samples of games with chance, hidden facts and many seats."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from learner_doubles import SecretSum
+from replay_games import play_game
+
+from azq import games
+from azq.errors import WireError
+from azq.replay.columns import NO_COLUMNS, NO_REPLY, Columns
+from azq.replay.samples import count_samples, count_trained, samples_of, seat_values
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.window import Window, rebuild
+from azq.wire.codec import encode
+
+ALL = ("reply", "margin", "hidden")
+
+
+def actions_of(event):
+    return np.frombuffer(event.record.actions, "<u2")
+
+
+def event_where(game, *, capped):
+    """The first random game that the safety cap did or did not end."""
+    events = (play_game(game, uid) for uid in range(1, 100))
+    return next(event for event in events if (actions_of(event)[0] == 3) == capped)
+
+
+def test_values_of_three_seats_start_with_the_mover():
+    game = SecretSum(3)
+    event = event_where(game, capped=False)
+    samples = samples_of(game, event, 0.25)
+    roots = np.frombuffer(event.record.root_values, "<f4").reshape(-1, 3)
+    plies = [ply for ply in range(8) if ply % 4]  # chance draws at 0 and 4
+    assert samples.values.shape == (6, 3)
+    for row, ply in enumerate(plies):
+        mover = ply % 4 - 1
+        for seat in range(3):
+            wanted = 0.75 * event.returns[(mover + seat) % 3] + 0.25 * roots[ply, seat]
+            assert samples.values[row, seat] == pytest.approx(wanted, abs=1e-6)
+
+
+@given(st.integers(3, 8), st.integers(0, 7), st.data())
+def test_seat_values_are_a_rotation_that_no_sign_touches(players, mover, data):
+    returns = np.array(data.draw(st.lists(st.floats(-1, 1, width=32), min_size=players, max_size=players)), np.float32)
+    mover %= players
+    (values,) = seat_values(returns, np.array([mover]), players)
+    assert values.tolist() == returns.tolist()[mover:] + returns.tolist()[:mover]
+
+
+def test_plies_of_chance_carry_no_sample():
+    game = SecretSum(2)
+    event = event_where(game, capped=False)
+    samples = samples_of(game, event, 0.0, Columns.of(game, ALL))
+    assert len(samples) == count_samples(event) == count_trained(game, event) == 4
+    assert all(len(column) == 4 for column in (samples.reply, samples.margin, samples.outcomes, samples.hidden))
+    state, row = game.new_initial_state(), 0
+    for action in actions_of(event):
+        if not state.is_chance_node():
+            assert np.array_equal(samples.packed[row], state.packed_observation())
+            row += 1
+        state.apply_action(int(action))
+
+
+def test_a_target_where_chance_acts_is_refused():
+    game = SecretSum(2)
+    event = event_where(game, capped=False)
+    simulations = np.full(6, 8, "<u2").tobytes()
+    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations))
+    with pytest.raises(WireError, match="a target at ply 0, where chance acts"):
+        samples_of(game, changed, 0.0)
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_a_game_that_a_safety_cap_ended_gives_no_samples(players):
+    game = SecretSum(players)
+    event = event_where(game, capped=True)
+    columns = Columns.of(game, ALL)
+    samples = samples_of(game, event, 0.25, columns)
+    assert len(samples) == count_trained(game, event) == 0
+    assert count_samples(event) == 2 * players
+    window = Window(game, 50, columns)
+    window.add(samples)
+    assert len(window) == 0
+
+
+def test_columns_are_there_only_where_declared_and_asked_for():
+    two, three = SecretSum(2), SecretSum(3)
+    assert Columns.of(two, ()) == Columns(outcomes=2)
+    assert Columns.of(three, ()) == NO_COLUMNS
+    assert Columns.of(three, ALL) == Columns(reply=True, margin=True, hidden=4)
+    event = event_where(three, capped=False)
+    plain, full = samples_of(three, event, 0.25), samples_of(three, event, 0.25, Columns.of(three, ALL))
+    assert plain.reply is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
+    for name in ("packed", "policies", "values", "masks"):
+        assert np.array_equal(getattr(plain, name), getattr(full, name))
+    assert Window(three, 10, Columns.of(three, ALL)).bytes_per_sample - Window(three, 10).bytes_per_sample == 2 + 4 + 1
+
+
+def test_margins_outcomes_and_hidden_facts_are_the_movers():
+    game = SecretSum(2)
+    event = event_where(game, capped=False)
+    samples = samples_of(game, event, 0.0, Columns.of(game, ALL))
+    actions = actions_of(event)
+    for row, ply in enumerate(ply for ply in range(6) if ply % 3):
+        mover = ply % 3 - 1
+        own = actions[[1 + mover, 4 + mover]].sum()
+        assert samples.margin[row] == pytest.approx(own / 4)
+        assert samples.outcomes[row].tolist() == [float(event.returns[mover] > 0), float(event.returns[mover] < 0)]
+        secret = actions[ply - ply % 3]
+        assert np.unpackbits(samples.hidden[row], count=4, bitorder="little").tolist() == np.eye(4)[secret].tolist()
+
+
+def test_the_reply_is_the_next_other_players_best_action():
+    game = SecretSum(3)
+    event = event_where(game, capped=False)
+    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 3)
+    samples = samples_of(game, event, 0.0, Columns.of(game, ("reply",)))
+    best = policies.argmax(1)
+    assert samples.reply.tolist() == [best[2], best[3], best[5], best[6], best[7], NO_REPLY]
+
+
+def test_an_unsearched_reply_is_none():
+    game = games.load("tic_tac_toe")
+    event = play_game(game, 5)
+    simulations = np.frombuffer(event.record.simulations, "<u2").copy()
+    simulations[2] = 0
+    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations.tobytes()))
+    samples = samples_of(game, changed, 0.0, Columns.of(game, ("reply",)))
+    best = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).argmax(1)
+    assert samples.reply.tolist() == [best[1], NO_REPLY, *best[4:], NO_REPLY]
+
+
+def test_hidden_facts_never_leak_into_the_inputs():
+    """Two games that differ in the last secret alone, which no player ever sees: equal inputs, different hidden targets."""
+    game = SecretSum(3)
+    event = event_where(game, capped=False)
+    actions = actions_of(event).copy()
+    actions[4] = (actions[4] + 1) % 4
+    other = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, actions=actions.tobytes()))
+    columns = Columns.of(game, ALL)
+    one, two = samples_of(game, event, 0.25, columns), samples_of(game, other, 0.25, columns)
+    assert np.array_equal(one.packed, two.packed)
+    assert np.array_equal(one.masks, two.masks)
+    assert np.array_equal(one.hidden[:3], two.hidden[:3])
+    assert (one.hidden[3:] != two.hidden[3:]).all()
+
+
+def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
+    game = SecretSum(3)
+    columns = Columns.of(game, ALL)
+    events = [play_game(game, uid) for uid in range(1, 31)]
+    grown, log = Window(game, 1000, columns), SegmentLog(tmp_path, game.name)
+    for event in events:
+        samples = samples_of(game, event, 0.25, columns)
+        log.append([LogEntry(event.record.uid, len(samples), encode(event))])
+        grown.add(samples)
+    log.close()
+    again = SegmentLog(tmp_path, game.name, count=lambda event: count_trained(game, event))
+    assert 0 < again.samples == log.samples == len(grown) < sum(map(count_samples, events))
+    rebuilt = Window(game, 1000, columns)
+    rebuild(rebuilt, again, game, 0.25, capacity=1000, columns=columns)
+    ages = np.arange(len(grown))
+    one, two = grown.newest(ages), rebuilt.newest(ages)
+    for name in ("packed", "policies", "values", "masks", *columns.shapes()):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
