@@ -1,0 +1,136 @@
+#include <cmath>
+#include <vector>
+
+#include "../bind/erased.hpp"
+#include "check.hpp"
+#include "kuhn_poker.hpp"
+
+namespace azq::test {
+namespace {
+
+using bind::ErasedSearch;
+using bind::ErasedState;
+using bind::RootStatistics;
+using bind::Slot;
+
+SearchConfig make_config(Algorithm algorithm, int simulations, int leaves) {
+    return SearchConfig{algorithm, simulations, leaves, true, 16, 0.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, 0};
+}
+
+/// Uniform priors and value 0 until no slot asks any more.
+void run(ErasedSearch<KuhnPoker>& search, int leaves) {
+    const auto slots = static_cast<std::size_t>(search.num_slots());
+    std::vector<std::uint8_t> packed(slots * static_cast<std::size_t>(leaves * kPackedSize<KuhnPoker>));
+    std::vector<std::int32_t> counts(slots);
+    std::vector<std::int32_t> offsets(slots);
+    for (;;) {
+        search.collect(0, search.num_slots(), packed.data(), counts.data());
+        std::int32_t rows = 0;
+        for (std::size_t slot = 0; slot < slots; ++slot) {
+            offsets[slot] = rows;
+            rows += counts[slot];
+        }
+        if (rows == 0) return;
+        const std::vector<Half> zeros(static_cast<std::size_t>(rows) * 2);
+        search.apply(0, search.num_slots(), offsets.data(), zeros.data(), zeros.data(), 1);
+    }
+}
+
+KuhnPoker::State dealt(int first, int second, const std::vector<int>& actions) {
+    const KuhnPoker rules{};
+    KuhnPoker::State state = rules.initial();
+    rules.apply(state, first);
+    rules.apply(state, second);
+    for (const int action : actions) rules.apply(state, action);
+    return state;
+}
+
+RootStatistics searched(const KuhnPoker::State& state, Algorithm algorithm, int simulations, int leaves) {
+    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves), 1, 3, false, 0);
+    search.start_at(0, 1, ErasedState<KuhnPoker>(KuhnPoker{}, state));
+    run(search, leaves);
+    CHECK(search.status(0) == Slot::kIdle);
+    return search.result(0);
+}
+
+/// Facing a bet: a jack never calls (value of passing -1/2), a king always does (value 1), and a queen is worth the same either way.
+void test_answers_to_a_bet(Algorithm algorithm) {
+    for (const int other : {1, 2}) {
+        const RootStatistics jack = searched(dealt(other, 0, {1}), algorithm, 64, 1);
+        CHECK(jack.best_action == 0);
+        CHECK(jack.q_values[1] == -1.0f && jack.q_values[0] == -0.5f);
+    }
+    for (const int other : {0, 1}) {
+        const RootStatistics king = searched(dealt(other, 2, {1}), algorithm, 64, 1);
+        CHECK(king.best_action == 1 && king.q_values[1] == 1.0f);
+    }
+    const RootStatistics queen = searched(dealt(2, 1, {1}), algorithm, 256, 1);
+    CHECK(std::fabs(queen.q_values[1]) < 0.25f);  // half of the hidden cards are jacks, though this one is a king
+}
+
+/// What the player to move cannot tell apart is searched alike, number for number; leaves in flight change nothing of that.
+void test_no_peeking(Algorithm algorithm, int leaves) {
+    for (const auto& actions : {std::vector<int>{}, std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 1}}) {
+        const int mover = static_cast<int>(actions.size()) % 2;
+        for (int own = 0; own < 3; ++own) {
+            const int one = (own + 1) % 3;
+            const int two = (own + 2) % 3;
+            const auto state = [&](int other) { return mover == 0 ? dealt(own, other, actions) : dealt(other, own, actions); };
+            const RootStatistics first = searched(state(one), algorithm, 40, leaves);
+            const RootStatistics second = searched(state(two), algorithm, 40, leaves);
+            CHECK(first.visit_counts == second.visit_counts && first.q_values == second.q_values);
+            CHECK(first.root_value == second.root_value && first.policy == second.policy);
+        }
+    }
+}
+
+/// With equal visits, the first visits of both actions meet the same hidden card: a queen's two answers to a bet differ by
+/// exactly what they are worth.
+void test_common_random_numbers() {
+    for (int simulations = 2; simulations <= 16; simulations += 2) {
+        const RootStatistics queen = searched(dealt(0, 1, {1}), Algorithm::kGumbel, simulations, 1);
+        if (queen.visit_counts[0] != queen.visit_counts[1]) continue;
+        const float wins = (queen.q_values[1] + 1.0f) / 2.0f * static_cast<float>(queen.visit_counts[1]);
+        CHECK(std::fabs(wins - std::round(wins)) < 1e-4f);
+        CHECK(queen.q_values[0] == -0.5f);
+    }
+}
+
+/// Self-play records chance as plies without targets, and a record goes on from anywhere as if nothing had happened.
+void test_records() {
+    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 3, 7, true, 0);
+    for (int slot = 0; slot < 3; ++slot) {
+        GameRecord record;
+        record.uid = 11 + static_cast<std::uint64_t>(slot);
+        search.start(slot, std::move(record));
+    }
+    run(search, 1);
+    for (int slot = 0; slot < 3; ++slot) {
+        CHECK(search.status(slot) == Slot::kFinished);
+        const GameRecord& record = search.record(slot);
+        CHECK(record.plies() >= 4 && record.simulations[0] == 0 && record.simulations[1] == 0 && record.simulations[2] > 0);
+        GameRecord half;
+        half.uid = record.uid;
+        for (std::size_t ply = 0; ply < 3; ++ply) {
+            half.append(record.actions[ply], record.policies.data() + 2 * ply, 2, &record.root_values[ply], 1, record.simulations[ply], 1);
+        }
+        ErasedSearch<KuhnPoker> other(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 1, 7, true, 0);
+        other.start(0, std::move(half));
+        run(other, 1);
+        CHECK(other.record(0).actions == record.actions && other.record(0).root_values == record.root_values);
+    }
+}
+
+}  // namespace
+
+void test_infoset() {
+    for (const Algorithm algorithm : {Algorithm::kGumbel, Algorithm::kPuct}) {
+        test_answers_to_a_bet(algorithm);
+        test_no_peeking(algorithm, 1);
+        test_no_peeking(algorithm, 3);
+    }
+    test_common_random_numbers();
+    test_records();
+}
+
+}  // namespace azq::test
