@@ -103,6 +103,7 @@ class SearchConfig:
         dirichlet_fraction: float = 0.25,
         temperature: float = 1.0,
         temperature_plies: int = 10,
+        determinizations: int = 0,
         random_opening_plies: int = 0,
     ) -> None: ...
 

@@ -105,6 +105,9 @@ class SearchConfig(Section):
     dirichlet_fraction: Fraction = 0.25
     temperature: Annotated[float, Field(ge=0.0)] = 1.0
     temperature_plies: Annotated[int, Field(ge=0)] = 10  # later plies play greedily
+    determinizations: Annotated[int, Field(ge=0)] = (
+        0  # hidden hands; 0: information sets, else plain determinized search over so many worlds
+    )
 
 
 class SelfPlayConfig(Section):

@@ -27,6 +27,7 @@ class Settings:
     dirichlet_fraction: F | float = 0.25
     temperature: F | float = 1.0
     temperature_plies: int = 10
+    determinizations: int = 0
     random_opening_plies: int = 0
 
     def __post_init__(self) -> None:

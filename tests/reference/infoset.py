@@ -121,13 +121,15 @@ class ReferenceInfosetGame:
 
     def _select(self) -> tuple[InfosetNode | None, State, bool]:
         """A new leaf with its position; or None where the simulation ended; and whether it met a leaf in flight."""
-        node, state, chance = self._root, self.state, None
+        node, state, chance, world = self._root, self.state, None, 0
         while True:
             if node.pending:
                 return None, state, True
             edge = self._select_edge(node)
             if chance is None:
-                state, chance = self._world(edge.visits + edge.in_flight)
+                visit = edge.visits + edge.in_flight
+                world = visit % self.settings.determinizations if self.settings.determinizations else visit
+                state, chance = self._world(world), Rng(self._seed_of(visit), 0, 0, Purpose.SAMPLE)
             state.apply_action(edge.action)
             happened = []
             while state.is_chance_node():
@@ -137,21 +139,30 @@ class ReferenceInfosetGame:
                 self._back_up(node, edge, [F(value) for value in state.returns()])
                 self._simulations += 1
                 return None, state, False
-            seen: object = state.packed_observation(state.current_player()).tobytes() if self.game.is_hidden() else tuple(happened)
-            key = (edge.action, seen)
+            key = (edge.action, self._told_apart_by(state, world, happened))
             if key not in node.children:
                 node.children[key] = self._create(state, node, edge)
                 return node.children[key], state, False
             node = node.children[key]
 
-    def _world(self, number: int) -> tuple[State, Rng]:
-        """The hidden hands and the chance of the `number`-th visit of any root action."""
+    def _told_apart_by(self, state: State, world: int, happened: list[int]) -> object:
+        if not self.game.is_hidden():
+            return tuple(happened)
+        if self.settings.determinizations:
+            return world, tuple(happened)
+        return state.packed_observation(state.current_player()).tobytes()
+
+    def _world(self, number: int) -> State:
+        """The hidden hands of one number."""
+        if not self.game.is_hidden():
+            return self.state.clone()
+        return self.state.resample_from_infostate(self._root.actor, self._seed_of(number))
+
+    def _seed_of(self, number: int) -> int:
         numbers = self._rng(Purpose.SAMPLE)
         numbers.skip(number)
         low = numbers.next()
-        seed = low | numbers.next() << 32
-        world = self.state.resample_from_infostate(self._root.actor, seed) if self.game.is_hidden() else self.state.clone()
-        return world, Rng(seed, 0, 0, Purpose.SAMPLE)
+        return low | numbers.next() << 32
 
     def _apply(self, leaves: list[tuple[InfosetNode, State]]) -> None:
         rows = [state.packed_observation(node.actor) for node, state in leaves]

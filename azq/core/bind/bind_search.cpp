@@ -25,6 +25,7 @@ void check(const SearchConfig& config) {
     require(config.gumbel_scale >= 0.0f, "gumbel_scale must not be negative");
     require(config.dirichlet_alpha > 0.0f, "dirichlet_alpha must be positive");
     require(config.dirichlet_fraction >= 0.0f && config.dirichlet_fraction <= 1.0f, "dirichlet_fraction must be in [0, 1]");
+    require(config.determinizations >= 0, "determinizations must not be negative");
     require(config.temperature >= 0.0f, "temperature must not be negative");
 }
 
@@ -33,10 +34,11 @@ void bind_config(nb::module_& module) {
         .def("__init__",
              [](SearchConfig* self, const std::string& algorithm, int num_simulations, int leaves_per_step, bool reuse_subtree,
                 int max_considered_actions, float gumbel_scale, float c_visit, float c_scale, float c_puct, float fpu_reduction,
-                float dirichlet_alpha, float dirichlet_fraction, float temperature, int temperature_plies, int random_opening_plies) {
+                float dirichlet_alpha, float dirichlet_fraction, float temperature, int temperature_plies, int determinizations, int random_opening_plies) {
                  const SearchConfig config{parse_algorithm(algorithm), num_simulations, leaves_per_step, reuse_subtree,
                                            max_considered_actions, gumbel_scale, c_visit, c_scale, c_puct, fpu_reduction,
-                                           dirichlet_alpha, dirichlet_fraction, temperature, temperature_plies, random_opening_plies};
+                                           dirichlet_alpha, dirichlet_fraction, temperature, temperature_plies, determinizations,
+                                           random_opening_plies};
                  check(config);
                  new (self) SearchConfig(config);
              },
@@ -44,7 +46,7 @@ void bind_config(nb::module_& module) {
              nb::arg("reuse_subtree") = true, nb::arg("max_considered_actions") = 16, nb::arg("gumbel_scale") = 1.0f,
              nb::arg("c_visit") = 50.0f, nb::arg("c_scale") = 1.0f, nb::arg("c_puct") = 1.5f, nb::arg("fpu_reduction") = 0.25f,
              nb::arg("dirichlet_alpha") = 1.0f, nb::arg("dirichlet_fraction") = 0.25f, nb::arg("temperature") = 1.0f,
-             nb::arg("temperature_plies") = 10, nb::arg("random_opening_plies") = 0);
+             nb::arg("temperature_plies") = 10, nb::arg("determinizations") = 0, nb::arg("random_opening_plies") = 0);
 }
 
 void bind_record(nb::module_& module) {

@@ -13,8 +13,8 @@ using bind::ErasedState;
 using bind::RootStatistics;
 using bind::Slot;
 
-SearchConfig make_config(Algorithm algorithm, int simulations, int leaves) {
-    return SearchConfig{algorithm, simulations, leaves, true, 16, 0.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, 0};
+SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
+    return SearchConfig{algorithm, simulations, leaves, true, 16, 0.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, worlds, 0};
 }
 
 /// Uniform priors and value 0 until no slot asks any more.
@@ -45,8 +45,8 @@ KuhnPoker::State dealt(int first, int second, const std::vector<int>& actions) {
     return state;
 }
 
-RootStatistics searched(const KuhnPoker::State& state, Algorithm algorithm, int simulations, int leaves) {
-    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves), 1, 3, false, 0);
+RootStatistics searched(const KuhnPoker::State& state, Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
+    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves, worlds), 1, 3, false, 0);
     search.start_at(0, 1, ErasedState<KuhnPoker>(KuhnPoker{}, state));
     run(search, leaves);
     CHECK(search.status(0) == Slot::kIdle);
@@ -82,6 +82,17 @@ void test_no_peeking(Algorithm algorithm, int leaves) {
             CHECK(first.root_value == second.root_value && first.policy == second.policy);
         }
     }
+}
+
+/// Where everybody sees everything, nobody bluffs and nobody is bluffed: a king that bets is never called, a jack that bets always,
+/// so a bet is worth less to a queen than to pass (strategy fusion), which information sets do not believe.
+void test_plain_determinization() {
+    const RootStatistics fused = searched(dealt(1, 0, {}), Algorithm::kPuct, 600, 1, 2);
+    const RootStatistics fused_again = searched(dealt(1, 2, {}), Algorithm::kPuct, 600, 1, 2);
+    CHECK(fused.visit_counts == fused_again.visit_counts);  // the worlds are drawn, not seen
+    const RootStatistics proper = searched(dealt(1, 0, {}), Algorithm::kPuct, 600, 1);
+    CHECK(fused.q_values[1] != proper.q_values[1]);
+    CHECK(fused.q_values[0] <= proper.q_values[0] + 0.05f);
 }
 
 /// With equal visits, the first visits of both actions meet the same hidden card: a queen's two answers to a bet differ by
@@ -129,6 +140,7 @@ void test_infoset() {
         test_no_peeking(algorithm, 1);
         test_no_peeking(algorithm, 3);
     }
+    test_plain_determinization();
     test_common_random_numbers();
     test_records();
 }

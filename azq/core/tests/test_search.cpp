@@ -14,7 +14,7 @@ using bind::ErasedSearch;
 using bind::Slot;
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
-    return SearchConfig{algorithm, simulations, leaves, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 1};
+    return SearchConfig{algorithm, simulations, leaves, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
 }
 
 /// Any deterministic evaluation: a hash of the observation.

@@ -28,6 +28,7 @@ SETTINGS = {
     "puct": PUCT,
     "puct, 4 leaves": dataclasses.replace(PUCT, leaves_per_step=4, temperature_plies=2),
     "gumbel": GUMBEL,
+    "gumbel, 4 worlds": dataclasses.replace(GUMBEL, determinizations=4),
     "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves_per_step=3, max_considered_actions=4),
 }
 

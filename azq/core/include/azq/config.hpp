@@ -22,6 +22,7 @@ struct SearchConfig {
     float dirichlet_fraction;
     float temperature;                    ///< PUCT: exponent 1 / temperature on visit counts; 0 plays the most visited.
     std::int32_t temperature_plies;       ///< PUCT: later plies play the most visited action.
+    std::int32_t determinizations;        ///< Hidden hands. 0: information sets. Else plain determinized search over so many worlds.
     std::int32_t random_opening_plies;    ///< Autoplay: most random plies before the first search; each game draws its number, 0 to this.
 };
 

@@ -5,6 +5,9 @@
 /// actions together with what its player to move observes: whatever he cannot tell apart is one node, so nobody in the tree
 /// acts on what he does not know. Without secrets the node is told apart by what chance did. Nodes hold no positions.
 ///
+/// The baseline, plain determinized search (`determinizations` > 0): simulations share a fixed number of worlds, and below the
+/// root each world has a tree of its own, in which everybody acts as if he saw it (strategy fusion: Frank and Basin, AIJ 100, 1998).
+///
 /// Common random numbers: the k-th visit of every root action meets the same hidden hands and the same chance, so that
 /// candidates of a Gumbel root differ by what they are and not by their luck.
 /// Values belong to players: a node's q, mean and raw value are its own actor's (max^n: Luckhardt and Irani, AAAI 1986).
@@ -198,16 +201,22 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     /// The world of a simulation, the same at the k-th visit of every root action.
     void sample_world(int root_edge) {
         const Edges edges = tree_.edges(TreeT::kRoot);
-        Rng numbers = key_.rng(Purpose::kSample);
-        numbers.skip(static_cast<std::uint32_t>(edges.visits[root_edge] + edges.in_flight[root_edge]));
-        const std::uint64_t low = numbers.next();
-        const std::uint64_t seed = low | static_cast<std::uint64_t>(numbers.next()) << 32;
+        const auto visit = static_cast<std::uint32_t>(edges.visits[root_edge] + edges.in_flight[root_edge]);
+        const auto worlds = static_cast<std::uint32_t>(context_->config.determinizations);
+        world_ = worlds == 0 ? visit : visit % worlds;
         state_ = root_state_;
         if constexpr (HasHidden<G>) {
-            Rng hands(seed, 0, 0, Purpose::kResample);
+            Rng hands(seed_of(world_), 0, 0, Purpose::kResample);
             context_->rules.resample(state_, tree_.root().actor, hands);
         }
-        chance_ = Rng(seed, 0, 0, Purpose::kSample);
+        chance_ = Rng(seed_of(visit), 0, 0, Purpose::kSample);
+    }
+
+    std::uint64_t seed_of(std::uint32_t number) const {
+        Rng numbers = key_.rng(Purpose::kSample);
+        numbers.skip(number);
+        const std::uint64_t low = numbers.next();
+        return low | static_cast<std::uint64_t>(numbers.next()) << 32;
     }
 
     /// Lets chance act; returns a hash of what it did, 0 for nothing.
@@ -226,6 +235,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     std::uint64_t key_of(std::int32_t parent, int edge, std::uint64_t happened) const {
         std::uint64_t key = mix(static_cast<std::uint64_t>(parent) << 16 | static_cast<std::uint64_t>(edge));
         if constexpr (!HasHidden<G>) return mix(key ^ happened);
+        if (context_->config.determinizations > 0) return mix(mix(key ^ world_) ^ happened);
         std::uint8_t packed[kPackedSize<G>];
         context_->rules.observe(state_, context_->rules.actor(state_), packed);
         for (std::size_t at = 0; at < kPackedSize<G>; at += 8) {
@@ -284,7 +294,8 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
 
     ChildTable children_;
     State root_state_{};
-    State state_{};  ///< Of the simulation under way.
+    State state_{};             ///< Of the simulation under way.
+    std::uint32_t world_ = 0;   ///< Its hidden hands, by number.
     Rng chance_{0, 0, 0, Purpose::kSample};
     std::vector<State> pending_states_;
     float root_means_[G::kNumPlayers] = {};
