@@ -13,11 +13,11 @@ def test_names_are_sorted_and_loadable() -> None:
     for name in games.names():
         game = games.load(name)
         assert game.name == name
-        assert game.params == {}
+        assert games.load(name, **game.params).params == game.params
 
 
 def test_an_unknown_game_names_the_known_ones() -> None:
-    with pytest.raises(UnknownGameError, match=r"'chess'.*connect_four, tic_tac_toe"):
+    with pytest.raises(UnknownGameError, match=r"'chess'.*connect_four, .*tic_tac_toe"):
         games.load("chess")
 
 
@@ -30,12 +30,14 @@ def test_an_unknown_parameter_is_a_configuration_error() -> None:
 def test_an_illegal_action_names_the_legal_ones_and_changes_nothing(name: str) -> None:
     game = games.load(name)
     state = game.new_initial_state()
-    state.apply_action(3)
-    for action in (-1, game.num_distinct_actions(), 1 << 20):
-        with pytest.raises(IllegalActionError, match=rf"action {action} is illegal after 1 plies; legal actions: 0, 1, 2"):
+    first = state.legal_actions()[-1]
+    state.apply_action(first)
+    legal, player = state.legal_actions(), state.current_player()
+    for action in (-1, max(game.num_distinct_actions(), game.max_chance_outcomes()), 1 << 20):
+        with pytest.raises(IllegalActionError, match=rf"action {action} is illegal after 1 plies; legal actions: {legal[0]}"):
             state.apply_action(action)
-    assert state.history() == [3]
-    assert state.current_player() == 1
+    assert state.history() == [first]
+    assert (state.legal_actions(), state.current_player()) == (legal, player)
 
 
 def test_nothing_is_legal_after_the_end() -> None:

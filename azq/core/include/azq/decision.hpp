@@ -59,9 +59,9 @@ Decision<G> decide_proven(const TreeT& tree, const float* noisy_logits, bool dra
     const auto& root = tree.root();
     const Edges edges = tree.edges(TreeT::kRoot);
     Decision<G> decision;
-    float uniform[G::kMaxLegal];
-    float visits[G::kMaxLegal];
-    float noisy[G::kMaxLegal];
+    float uniform[G::kMaxLegal] = {};
+    float visits[G::kMaxLegal] = {};
+    float noisy[G::kMaxLegal] = {};
     for (int i = 0; i < edges.count; ++i) {
         const bool best = edges.solved(i) && edges.q[i] == root.lower;
         uniform[i] = best ? 1.0f : 0.0f;

@@ -1,0 +1,29 @@
+#include "azq/games/gomoku.hpp"
+
+#include "erased.hpp"
+#include "registry.hpp"
+
+namespace azq::bind {
+namespace {
+
+template <int Size>
+std::unique_ptr<AnyGame> of_size(bool exact_five, const Params& params) {
+    return std::make_unique<ErasedGame<Gomoku<Size>>>(Gomoku<Size>(exact_five), params);
+}
+
+std::unique_ptr<AnyGame> make(ParamReader& read) {
+    const int size = read.one_of("size", {15, 9, 11, 13, 19});
+    const bool exact_five = read.flag("exact5", false);
+    switch (size) {
+        case 9: return of_size<9>(exact_five, read.values());
+        case 11: return of_size<11>(exact_five, read.values());
+        case 13: return of_size<13>(exact_five, read.values());
+        case 19: return of_size<19>(exact_five, read.values());
+        default: return of_size<15>(exact_five, read.values());
+    }
+}
+
+const Registration registration{"gomoku", make};
+
+}  // namespace
+}  // namespace azq::bind
