@@ -149,7 +149,7 @@ class ReferenceInfosetGame:
         if not self.game.is_hidden():
             return tuple(happened)
         if self.settings.determinizations:
-            return world, tuple(happened)
+            return world, tuple(happened)  # in one world chance may still differ
         return state.packed_observation(state.current_player()).tobytes()
 
     def _world(self, number: int) -> State:

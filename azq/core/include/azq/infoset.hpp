@@ -186,9 +186,9 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
         if (cursor_ == TreeT::kRoot) sample_world(edge);
         path_.push_back(cursor_);
         context_->rules.apply(state_, tree_.edges(cursor_).action[edge]);
-        const std::uint64_t happened = settle();
+        const std::uint64_t way = settle(mix(static_cast<std::uint64_t>(cursor_) << 16 | static_cast<std::uint64_t>(edge)));
         if (context_->rules.actor(state_) == kTerminalPlayer) return end_exactly(edge);
-        std::int32_t& child = children_.at(key_of(cursor_, edge, happened));
+        std::int32_t& child = children_.at(told_apart(way));
         if (child == kNoChild) {
             child = tree_.create(context_->rules, state_, cursor_, edge);
             return hand_out(child, emit);
@@ -219,31 +219,31 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
         return low | static_cast<std::uint64_t>(numbers.next()) << 32;
     }
 
-    /// Lets chance act; returns a hash of what it did, 0 for nothing.
-    std::uint64_t settle() {
-        std::uint64_t happened = 0;
+    /// Lets chance act, and hashes what it did into `way`.
+    std::uint64_t settle(std::uint64_t way) {
         if constexpr (HasChance<G>) {
             while (context_->rules.actor(state_) == kChancePlayer) {
                 const int outcome = pick_outcome(context_->rules, state_, chance_.uniform());
                 context_->rules.apply(state_, outcome);
-                happened = mix(happened + static_cast<std::uint64_t>(outcome) + 1);
+                const bool seen = !HasHidden<G> || context_->config.determinizations > 0;
+                if (seen) way = mix(way + static_cast<std::uint64_t>(outcome) + 1);
             }
         }
-        return happened;
+        return way;
     }
 
-    std::uint64_t key_of(std::int32_t parent, int edge, std::uint64_t happened) const {
-        std::uint64_t key = mix(static_cast<std::uint64_t>(parent) << 16 | static_cast<std::uint64_t>(edge));
-        if constexpr (!HasHidden<G>) return mix(key ^ happened);
-        if (context_->config.determinizations > 0) return mix(mix(key ^ world_) ^ happened);
+    /// The key of the node that a way leads to: without secrets the way itself; else who cannot tell two worlds apart is in one node.
+    std::uint64_t told_apart(std::uint64_t way) const {
+        if constexpr (!HasHidden<G>) return way;
+        if (context_->config.determinizations > 0) return mix(way ^ (std::uint64_t{world_} + 1));
         std::uint8_t packed[kPackedSize<G>];
         context_->rules.observe(state_, context_->rules.actor(state_), packed);
         for (std::size_t at = 0; at < kPackedSize<G>; at += 8) {
             std::uint64_t word = 0;
             std::memcpy(&word, packed + at, kPackedSize<G> - at < 8 ? kPackedSize<G> - at : 8);
-            key = mix(key ^ word);
+            way = mix(way ^ word);
         }
-        return key;
+        return way;
     }
 
     /// The finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).

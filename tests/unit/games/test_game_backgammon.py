@@ -1,0 +1,300 @@
+"""Backgammon against a plain generator, OpenSpiel and gnubg: complete turns as sets of end positions, results, position IDs."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from reference.backgammon import Board, moves, turns
+
+from azq import games
+from azq.errors import ConfigError
+from azq.games import State
+
+START = "4HPwATDgc/ABMA"
+PASS = 150
+
+
+def sides(state: State) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Checkers of x and o, each by point in their own numbering."""
+    found = []
+    for line in str(state).splitlines()[:2]:
+        points = [0] * 26
+        for name, count in re.findall(r"(\w+):(\d+)", line):
+            points[{"bar": 25, "off": 0}.get(name) or (0 if name == "off" else int(name))] = int(count)
+        found.append(tuple(points))
+    return found[0], found[1]
+
+
+def board(state: State, player: int) -> Board:
+    """The board as the player sees it."""
+    both = sides(state)
+    return both[player], both[1 - player]
+
+
+def dice_of(state: State) -> tuple[int, int]:
+    """What was rolled."""
+    pair = state.notation().split(":")[1]
+    return int(pair[0]), int(pair[1])
+
+
+def ends(state: State) -> dict[Board, list[int]]:
+    """End positions of the turn at hand, with a line of micro-moves to each."""
+    player = state.current_player()
+    found: dict[Board, list[int]] = {}
+    stack: list[tuple[State, list[int]]] = [(state, [])]
+    while stack:
+        here, line = stack.pop()
+        for action in here.legal_actions():
+            after = here.clone()
+            after.apply_action(action)
+            if after.current_player() == player:
+                stack.append((after, [*line, action]))
+            else:
+                found[board(after, player)] = [*line, action]
+    return found
+
+
+def roll(state: State, rng: random.Random) -> None:
+    while state.is_chance_node():
+        outcomes, weights = zip(*state.chance_outcomes(), strict=True)
+        state.apply_action(rng.choices(outcomes, weights)[0])
+
+
+def fresh_turns(params: dict[str, Any], seed: int, count: int) -> list[State]:
+    """Positions right after a roll, from random games."""
+    rng = random.Random(seed)
+    game = games.load("backgammon", **params)
+    found: list[State] = []
+    while len(found) < count:
+        state = game.new_initial_state()
+        roll(state, rng)
+        while not state.is_terminal() and len(found) < count:
+            player = state.current_player()
+            found.append(state.clone())
+            while state.current_player() == player:
+                state.apply_action(rng.choice(state.legal_actions()))
+            roll(state, rng)
+    return found
+
+
+@pytest.mark.parametrize("start", ["standard", "race", "bearoff"])
+def test_complete_turns_equal_the_plain_generator(start: str) -> None:
+    for state in fresh_turns({"start": start}, 3, 400):
+        player = state.current_player()
+        assert set(ends(state)) == turns(board(state, player), dice_of(state)), state.notation()
+
+
+def test_a_legality_by_single_dice_would_be_wrong() -> None:
+    wrong = 0
+    for state in fresh_turns({}, 4, 2000):
+        player, dice = state.current_player(), dice_of(state)
+        single = {6 * (source - 1) + die - 1 for die in dice for source in _sources(board(state, player), die)}
+        legal = set(state.legal_actions()) - {PASS}
+        assert legal <= single
+        wrong += dice[0] != dice[1] and legal != single
+    assert wrong > 3
+
+
+def _sources(here: Board, die: int) -> list[int]:
+    return [next(p for p in range(25, 0, -1) if after[0][p] < here[0][p]) for after in moves(here, die)]
+
+
+def test_games_in_step_with_openspiel() -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    rng = random.Random(5)
+    theirs = pyspiel.load_game("backgammon(scoring_type=full_scoring)")
+    for _ in range(12):
+        oracle, state = theirs.new_initial_state(), games.load("backgammon").new_initial_state()
+        while not oracle.is_terminal():
+            _roll_both(oracle, state, rng)
+            player = oracle.current_player()
+            assert state.current_player() == player
+            wanted = _openspiel_ends(oracle, player)
+            found = ends(state)
+            assert set(found) == set(wanted), state.notation()
+            end = rng.choice(sorted(wanted))
+            for action in found[end]:
+                state.apply_action(action)
+            oracle = wanted[end]
+        assert state.is_terminal()
+        assert [3 * value for value in state.returns()] == pytest.approx(oracle.returns())
+
+
+def _roll_both(oracle: Any, state: State, rng: random.Random) -> None:
+    while oracle.is_chance_node():
+        oracle.apply_action(rng.choice([outcome for outcome, _ in oracle.chance_outcomes()]))
+    dice = sorted(re.search(r"Dice: (\d\d)", str(oracle)).group(1), reverse=True)  # type: ignore[union-attr]
+    wanted = f"{'xo'[oracle.current_player()]} rolls {''.join(dice)}"
+    outcome = next(o for o, _ in state.chance_outcomes() if state.action_to_string(o) == wanted)
+    state.apply_action(outcome)
+
+
+def _openspiel_board(oracle: Any, player: int) -> Board:
+    both = []
+    bar = re.search(r"Bar: ?(\w*)", str(oracle)).group(1)  # type: ignore[union-attr]
+    for side in range(2):
+        points = [0] * 26
+        for index in range(24):
+            points[24 - index if side == 0 else index + 1] = oracle.board(side, index)
+        points[25] = bar.count("xo"[side])
+        points[0] = 15 - sum(points)
+        both.append(tuple(points))
+    return both[player], both[1 - player]
+
+
+def _openspiel_ends(oracle: Any, player: int) -> dict[Board, Any]:
+    """End positions of a turn; a double is two decisions there."""
+    found: dict[Board, Any] = {}
+    for action in oracle.legal_actions():
+        after = oracle.child(action)
+        again = not after.is_terminal() and not after.is_chance_node() and after.current_player() == player
+        for last in [after.child(second) for second in after.legal_actions()] if again else [after]:
+            found[_openspiel_board(last, player)] = last
+    return found
+
+
+def test_turns_equal_gnubg() -> None:
+    gnubg = pytest.importorskip("gnubg_nn")
+    for state in fresh_turns({}, 6, 300):
+        player, dice = state.current_player(), dice_of(state)
+        here = gnubg.board_from_position_id(state.notation().split(":")[0])
+        own, other = board(state, player)
+        assert list(here[1]) == [*own[1:25], own[25]]
+        assert list(here[0]) == [*other[1:25], other[25]]
+        if ends(state) == {(own, other): [PASS]}:
+            continue  # gnubg lists no passes
+        keys = gnubg.moves(here, *dice)
+        theirs = {tuple(tuple(side) for side in gnubg.board_from_position_key(key)) for key in keys}
+        assert {(_gnubg_side(rest), _gnubg_side(mine)) for mine, rest in ends(state)} == theirs
+
+
+def _gnubg_side(points: tuple[int, ...]) -> tuple[int, ...]:
+    return points[1:26]
+
+
+def test_the_start_has_its_position_id() -> None:
+    game = games.load("backgammon")
+    state = game.state_from_notation(f"{START}:31")
+    assert state.notation() == f"{START}:31"
+    assert {state.action_to_string(action) for action in state.legal_actions()} >= {"x 8/5", "x 6/5"}
+    assert sides(state)[0] == sides(state)[1] == sides(game.new_initial_state())[0]
+
+
+@pytest.mark.parametrize("params", [{}, {"start": "race"}, {"start": "bearoff", "opening": "uniform"}, {"scoring": "winloss"}])
+def test_every_position_survives_its_notation(params: dict[str, Any]) -> None:
+    rng = random.Random(7)
+    game = games.load("backgammon", **params)
+    for _ in range(5):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            again = game.state_from_notation(state.notation())
+            assert again.notation() == state.notation()
+            assert str(again) == str(state)
+            assert again.legal_actions() == state.legal_actions()
+            assert again.chance_outcomes() == state.chance_outcomes()
+            assert (again.packed_observation() == state.packed_observation()).all()
+            if state.is_chance_node():
+                roll_one = rng.choice([outcome for outcome, _ in state.chance_outcomes()])
+                state.apply_action(roll_one)
+            else:
+                state.apply_action(rng.choice(state.legal_actions()))
+
+
+BROKEN = [
+    (f"{START}", "dice are two digits"),
+    (f"{START}:70", "dice are two digits"),
+    (f"{START}:30", "dice are two digits"),
+    ("4HPwATDgc/ABM:31", "14 characters"),
+    ("4HPwATDgc/AB*A:31", "no character of a position ID"),
+    ("/////////////A:31", "more checkers than fit|checkers of one player"),
+    (f"{START}:31:x", "no field of a backgammon position"),
+    (f"{START}:31:u4", "was not rolled"),
+    (f"{START}:00:u4", "before the roll"),
+    (f"{START}:31:throw", "no dice before the first throw"),
+    ("AAAAAAAAAAAAAA:31", "both players have borne off"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), BROKEN)
+def test_a_position_that_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        games.load("backgammon").state_from_notation(text)
+
+
+def test_chance_is_named_and_sums_to_one() -> None:
+    state = games.load("backgammon").new_initial_state()
+    outcomes = state.chance_outcomes()
+    assert len(outcomes) == 30
+    assert sum(probability for _, probability in outcomes) == pytest.approx(1)
+    assert {state.action_to_string(outcome) for outcome, _ in outcomes} >= {"x rolls 21", "o rolls 65"}
+    later = games.load("backgammon").state_from_notation(f"{START}:00")
+    weights = {later.action_to_string(outcome): probability for outcome, probability in later.chance_outcomes()}
+    assert len(weights) == 21
+    assert weights["x rolls 66"] == pytest.approx(1 / 36)
+    assert weights["x rolls 65"] == pytest.approx(2 / 36)
+
+
+def test_results_and_outcomes_agree_under_every_scoring() -> None:
+    points = Counter()  # type: ignore[var-annotated]
+    for scoring in ("full", "gammons", "winloss"):
+        game = games.load("backgammon", scoring=scoring)
+        weights, bias = game.outcome_combination()  # type: ignore[misc]
+        rng = random.Random(8)
+        for _ in range(40):
+            state = game.new_initial_state()
+            while not state.is_terminal():
+                roll(state, rng)
+                if not state.is_terminal():
+                    state.apply_action(rng.choice(state.legal_actions()))
+            targets = game.targets(np.array(state.history(), np.uint16))
+            assert not targets["truncated"]
+            for player in range(2):
+                assert bias + weights @ targets["outcomes"][player] == pytest.approx(state.returns()[player], abs=1e-6)
+            points[scoring, round(abs(state.returns()[0]) * {"full": 3, "gammons": 2, "winloss": 1}[scoring])] += 1
+    assert points["full", 3] > 0
+    assert points["full", 2] > 0
+    assert points["full", 1] > 0
+    assert points["gammons", 3] == 0
+    assert points["winloss", 1] == 40
+
+
+def test_a_capped_game_is_truncated_and_worth_nothing() -> None:
+    game = games.load("backgammon", max_turns=6)
+    rng = random.Random(9)
+    state = game.new_initial_state()
+    while not state.is_terminal():
+        roll(state, rng)
+        if not state.is_terminal():
+            state.apply_action(rng.choice(state.legal_actions()))
+    assert state.returns() == [0, 0]
+    assert game.targets(np.array(state.history(), np.uint16))["truncated"]
+
+
+def test_the_same_player_moves_again_within_a_double() -> None:
+    state = games.load("backgammon").state_from_notation(f"{START}:11:p1")
+    movers = []
+    while not state.is_chance_node():
+        movers.append(state.current_player())
+        state.apply_action(state.legal_actions()[-1])
+    assert movers == [1, 1, 1, 1]
+
+
+def test_the_larger_die_is_played_where_only_one_can_be() -> None:
+    both_blocked = [state for state in fresh_turns({}, 10, 3000) if len(set(dice_of(state))) == 2]
+    seen = 0
+    for state in both_blocked:
+        reach = ends(state)
+        lines = [line for line in reach.values() if line != [PASS]]
+        if lines and all(len(line) == 1 for line in lines):
+            seen += 1
+            dice = {line[0] % 6 + 1 for line in lines}
+            assert len(dice) == 1
+            player = state.current_player()
+            if any(True for _ in moves(board(state, player), max(dice_of(state)))):
+                assert dice == {max(dice_of(state))}
+    assert seen > 5
