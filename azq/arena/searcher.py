@@ -6,11 +6,13 @@ Letters: L leaves, P bytes of a packed observation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from azq import _core
+from azq.arena.position import Line, position
+from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
 from azq.errors import EvaluationTimeout
 from azq.search.evaluator import Evaluation, Evaluator
@@ -20,12 +22,6 @@ from azq.wire.messages import LATEST
 POLL_S = 0.1
 PATIENCE_S = 60.0  # without any evaluation for so long: give up
 MAX_SLOTS = 256
-
-Tick = Callable[[], None]
-
-
-def no_tick() -> None:
-    """The tick of a caller with nothing to look after."""
 
 
 class Searcher:
@@ -46,6 +42,7 @@ class Searcher:
         seed: int = 0,
         tick: Tick = no_tick,
     ) -> None:
+        self._game = game
         self._evaluator = evaluator
         self._weight_version = weight_version
         self._tick = tick
@@ -58,7 +55,7 @@ class Searcher:
         self._next_uid = 1
 
     def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
-        """Root statistics of each position, given as its actions from the initial state.
+        """Root statistics of each position, given as its actions from the initial state or as a `Line`.
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
@@ -71,8 +68,7 @@ class Searcher:
         waiting = 0
         try:
             for slot, actions in enumerate(histories):
-                self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
-                self._next_uid += 1
+                self._start(slot, actions)
             while waiting := self._search.collect(self._packed, self._leaf_slots):
                 evaluation = self._evaluate(waiting)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
@@ -83,6 +79,13 @@ class Searcher:
                 self._search.apply(np.zeros((waiting, self._num_actions), np.float16), np.zeros((waiting, self._value_size), np.float16))
             for slot in range(len(histories)):
                 self._search.clear(slot)
+
+    def _start(self, slot: int, actions: Sequence[int]) -> None:
+        if isinstance(actions, Line):
+            self._search.start_at(slot, self._next_uid, position(self._game, actions))
+        else:
+            self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
+        self._next_uid += 1
 
     def _evaluate(self, count: int) -> Evaluation:
         handle = self._evaluator.submit(self._packed[:count], weight_version=self._weight_version)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from azq import games
-from azq.arena.players import position
+from azq.arena.position import position
 from azq.config import Config
 from azq.console.move import Player, open_player
 from azq.errors import IllegalActionError
