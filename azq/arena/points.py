@@ -12,6 +12,7 @@ from azq import _core
 BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
 BLOB_BONUS = 10  # a Blob score is at most 10 + cards
 MILLI = 1000.0
+OUTCOME_NAMES = {"backgammon": ("win", "win_gammon", "win_backgammon", "lose_gammon", "lose_backgammon")}  # "gammon": or better
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,9 @@ def mean_and_error(points: Sequence[float], group: int) -> tuple[float, float]:
     if count < 2:
         return mean, 0.0
     return mean, math.sqrt(sum((value - mean) ** 2 for value in means) / (count - 1) / count)
+
+
+def outcome_names(game: str, count: int) -> tuple[str, ...]:
+    """What the outcomes of a game are called."""
+    names = OUTCOME_NAMES.get(game, ())
+    return names if len(names) == count else tuple(f"outcome_{number}" for number in range(count))

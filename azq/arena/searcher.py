@@ -5,22 +5,19 @@ Letters: L leaves, P bytes of a packed observation.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from azq import _core
+from azq.arena.evaluate import evaluate
 from azq.arena.position import Line, position
 from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
-from azq.errors import EvaluationTimeout
-from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.evaluator import Evaluator
 from azq.search.settings import strongest
 from azq.wire.messages import LATEST
 
-POLL_S = 0.1
-PATIENCE_S = 60.0  # without any evaluation for so long: give up
 MAX_SLOTS = 256
 
 
@@ -70,7 +67,8 @@ class Searcher:
             for slot, actions in enumerate(histories):
                 self._start(slot, actions)
             while waiting := self._search.collect(self._packed, self._leaf_slots):
-                evaluation = self._evaluate(waiting)
+                packed = self._packed[:waiting]
+                evaluation = evaluate(self._evaluator, packed, weight_version=self._weight_version, tick=self._tick)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
                 waiting = 0
             return [self._search.result(slot) for slot in range(len(histories))]
@@ -86,14 +84,3 @@ class Searcher:
         else:
             self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
         self._next_uid += 1
-
-    def _evaluate(self, count: int) -> Evaluation:
-        handle = self._evaluator.submit(self._packed[:count], weight_version=self._weight_version)
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            self._tick()
-            evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
-            if evaluation is not None:
-                return evaluation
-            if time.monotonic() > deadline:
-                raise EvaluationTimeout(f"no evaluation of {count} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?")

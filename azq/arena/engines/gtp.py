@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from azq import _core
-from azq.arena.engines.coordinates import coordinates
+from azq.arena.engines.coordinates import PASS, coordinates
 from azq.arena.engines.process import DEADLINE_S, EngineProcess
 from azq.arena.position import from_the_start, position
 from azq.arena.tick import Tick, no_tick
@@ -55,6 +55,9 @@ class GtpPlayer:
 
     def _move(self, history: list[int]) -> int:
         state = position(self._game, history)
+        legal = state.legal_actions()
+        if len(legal) == 1:
+            return legal[0]
         about = f"{self._game.name} {state.notation()}"
         self._set_up(history, about)
         colour = COLOURS[state.current_player()]
@@ -63,7 +66,7 @@ class GtpPlayer:
         if text.lower() == "resign":
             return RESIGN
         action = self._cells.action(text)
-        if action is None or action not in state.legal_actions():
+        if action is None or action not in legal:
             raise self._process.broke(f"answered genmove {colour} with {text[:40]!r}, which is no legal action,", about)
         self._sent = [*history, action]
         return action
@@ -77,15 +80,19 @@ class GtpPlayer:
             known = []
         state = position(self._game, known)
         for action in history[len(known) :]:
-            self._command(f"play {COLOURS[state.current_player()]} {self._cells.vertex(action)}", about)
+            vertex = self._cells.vertex(action)
+            self._command(f"play {COLOURS[state.current_player()]} {vertex}", about, may_refuse=vertex == PASS)
             state.apply_action(action)
         self._sent = history
 
-    def _command(self, command: str, about: str) -> str:
-        """What follows the = of the answer; raises `EngineError` for a refusal."""
+    def _command(self, command: str, about: str, *, may_refuse: bool = False) -> str:
+        """What follows the = of the answer; raises `EngineError` for a refusal.
+
+        A pass may be refused: gtp-rhino takes none, it passes by itself where the rules make a side pass.
+        """
         lines = self._process.ask(command, about, complete=answered)
         reply = " ".join(line.strip() for line in lines[_start(lines) :]).strip()
-        if reply.startswith("?"):
+        if reply.startswith("?") and not may_refuse:
             raise self._process.broke(f"refused {command!r} ({reply[1:].strip()[:80]})", about)
         return reply[1:].strip()
 
