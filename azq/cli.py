@@ -27,6 +27,7 @@ app.add_typer(systemd_app, name="systemd")
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+PLAYER_HELP = "latest, weights:<version>, random, uct:<n>, pimc:<n>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
 RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 
 
@@ -109,14 +110,67 @@ def move(
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    chance: Annotated[
+        str, typer.Option("--chance", help="Dice: `sampled` by the search, or `expected`, exact over all that follow the candidates.")
+    ] = "sampled",
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Read positions as JSON lines {"actions": [..]}, write {"action", "value", "visit_counts"} for each."""
+    """Read positions as JSON lines {"actions": [..]} or {"position": "<notation>"}, write {"action", "value", ..} for each."""
     from azq.config import load
     from azq.console.move import move as command
 
-    command(load(config, overrides or []), game, run, weights, num_simulations, sys.stdin, sys.stdout)
+    command(load(config, overrides or []), game, run, weights, num_simulations, sys.stdin, sys.stdout, chance)
+
+
+@app.command()
+def match(
+    game: Annotated[str, typer.Option("--game", help="Name of the game.")],
+    first: Annotated[str, typer.Option("--first", help=PLAYER_HELP)],
+    second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")],
+    games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="What `latest` means: a weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 64,
+    opening_plies: Annotated[int, typer.Option(help="Random plies before each group of games.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play a match between two players on this machine."""
+    from azq.config import load
+    from azq.console.matching import as_text, match_players
+    from azq.console.seats import Request
+
+    request = Request(game, run, weights, num_simulations, seed)
+    result = match_players(load(config, overrides or []), request, first, second, games, opening_plies)
+    _emit(result, as_json, as_text(result))
+
+
+@app.command()
+def grade(
+    game: Annotated[str, typer.Option("--game", help="Name of the game.")],
+    positions: Annotated[
+        Path | None, typer.Option("--positions", help="JSON lines of graded positions; those shipped with the game by default.")
+    ] = None,
+    player: Annotated[str, typer.Option("--player", help=PLAYER_HELP)] = "latest",
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="What `latest` means: a weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 400,
+    seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
+    from azq.config import load
+    from azq.console.grading import as_text, grade_player
+    from azq.console.seats import Request
+
+    request = Request(game, run, weights, num_simulations, seed, slots=256)
+    result = grade_player(load(config, overrides or []), request, player, positions)
+    _emit(result, as_json, as_text(result))
 
 
 @app.command()

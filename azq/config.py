@@ -63,6 +63,7 @@ class WorkerConfig(Section):
     """This host's Celery workers."""
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
+    engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0
 

@@ -15,6 +15,7 @@
     ├── LeaseLost                this worker's claim on a job was taken over               (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
+    ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── NotFound                 no such run, job, weights                                 exit 9
     ├── StateConflict            the thing exists and its state forbids this               exit 10
     └── MissingExtra             an optional package is not installed                      exit 11
@@ -135,6 +136,12 @@ class EvaluationTimeout(AzqError):
 
 class EvaluatorFailure(AzqError):
     """An inference worker answered a request with a named failure."""
+
+    exit_code = ExitCode.EVALUATION
+
+
+class EngineError(AzqError):
+    """An opponent's process did not start, died, stayed silent or answered nonsense; it has been ended."""
 
     exit_code = ExitCode.EVALUATION
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
-from azq.arena.players import Ground, make_player
+from azq.arena.engines.gtp import check_allowed
+from azq.arena.players import Ground, Player, make_player
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
-from azq.errors import AzqError, NotFound, WireError
+from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError
 from azq.games import Game
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
@@ -22,7 +23,7 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from workers.context import Context
-from workers.jobs import Interrupted, held_job
+from workers.jobs import Interrupted, held_job, reason_of
 
 log = logs.get(__name__)
 
@@ -63,7 +64,8 @@ def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResul
         evaluator = context.evaluator(record, sections, game)
         pulse = Pulse(ledger, lease, context.stopping)
         try:
-            result = evaluate(lease, sections, game, evaluator, latest_version(RedisBus(context.control), record.run), pulse)
+            latest = latest_version(RedisBus(context.control), record.run)
+            result = evaluate(lease, sections, game, evaluator, latest, pulse, engines=context.config.worker.engines)
         except Revoked as error:
             log.info("evaluation_revoked", job=job_id, reason=str(error))
             ledger.release(lease, [])
@@ -77,20 +79,42 @@ def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResul
 
 
 def evaluate(
-    lease: Lease, sections: RunSections, game: Game, evaluator: Evaluator, latest: int, tick: Callable[[], None]
+    lease: Lease,
+    sections: RunSections,
+    game: Game,
+    evaluator: Evaluator,
+    latest: int,
+    tick: Callable[[], None],
+    engines: Sequence[str] = (),
 ) -> MatchResult | GradeResult:
-    """The result of the job's spec; raises `WireError` for a payload of neither kind."""
+    """The result of the job's spec; `engines` are the commands that this host's operator lets jobs start.
+
+    An engine that fails ends its match with a result that says so: the next attempt would meet the same engine.
+    Raises `WireError` for a payload of neither kind.
+    """
     spec = read_spec(lease.job.payload)
     ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick)
     if isinstance(spec, GradeSpec):
         return _grade(spec, ground)
-    first = make_player(spec.first, replace(ground, slots=(spec.games + 1) // 2 * 2))
-    second = make_player(spec.second, replace(ground, slots=(spec.games + 1) // 2 * 2, seed=spec.seed + 1))
     try:
-        return matches.play_match(spec, game, first, second)
+        for name in (spec.first, spec.second):
+            check_allowed(name, engines)
+        return _match(spec, ground)
+    except (EngineError, MissingExtra) as error:
+        log.error("match_failed", job=lease.job.job_id, first=spec.first, second=spec.second, reason=str(error))
+        return matches.failed(spec, reason_of(error))
+
+
+def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
+    slots = matches.whole_groups(spec.games, ground.game.num_players())
+    players: list[Player] = []
+    try:
+        for name, seed in ((spec.first, spec.seed), (spec.second, spec.seed + 1)):
+            players.append(make_player(name, replace(ground, slots=slots, seed=seed)))
+        return matches.play_match(spec, ground.game, *players)
     finally:
-        first.close()
-        second.close()
+        for player in players:
+            player.close()
 
 
 def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
@@ -98,7 +122,16 @@ def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
     player = make_player("latest" if spec.weight_version == LATEST else f"weights:{spec.weight_version}", ground)
     grade = grading.grade(ground.game, player, chosen)
     version = spec.weight_version or ground.latest
-    return GradeResult(version, spec.num_simulations, grade.positions, grade.errors, grading.now_ms(), dict(grade.by_class))
+    return GradeResult(
+        version,
+        spec.num_simulations,
+        grade.positions,
+        grade.errors,
+        grading.now_ms(),
+        dict(grade.by_class),
+        grade.mean_loss,
+        dict(grade.loss_by_class),
+    )
 
 
 def read_spec(payload: bytes) -> MatchSpec | GradeSpec:
@@ -124,6 +157,8 @@ def latest_version(bus: RedisBus, run: str) -> int:
 
 def summary(result: MatchResult | GradeResult) -> str:
     """A result in a few words."""
+    if isinstance(result, MatchResult) and result.error:
+        return f"{result.first} - {result.second} failed: {result.error}"
     if isinstance(result, MatchResult):
         return f"{result.first} - {result.second}: {result.wins} won, {result.draws} drawn, {result.losses} lost"
     return f"weights:{result.weight_version} lost a result class in {result.errors} of {result.positions} positions"

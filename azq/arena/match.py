@@ -1,4 +1,9 @@
-"""A match: pairs of games that share a random opening, colours swapped, all games of the match in step."""
+"""A match: groups of games that share a random opening and all their luck, the first player once in each seat; all games in step.
+
+With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others.
+Duplicate deals: the k-th event of chance draws the same number in every game of a group, so that cards and dice differ only
+where play makes them differ.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azq import _core
+from azq.arena.engines.gtp import RESIGN
 from azq.arena.players import Player
+from azq.arena.points import mean_and_error, unit
 from azq.errors import ConfigError
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
+SEED_BITS = 63
 
 
 @dataclass(slots=True)
@@ -21,40 +29,93 @@ class Game:
 
     state: _core.State
     first_seat: int
+    luck: random.Random  # in the same state in every game of a group
     history: list[int] = field(default_factory=list)
+    resigned: int | None = None  # the seat that gave up
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody moves any more."""
+        return self.resigned is not None or self.state.is_terminal()
 
     def play(self, action: int) -> None:
-        """Applies an action."""
+        """Applies an action, or gives the game up for the player to move."""
+        if action == RESIGN:
+            self.resigned = self.state.current_player()
+            return
         self.state.apply_action(action)
         self.history.append(action)
 
+    def returns(self) -> list[float]:
+        """The result of every seat; who resigned has lost."""
+        if self.resigned is None:
+            return self.state.returns()
+        return [-1.0 if seat == self.resigned else 1.0 for seat in range(len(self.state.returns()))]
+
 
 def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player) -> MatchResult:
-    """Plays the match to its end. An odd number of games is rounded up to whole pairs.
+    """Plays the match to its end. The number of games is rounded up to whole groups, of as many games as there are seats.
 
-    Raises `ConfigError` for a game without two players or an opening longer than the game.
+    Raises `ConfigError` for a game of one player or an opening longer than the game, and what players raise.
     """
-    if game.num_players() != 2:
-        raise ConfigError(f"a match has two players, {game.name} has {game.num_players()}")
-    rng = random.Random(spec.seed)
-    games = deal(game, spec.games, spec.opening_plies, rng)
-    while live := [one for one in games if not one.state.is_terminal()]:
+    if game.num_players() < 2:
+        raise ConfigError(f"a match takes two players or more, {game.name} has {game.num_players()}")
+    games = deal(game, spec.games, spec.opening_plies, random.Random(spec.seed))
+    while live := [one for one in games if not one.over]:
         for one in live:
-            _settle_chance(one, rng)
-        for seat_of_first, player in ((0, first), (1, second)):
-            _move(player, [one for one in live if _to_move(one) == seat_of_first])
-    points = [one.state.returns()[one.first_seat] for one in games]
-    wins, losses = sum(point > 0 for point in points), sum(point < 0 for point in points)
-    return MatchResult(spec, first.name, second.name, wins, len(points) - wins - losses, losses, int(time.time() * 1000))
+            _settle_chance(one)
+        for is_first, player in ((True, first), (False, second)):
+            _move(player, [one for one in live if _to_move(one) is is_first])
+    return result_of(spec, game, first.name, second.name, games)
+
+
+def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[Game]) -> MatchResult:
+    """The result of games that are over, from the first player's seat."""
+    scale = unit(game).scale
+    returns = [one.returns() for one in games]
+    shares = [share_of_first_place(values, one.first_seat) for values, one in zip(returns, games, strict=True)]
+    wins, losses = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares)
+    points, error = mean_and_error([scale * values[one.first_seat] for values, one in zip(returns, games, strict=True)], game.num_players())
+    return MatchResult(
+        spec,
+        first,
+        second,
+        wins,
+        len(games) - wins - losses,
+        losses,
+        int(time.time() * 1000),
+        seats=game.num_players(),
+        share=sum(shares) / len(shares),
+        points=points,
+        points_se=error,
+    )
+
+
+def failed(spec: MatchSpec, reason: str) -> MatchResult:
+    """The result of a match that an engine ended: no games, and why."""
+    return MatchResult(spec, spec.first, spec.second, 0, 0, 0, int(time.time() * 1000), error=reason)
+
+
+def share_of_first_place(returns: Sequence[float], seat: int) -> float:
+    """1 for the sole winner, 1/k for each of k who share the best result, 0 for all others. Pure."""
+    best = max(returns)
+    return 1.0 / sum(value == best for value in returns) if returns[seat] == best else 0.0
+
+
+def whole_groups(count: int, seats: int) -> int:
+    """So many games, rounded up to whole groups."""
+    return -(-count // seats) * seats
 
 
 def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -> list[Game]:
-    """Games in pairs with the same opening; in each pair either player has the first seat once."""
+    """Games in groups with the same opening and the same luck; in each group the first player has each seat once."""
+    seats = game.num_players()
     games = []
-    for _ in range((count + 1) // 2):
+    for _ in range(whole_groups(count, seats) // seats):
         opening = random_opening(game, opening_plies, rng)
-        for first_seat in (0, 1):
-            one = Game(game.new_initial_state(), first_seat)
+        luck = rng.getrandbits(SEED_BITS)
+        for first_seat in range(seats):
+            one = Game(game.new_initial_state(), first_seat, random.Random(luck))
             for action in opening:
                 one.play(action)
             games.append(one)
@@ -62,23 +123,29 @@ def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -
 
 
 def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int]:
-    """So many random actions that do not end the game; raises `ConfigError` where there is no such line."""
+    """So many random actions of players, with what chance does between, that do not end the game; nothing for no plies.
+
+    Raises `ConfigError` where there is no such line.
+    """
     for _ in range(OPENING_TRIES):
         state = game.new_initial_state()
         actions: list[int] = []
-        while len(actions) < plies and not state.is_terminal():
-            actions.append(_chance(state, rng) if state.is_chance_node() else rng.choice(state.legal_actions()))
+        left = plies
+        while left and not state.is_terminal():
+            by_chance = state.is_chance_node()
+            actions.append(_chance(state, rng) if by_chance else rng.choice(state.legal_actions()))
             state.apply_action(actions[-1])
+            left -= not by_chance
         if not state.is_terminal():
             return actions
     raise ConfigError(f"arena.opening_plies = {plies} ends {game.name}; choose fewer")
 
 
-def _to_move(one: Game) -> int | None:
-    """0 where the first player is to move, 1 where the second is, None where nobody is."""
-    if one.state.is_terminal() or one.state.is_chance_node():
+def _to_move(one: Game) -> bool | None:
+    """Whether the first player is to move; None where nobody is."""
+    if one.over or one.state.is_chance_node():
         return None
-    return 0 if one.state.current_player() == one.first_seat else 1
+    return one.state.current_player() == one.first_seat
 
 
 def _move(player: Player, games: Sequence[Game]) -> None:
@@ -87,11 +154,12 @@ def _move(player: Player, games: Sequence[Game]) -> None:
             one.play(action)
 
 
-def _settle_chance(one: Game, rng: random.Random) -> None:
+def _settle_chance(one: Game) -> None:
     while one.state.is_chance_node():
-        one.play(_chance(one.state, rng))
+        one.play(_chance(one.state, one.luck))
 
 
 def _chance(state: _core.State, rng: random.Random) -> int:
+    """An outcome, from one number of the stream however many outcomes there are."""
     outcomes = state.chance_outcomes()
     return rng.choices([outcome for outcome, _ in outcomes], [probability for _, probability in outcomes])[0]

@@ -1,20 +1,38 @@
-"""Who can play: `weights:<version>` and `latest` by search, `uct:<simulations>`, `random`, `solver` (connect four)."""
+"""Who can play, by name: networks, classical searches, rule players, and engines in processes of their own.
+
+| name | plays |
+|---|---|
+| weights:<version>, latest | any game: the run's search with these weights |
+| random | any game |
+| uct:<simulations> | games without chance and secrets |
+| pimc:<determinizations> | any game: perfect-information Monte Carlo |
+| rule | beasty_bar, blob: rules of thumb |
+| solver | connect_four: perfectly |
+| gnubg:<plies>, pubeval | backgammon |
+| gtp:<command> | othello, gomoku, hex: any engine that speaks GTP |
+"""
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from azq import _core
-from azq.arena.searcher import MAX_SLOTS, Searcher, Tick, no_tick
-from azq.arena.solver import Solver
+from azq.arena.engines.process import DEADLINE_S
+from azq.arena.engines.solver import Solver
+from azq.arena.position import from_the_start, position, seen
+from azq.arena.rule_players import rule_book
+from azq.arena.searcher import MAX_SLOTS, Searcher
+from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
 from azq.errors import ConfigError
 from azq.search.evaluator import Evaluator
 
-FORMS = "weights:<version>, latest, uct:<simulations>, random, solver"
+FORMS = "weights:<version>, latest, random, uct:<simulations>, pimc:<determinizations>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
+SEED_LIMIT = 2**63
 
 
 class Player(Protocol):
@@ -25,7 +43,7 @@ class Player(Protocol):
         """The player as ratings know it; `latest` is resolved to its version."""
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """One action for each position, given as its actions from the initial state."""
+        """One action for each position, given as all actions and outcomes of chance since the initial state, or as a `Line`."""
 
     def close(self) -> None:
         """Ends what the player started."""
@@ -43,20 +61,34 @@ class Ground:
     latest: int = 0  # the version that `latest` means
     slots: int = MAX_SLOTS
     tick: Tick = no_tick
+    deadline_s: float = DEADLINE_S  # for one answer of an engine's process
 
 
 def make_player(name: str, ground: Ground) -> Player:
-    """The player of that name; raises `ConfigError` for a name of no known form and `MissingExtra` for a solver not installed."""
+    """The player of that name.
+
+    Raises `ConfigError` for a name of no known form or a player that does not know the game, `MissingExtra` and `EngineError`
+    for an engine that is not installed or does not start.
+    """
     kind, _, detail = name.partition(":")
-    if name == "latest" or (kind == "weights" and detail.isdigit()):
-        version = int(detail) if detail else ground.latest
-        return NetworkPlayer(version, ground)
-    if kind == "uct" and detail.isdigit() and int(detail) > 0:
-        return UctPlayer(int(detail), ground)
+    if name == "latest" or (kind == "weights" and detail.isdecimal()):
+        return NetworkPlayer(int(detail) if detail else ground.latest, ground)
+    if kind == "uct" and detail.isdecimal() and int(detail) > 0:
+        return ClassicalPlayer(name, _core.Uct(ground.game, num_simulations=int(detail), seed=ground.seed), ground)
+    if kind == "pimc" and detail.isdecimal() and int(detail) > 0:
+        return ClassicalPlayer(name, _core.Pimc(ground.game, num_determinizations=int(detail), seed=ground.seed), ground)
     if name == "random":
         return RandomPlayer(ground)
+    if name == "rule":
+        return RulePlayer(ground)
     if name == "solver":
         return SolverPlayer(ground)
+    if name == "pubeval" or (kind == "gnubg" and detail.isdecimal()):
+        return _backgammon_player(name, ground)
+    if kind == "gtp" and detail.strip():
+        from azq.arena.engines.gtp import GtpPlayer
+
+        return GtpPlayer(detail, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
     raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
 
 
@@ -86,20 +118,28 @@ class NetworkPlayer:
         """Nothing to end."""
 
 
-class UctPlayer:
-    """Pure UCT, one position after another."""
+class Classical(Protocol):
+    """A search of the core without a network."""
 
-    def __init__(self, num_simulations: int, ground: Ground) -> None:
-        self.name = f"uct:{num_simulations}"
+    def best_action(self, state: _core.State) -> int:
+        """Its move."""
+
+
+class ClassicalPlayer:
+    """Pure UCT or PIMC, one position after another."""
+
+    def __init__(self, name: str, search: Classical, ground: Ground) -> None:
+        self.name = name
+        self._search = search
         self._ground = ground
-        self._uct = _core.Uct(ground.game, num_simulations=num_simulations, seed=ground.seed)
+        self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The most visited action in each position."""
+        """The search's move in each position."""
         actions = []
         for history in histories:
             self._ground.tick()
-            actions.append(self._uct.best_action(position(self._ground.game, history)))
+            actions.append(self._search.best_action(seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT))))
         return actions
 
     def close(self) -> None:
@@ -123,6 +163,25 @@ class RandomPlayer:
         """Nothing to end."""
 
 
+class RulePlayer:
+    """The game's rules of thumb, which see what the player to move sees."""
+
+    name = "rule"
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._rules = rule_book(ground.game)
+        self._rng = random.Random(ground.seed)
+
+    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
+        """The rules' action in each position."""
+        self._ground.tick()
+        return self._rules.choose([seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT)) for history in histories])
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
 class SolverPlayer:
     """Perfect play at connect four, from a solver in its own process."""
 
@@ -131,26 +190,20 @@ class SolverPlayer:
     def __init__(self, ground: Ground) -> None:
         if ground.game.name != "connect_four":
             raise ConfigError(f"player solver knows connect_four only, not {ground.game.name}")
-        self._tick = ground.tick
-        self._solver = Solver()
+        self._solver = Solver(deadline_s=ground.deadline_s, tick=ground.tick)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         """The action that wins soonest, or loses latest."""
-        actions = []
-        for history in histories:
-            self._tick()
-            scores = self._solver.scores(history)
-            actions.append(max(scores, key=lambda action: (scores[action], -abs(action - 3))))
-        return actions
+        return [self._solver.best(from_the_start(self.name, history)) for history in histories]
 
     def close(self) -> None:
         """Ends the solver's process."""
         self._solver.close()
 
 
-def position(game: _core.Game, history: Sequence[int]) -> _core.State:
-    """The state after these actions."""
-    state = game.new_initial_state()
-    for action in history:
-        state.apply_action(action)
-    return state
+def _backgammon_player(name: str, ground: Ground) -> Player:
+    if ground.game.name != "backgammon":
+        raise ConfigError(f"player {name} knows backgammon only, not {ground.game.name}")
+    module = importlib.import_module("azq.arena.engines.gnubg")
+    player: Player = module.GnubgPlayer(name, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
+    return player

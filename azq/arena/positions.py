@@ -1,33 +1,54 @@
-"""Positions whose every move is known exactly, shipped with the package for the games that have them."""
+"""Graded positions: what each move there is worth. Shipped with the package for some games, or an operator's file of JSON lines.
+
+A line is {"actions": [3, 2]} (from the initial state, outcomes of chance included) or {"position": "<notation>"}, with
+"moves": {"<action>": value, "<actions of a whole turn joined by spaces>": value} or "values": [a value or null per action],
+and optionally "class" or "phase": the group it is reported under. Values are those for the player to move.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
-from azq.errors import NotFound
+from azq.errors import ConfigError, NotFound
+
+MAX_LINE_CHARACTERS = 1 << 20
+FORM = '{"actions": [3, 2], "moves": {"4": 0.5}, "class": "opening"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position as the actions that lead there, and what each action is worth to the player to move: -1, 0, 1, None if illegal."""
+    """A position as the actions that lead there, or as its notation, and what each move is worth to the player to move."""
 
     actions: tuple[int, ...]
-    values: tuple[int | None, ...]
+    moves: Mapping[tuple[int, ...], float]  # the actions of a whole turn -> value
     group: str  # class name, such as BE: beginning, easy
+    notation: str = ""  # where given, there are no actions
+    source: str = ""  # where it was read, for errors
 
     @property
-    def best(self) -> int:
-        """The result under perfect play."""
-        return max(value for value in self.values if value is not None)
+    def best(self) -> float:
+        """The value of the best move."""
+        return max(self.moves.values())
+
+    def value(self, action: int) -> float | None:
+        """What a move of one action is worth; None where it is not listed."""
+        return self.moves.get((action,))
 
     def loses_class(self, action: int) -> bool:
         """True where the action gives away a win or a draw, or is illegal."""
-        value = self.values[action] if 0 <= action < len(self.values) else None
-        return value is None or value < self.best
+        value = self.value(action)
+        return value is None or sign(value) < sign(self.best)
+
+
+def sign(value: float) -> int:
+    """The result class of a value: 1 a win, 0 a draw, -1 a loss."""
+    return (value > 0) - (value < 0)
 
 
 def available(game: str) -> bool:
@@ -36,11 +57,27 @@ def available(game: str) -> bool:
 
 
 def load(game: str) -> list[Position]:
-    """All graded positions of a game, class by class; raises `NotFound` where it has none."""
+    """All graded positions shipped for a game, class by class; raises `NotFound` where it has none."""
     if not available(game):
         raise NotFound(f"no graded positions for {game}; only matches can compare its players")
-    rows = (json.loads(line) for line in _file(game).read_text("utf-8").splitlines())
-    return [Position(tuple(row["actions"]), tuple(row["values"]), row["class"]) for row in rows]
+    return parse(_file(game).read_text("utf-8"), f"{game}.jsonl")
+
+
+def read(path: Path) -> list[Position]:
+    """All positions of a file; raises `ConfigError` naming file, line and remedy."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"positions file {path} cannot be read: {error}; give a file of JSON lines such as {FORM}") from None
+    found = parse(text, str(path))
+    if not found:
+        raise ConfigError(f"positions file {path} is empty; give a line such as {FORM} for each position")
+    return found
+
+
+def parse(text: str, source: str) -> list[Position]:
+    """The positions of JSON lines, blank ones left out; raises `ConfigError` naming source, line and remedy. Pure."""
+    return [_position(line, f"{source} line {number}") for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 def choose(positions: Sequence[Position], count: int, seed: int) -> list[Position]:
@@ -54,6 +91,49 @@ def choose(positions: Sequence[Position], count: int, seed: int) -> list[Positio
         random.Random(f"{seed}:{name}").shuffle(members)
     dealt = (members[row] for row in range(len(positions)) for members in groups.values() if row < len(members))
     return [position for position, _ in zip(dealt, range(count), strict=False)]
+
+
+def _position(line: str, source: str) -> Position:
+    try:
+        row = _object(line)
+        actions, notation = row.get("actions"), row.get("position", "")
+        moves = _moves(row)
+        group = str(row.get("class", row.get("phase", "")))
+        if (actions is None) == (not notation) or not isinstance(notation, str):
+            raise ValueError('it has either "actions" or "position"')
+        return Position(tuple(_action(one) for one in actions or ()), moves, group, notation, source)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = f": {error}" if type(error) is ValueError else ""
+        raise ConfigError(f"{source} is no graded position{reason}; write it as {FORM}") from None
+
+
+def _object(line: str) -> dict[str, Any]:
+    row = json.loads(line) if len(line) <= MAX_LINE_CHARACTERS else None
+    if not isinstance(row, dict):
+        raise TypeError
+    return row
+
+
+def _moves(row: Mapping[str, Any]) -> dict[tuple[int, ...], float]:
+    if "moves" in row:
+        moves = {tuple(int(word) for word in key.split()): _value(value) for key, value in row["moves"].items()}
+    else:
+        moves = {(action,): _value(value) for action, value in enumerate(row.get("values", ())) if value is not None}
+    if not moves or () in moves:
+        raise ValueError('"moves" or "values" must grade one move at least, and none without actions')
+    return moves
+
+
+def _action(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError('"actions" holds whole numbers from 0')
+    return value
+
+
+def _value(value: Any) -> float:
+    if type(value) not in (int, float) or not -1e9 < value < 1e9:
+        raise ValueError(f"a value is a number, not {value!r}")
+    return float(value)
 
 
 def _file(game: str) -> resources.abc.Traversable:

@@ -1,7 +1,8 @@
 """Elo ratings from match results, with 95 % intervals: the Bradley-Terry model (Bradley and Terry, Biometrika 1952). Pure.
 
-Draws count as half a win. A weak Gaussian prior keeps the rating of an undefeated player finite and gives a player that is
-not connected to the anchor an honest, very wide interval.
+Draws count as half a win. With n seats, one against n - 1 of the other, first places follow Plackett and Luce: equals win one
+game in n. A weak Gaussian prior keeps the rating of an undefeated player finite and gives a player that is not connected to
+the anchor an honest, very wide interval.
 """
 
 from __future__ import annotations
@@ -33,27 +34,48 @@ class Rating:
     score: float  # points won, draws as a half
 
 
+@dataclass(frozen=True, slots=True)
+class _Matches:
+    """M matches as columns: indices of both players, games, first places of the first player, opponents in a game."""
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    games: NDArray[np.float64]
+    won: NDArray[np.float64]
+    opponents: NDArray[np.float64]
+
+
 def rate(results: Iterable[MatchResult], anchor: str = ANCHOR) -> list[Rating]:
     """Ratings of all players, strongest first; without the anchor among them, the first fixed opponent is 0."""
-    matches = [result for result in results if result.wins + result.draws + result.losses and result.first != result.second]
+    matches = [result for result in results if games_of(result) and result.first != result.second]
     players = list(dict.fromkeys(name for match in matches for name in (match.first, match.second)))
     if not players:
         return []
     index = {player: i for i, player in enumerate(players)}
-    points = np.zeros((len(players), len(players)))  # points[i, j]: won by i against j
-    for match in matches:
-        i, j = index[match.first], index[match.second]
-        points[i, j] += match.wins + match.draws / 2
-        points[j, i] += match.losses + match.draws / 2
-    fixed = index[choose_anchor(players, anchor)]
-    elo, deviation = _fit(points, fixed)
-    games = (points + points.T).sum(axis=1)
+    columns = _columns(matches, index)
+    elo, deviation = _fit(columns, len(players), index[choose_anchor(players, anchor)])
+    games, score = np.zeros(len(players)), np.zeros(len(players))
+    for side, points in ((columns.first, columns.won), (columns.second, columns.games - columns.won)):
+        np.add.at(games, side, columns.games)
+        np.add.at(score, side, points)
     margin = Z95 * deviation
     ratings = [
-        Rating(player, float(elo[i]), float(elo[i] - margin[i]), float(elo[i] + margin[i]), round(games[i]), float(points[i].sum()))
+        Rating(player, float(elo[i]), float(elo[i] - margin[i]), float(elo[i] + margin[i]), round(games[i]), float(score[i]))
         for i, player in enumerate(players)
     ]
     return sorted(ratings, key=lambda rating: (-rating.elo, rating.player))
+
+
+def games_of(result: MatchResult) -> int:
+    """The games of a match; 0 where an engine's failure ended it."""
+    return result.wins + result.draws + result.losses
+
+
+def score_share(result: MatchResult) -> float:
+    """The first player's share of the points: draws as a half, a shared first place by its share; 0 without games."""
+    if result.seats > 2:
+        return result.share
+    return (result.wins + result.draws / 2) / max(1, games_of(result))
 
 
 def choose_anchor(players: list[str], wanted: str) -> str:
@@ -63,18 +85,38 @@ def choose_anchor(players: list[str], wanted: str) -> str:
     return next((player for player in players if not player.startswith("weights:")), players[0])
 
 
-def _fit(points: NDArray[np.float64], fixed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Most probable Elo and its standard deviation for each of N players; Newton's method on a concave function."""
-    count = len(points)
+def _columns(matches: list[MatchResult], index: dict[str, int]) -> _Matches:
+    games = np.array([games_of(match) for match in matches], np.float64)
+    return _Matches(
+        np.array([index[match.first] for match in matches], np.intp),
+        np.array([index[match.second] for match in matches], np.intp),
+        games,
+        games * np.array([score_share(match) for match in matches]),
+        np.array([match.seats - 1 for match in matches], np.float64),
+    )
+
+
+def _fit(matches: _Matches, count: int, fixed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Most probable Elo and its standard deviation for each of `count` players; Newton's method on a concave function."""
     free = [i for i in range(count) if i != fixed]
-    games = points + points.T
     elo = np.zeros(count)
     information = np.eye(count)
     for _ in range(_STEPS):
-        expected = 1.0 / (1.0 + np.exp(-_PER_ELO * (elo[:, None] - elo[None, :])))
-        gradient = _PER_ELO * (points - games * expected).sum(axis=1) - elo / PRIOR_ELO**2
-        weight = _PER_ELO**2 * games * expected * (1.0 - expected)
-        information = np.diag(weight.sum(axis=1) + 1.0 / PRIOR_ELO**2) - weight
+        expected = 1.0 / (1.0 + matches.opponents * np.exp(-_PER_ELO * (elo[matches.first] - elo[matches.second])))
+        surplus = _PER_ELO * (matches.won - matches.games * expected)
+        gradient = -elo / PRIOR_ELO**2
+        np.add.at(gradient, matches.first, surplus)
+        np.add.at(gradient, matches.second, -surplus)
+        weight = _PER_ELO**2 * matches.games * expected * (1.0 - expected)
+        information = np.eye(count) / PRIOR_ELO**2
+        pairs = (
+            (matches.first, matches.first, 1),
+            (matches.second, matches.second, 1),
+            (matches.first, matches.second, -1),
+            (matches.second, matches.first, -1),
+        )
+        for one, other, sign in pairs:
+            np.add.at(information, (one, other), sign * weight)
         step = np.zeros(count)
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         elo += np.clip(step, -200.0, 200.0)  # a full Newton step overshoots where all games were won

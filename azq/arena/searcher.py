@@ -5,27 +5,20 @@ Letters: L leaves, P bytes of a packed observation.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from azq import _core
+from azq.arena.evaluate import evaluate
+from azq.arena.position import Line, position
+from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
-from azq.errors import EvaluationTimeout
-from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.evaluator import Evaluator
 from azq.search.settings import strongest
 from azq.wire.messages import LATEST
 
-POLL_S = 0.1
-PATIENCE_S = 60.0  # without any evaluation for so long: give up
 MAX_SLOTS = 256
-
-Tick = Callable[[], None]
-
-
-def no_tick() -> None:
-    """The tick of a caller with nothing to look after."""
 
 
 class Searcher:
@@ -46,6 +39,7 @@ class Searcher:
         seed: int = 0,
         tick: Tick = no_tick,
     ) -> None:
+        self._game = game
         self._evaluator = evaluator
         self._weight_version = weight_version
         self._tick = tick
@@ -58,7 +52,7 @@ class Searcher:
         self._next_uid = 1
 
     def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
-        """Root statistics of each position, given as its actions from the initial state.
+        """Root statistics of each position, given as its actions from the initial state or as a `Line`.
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
@@ -71,10 +65,10 @@ class Searcher:
         waiting = 0
         try:
             for slot, actions in enumerate(histories):
-                self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
-                self._next_uid += 1
+                self._start(slot, actions)
             while waiting := self._search.collect(self._packed, self._leaf_slots):
-                evaluation = self._evaluate(waiting)
+                packed = self._packed[:waiting]
+                evaluation = evaluate(self._evaluator, packed, weight_version=self._weight_version, tick=self._tick)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
                 waiting = 0
             return [self._search.result(slot) for slot in range(len(histories))]
@@ -84,13 +78,9 @@ class Searcher:
             for slot in range(len(histories)):
                 self._search.clear(slot)
 
-    def _evaluate(self, count: int) -> Evaluation:
-        handle = self._evaluator.submit(self._packed[:count], weight_version=self._weight_version)
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            self._tick()
-            evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
-            if evaluation is not None:
-                return evaluation
-            if time.monotonic() > deadline:
-                raise EvaluationTimeout(f"no evaluation of {count} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?")
+    def _start(self, slot: int, actions: Sequence[int]) -> None:
+        if isinstance(actions, Line):
+            self._search.start_at(slot, self._next_uid, position(self._game, actions))
+        else:
+            self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
+        self._next_uid += 1

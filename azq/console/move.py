@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from azq import games
-from azq.arena.analyse import analyse
+from azq.arena.analyse import analyse, outcomes_of, over_chance
+from azq.arena.points import unit
+from azq.arena.position import Line, position
 from azq.config import Config, SearchConfig
 from azq.console import rundir
 from azq.errors import AzqError, ConfigError, NotFound, WireError
@@ -18,6 +20,10 @@ from azq.search.evaluator import Evaluator
 
 BATCH_LINES = 256  # positions searched together
 MAX_LINE_BYTES = 1 << 20
+PRINTED = ("action", "action_text", "value", "visit_counts", "expected_values")
+CHANCE = ("sampled", "expected")
+
+Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over all outcomes that follow the root's candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +36,33 @@ class Player:
     search: SearchConfig
     num_simulations: int
 
-    def moves(self, histories: list[list[int]]) -> list[dict[str, Any]]:
-        """One answer per list of actions from the initial state; all are searched at once."""
+    def moves(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
         return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
 
-    def move(self, history: list[int]) -> dict[str, Any]:
+    def move(self, history: Sequence[int]) -> dict[str, Any]:
         """One answer."""
         return self.moves([history])[0]
+
+    def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:
+        """What `azq move` prints: the moves, with the distribution of outcomes and the value in the game's unit where it has them."""
+        states = [position(self.game, history) for history in histories]
+        found = self.moves(histories)
+        if chance == "expected":
+            found = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, found, strict=True)]
+        told = [{key: answer[key] for key in PRINTED if key in answer} for answer in found]
+        scale = unit(self.game)
+        if scale.scale != 1.0:
+            told = [{**answer, scale.name: round(scale.scale * answer["value"], 4)} for answer in told]
+        outcomes = outcomes_of(self.game, self.evaluator, states)
+        return [{**answer, "outcomes": row} for answer, row in zip(told, outcomes, strict=True)] if outcomes else told
 
 
 def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Player:
     """Loads weights from a file or from the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
     from azq.inference.local import LocalEvaluator
 
-    folder = _folder(config, game, run)
+    folder = folder_of(config, game, run)
     path = Path(weights) if weights != "latest" else newest_weights(folder)
     if not path.is_file():
         raise NotFound(f"no weights file at {path}; give --weights FILE, or --run with `latest`")
@@ -77,7 +96,8 @@ def weight_version(path: Path) -> int:
         return 0
 
 
-def _folder(config: Config, game: str | None, run: str | None) -> rundir.RunDir:
+def folder_of(config: Config, game: str | None, run: str | None) -> rundir.RunDir:
+    """The folder of the named run, else of the newest of this game; `NotFound` where there is no such run."""
     if run:
         folder = rundir.RunDir(config.home, rundir.check_name(run))
         folder.values()
@@ -88,13 +108,26 @@ def _folder(config: Config, game: str | None, run: str | None) -> rundir.RunDir:
     return newest or rundir.RunDir(config.home, game or config.run.game)
 
 
-def move(config: Config, game: str, run: str | None, weights: str, num_simulations: int, source: TextIO, sink: TextIO) -> None:
-    """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand."""
+def move(
+    config: Config,
+    game: str,
+    run: str | None,
+    weights: str,
+    num_simulations: int,
+    source: TextIO,
+    sink: TextIO,
+    chance: str = "sampled",
+) -> None:
+    """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand.
+
+    Raises `ConfigError` for a wrong flag, and where `chance` is exact and the game has no chance, or hidden hands.
+    """
     if num_simulations < 1:
         raise ConfigError(f"--num-simulations {num_simulations} must be at least 1")
     player = open_player(config, game=game, run=run, weights=weights, num_simulations=num_simulations)
+    mode = check_chance(player.game, chance)
     for batch in batches(source):
-        histories: list[list[int]] = []
+        histories: list[Sequence[int]] = []
         problem: AzqError | None = None
         for number, line in batch:
             try:
@@ -102,11 +135,23 @@ def move(config: Config, game: str, run: str | None, weights: str, num_simulatio
             except AzqError as error:
                 problem = error
                 break
-        for answer in player.moves(histories) if histories else []:
-            sink.write(json.dumps({key: answer[key] for key in ("action", "value", "visit_counts")}) + "\n")
+        for answer in player.answers(histories, mode) if histories else []:
+            sink.write(json.dumps(answer) + "\n")
         sink.flush()
         if problem:
             raise problem
+
+
+def check_chance(game: games.Game, chance: str) -> Chance:
+    """The flag `--chance`, where the game allows it; `ConfigError` otherwise."""
+    if chance == "sampled":
+        return "sampled"
+    if chance != "expected":
+        raise ConfigError(f"--chance {chance!r} is not one of {', '.join(CHANCE)}")
+    if not game.is_chance() or game.is_hidden():
+        why = "has hidden hands" if game.is_hidden() else "has no chance"
+        raise ConfigError(f"--chance expected: {game.name} {why}; drop the flag")
+    return "expected"
 
 
 def batches(source: TextIO) -> Iterator[list[tuple[int, str]]]:
@@ -128,18 +173,13 @@ def batches(source: TextIO) -> Iterator[list[tuple[int, str]]]:
         yield [(number + 1, rest.decode("utf-8", "replace"))]
 
 
-def _read_line(game: games.Game, number: int, line: str) -> Iterator[list[int]]:
-    """No position for a blank line, else one."""
+def _read_line(game: games.Game, number: int, line: str) -> Iterator[Sequence[int]]:
+    """No position for a blank line, else one where a player is to move."""
     if not line.strip():
         return
-    try:
-        actions = json.loads(line)["actions"]
-        if not isinstance(actions, list) or not all(type(action) is int for action in actions):
-            raise TypeError
-    except (ValueError, KeyError, TypeError):
-        raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}}') from None
-    state = game.new_initial_state()
-    for action in actions:
+    history = _history(game, number, line)
+    state = history.start.clone() if isinstance(history, Line) else game.new_initial_state()
+    for action in history:
         if state.is_terminal():
             raise WireError(f"line {number}: the game is over before action {action}")
         try:
@@ -148,4 +188,26 @@ def _read_line(game: games.Game, number: int, line: str) -> Iterator[list[int]]:
             raise WireError(f"line {number}: {error}") from None
     if state.is_terminal():
         raise WireError(f"line {number}: the game is over, there is no move")
-    yield actions
+    if state.is_chance_node():
+        raise WireError(f"line {number}: chance is to act there, no player; add its outcome to the actions")
+    yield history
+
+
+def _history(game: games.Game, number: int, line: str) -> Sequence[int]:
+    """What a line asks about: actions from the initial state, or a notation, with actions from there if it has both."""
+    try:
+        asked = json.loads(line)
+        actions = asked["actions"] if "position" not in asked else asked.get("actions", [])
+        notation = asked.get("position")
+        if not isinstance(actions, list) or not all(type(action) is int for action in actions):
+            raise TypeError
+        if not (notation is None or isinstance(notation, str)):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}') from None
+    if notation is None:
+        return list(actions)
+    try:
+        return Line(game.state_from_notation(notation), actions)
+    except AzqError as error:
+        raise WireError(f"line {number}: {error}") from None

@@ -84,7 +84,7 @@ class Job(Message, frozen=True):
 
 
 class MatchSpec(Message, frozen=True):
-    """Two players, games in colour-swapped pairs. A player is `weights:<version>`, `latest`, `uct:<simulations>`, `random` or `solver`."""
+    """Two players, named as in `azq.arena.players`; groups of games that share their luck, `first` once in every seat."""
 
     first: str
     second: str
@@ -109,14 +109,19 @@ class MatchResult(Message, frozen=True):
     spec: MatchSpec
     first: str  # players with `latest` resolved to a version
     second: str
-    wins: int
+    wins: int  # with more than two seats: games with the best result alone, shared, and neither
     draws: int
     losses: int
     finished_ms: int
+    seats: int = 2  # the second player took all but one
+    share: float = 0.0  # mean share of first place: 1, 1/k where k share it, 0
+    points: float = 0.0  # mean result a game in the game's unit (backgammon: points)
+    points_se: float = 0.0  # its standard error; 0 where there are too few games to tell
+    error: str = ""  # why there was no match: the engine that failed, where, and what to do
 
 
 class GradeResult(Message, frozen=True):
-    """How many of the graded moves lost a result class."""
+    """How many of the graded moves lost a result class, and how much the moves lost."""
 
     weight_version: int
     num_simulations: int
@@ -124,6 +129,8 @@ class GradeResult(Message, frozen=True):
     errors: int
     finished_ms: int
     by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
+    mean_loss: float = 0.0  # in the unit of the graded values
+    loss_by_class: dict[str, float] = {}  # class name -> mean loss
 
 
 class EvalRound(Message, frozen=True):

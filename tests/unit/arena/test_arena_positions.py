@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from azq.arena import positions as graded
+from azq.arena.engines.solver import Solver
 from azq.arena.grade import mark
-from azq.arena.solver import Solver
 from azq.errors import IllegalActionError, MissingExtra, NotFound
 
 CLASSES = {"BE", "BM", "BH", "ME", "MM", "EE"}
@@ -35,8 +35,7 @@ def test_six_classes_of_a_hundred_different_positions() -> None:
 def test_the_set_is_hard_for_a_player_that_moves_at_random() -> None:
     shares = []
     for position in graded.load("connect_four"):
-        legal = [action for action, value in enumerate(position.values) if value is not None]
-        shares.append(sum(position.loses_class(action) for action in legal) / len(legal))
+        shares.append(sum(position.loses_class(action) for (action,) in position.moves) / len(position.moves))
     assert 0.52 < sum(shares) / len(shares) < 0.57
 
 
@@ -44,16 +43,15 @@ def test_the_file_says_what_the_solver_says(solver: Solver) -> None:
     late = [position for position in graded.load("connect_four") if position.group != "BH"]
     for position in random.Random(1).sample(late, 60):
         scores = solver.scores(position.actions)
-        values = [None if action not in scores else (scores[action] > 0) - (scores[action] < 0) for action in range(7)]
-        assert tuple(values) == position.values
+        assert {(action,): graded.sign(score) for action, score in scores.items()} == position.moves
 
 
 def test_a_perfect_player_makes_no_error_and_the_worst_makes_all_that_can_be_made() -> None:
     positions = graded.load("connect_four")
-    best = [max(range(7), key=lambda action: -2 if p.values[action] is None else p.values[action]) for p in positions]  # type: ignore[arg-type, return-value]
-    worst = [min(range(7), key=lambda action: 2 if p.values[action] is None else p.values[action]) for p in positions]  # type: ignore[arg-type, return-value]
+    best = [max(p.moves, key=p.moves.__getitem__)[0] for p in positions]
+    worst = [min(p.moves, key=p.moves.__getitem__)[0] for p in positions]
     assert mark(positions, best).errors == 0
-    critical = sum(len({value for value in position.values if value is not None}) > 1 for position in positions)
+    critical = sum(len(set(position.moves.values())) > 1 for position in positions)
     grade = mark(positions, worst)
     assert grade.errors == critical
     assert grade.by_class["BE"] == (86, 100)
@@ -61,8 +59,8 @@ def test_a_perfect_player_makes_no_error_and_the_worst_makes_all_that_can_be_mad
 
 
 def test_an_illegal_action_is_an_error() -> None:
-    full = next(position for position in graded.load("connect_four") if None in position.values)
-    assert full.loses_class(full.values.index(None))
+    full = next(position for position in graded.load("connect_four") if len(position.moves) < 7)
+    assert full.loses_class(next(action for action in range(7) if (action,) not in full.moves))
     assert full.loses_class(7)
 
 

@@ -1,0 +1,108 @@
+"""Any engine that speaks the Go Text Protocol, version 2 (Farneback, 2002): `gtp:<command>`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from azq import _core
+from azq.arena.engines.coordinates import PASS, coordinates
+from azq.arena.engines.process import DEADLINE_S, EngineProcess
+from azq.arena.position import from_the_start, position
+from azq.arena.tick import Tick, no_tick
+from azq.errors import ConfigError, EngineError
+
+RESIGN = -1  # an action that `choose` may answer: the engine gives the game up
+COLOURS = ("black", "white")
+
+
+def answered(lines: Sequence[str]) -> bool:
+    """Whether an answer is whole: a line that begins with = or ?, and an empty one after it."""
+    begun = False
+    for line in lines:
+        if begun and not line.strip():
+            return True
+        begun = begun or line.startswith(("=", "?"))
+    return False
+
+
+class GtpPlayer:
+    """Plays the moves of a GTP engine; black is player 0.
+
+    Raises `ConfigError` for a game that GTP engines do not play, `EngineError` where the engine cannot be started, dies,
+    stays silent, refuses a command or answers what is no legal action.
+    """
+
+    def __init__(self, command: str, game: _core.Game, *, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
+        self.name = f"gtp:{command}"
+        self._game = game
+        self._cells = coordinates(game)
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"player {self.name} is no command line: {error}") from None
+        remedy = f"try it by hand: echo name | {command}"
+        self._process = EngineProcess(self.name, words, remedy=remedy, deadline_s=deadline_s, tick=tick)
+        self._sent: list[int] | None = None  # the game on the engine's board
+
+    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
+        """The engine's move in each position, or `RESIGN`."""
+        return [self._move(from_the_start(self.name, history)) for history in histories]
+
+    def close(self) -> None:
+        """Ends the engine."""
+        self._process.close()
+
+    def _move(self, history: list[int]) -> int:
+        state = position(self._game, history)
+        legal = state.legal_actions()
+        if len(legal) == 1:
+            return legal[0]
+        about = f"{self._game.name} {state.notation()}"
+        self._set_up(history, about)
+        colour = COLOURS[state.current_player()]
+        text = self._command(f"genmove {colour}", about)
+        self._sent = None  # genmove plays its move on the engine's board
+        if text.lower() == "resign":
+            return RESIGN
+        action = self._cells.action(text)
+        if action is None or action not in legal:
+            raise self._process.broke(f"answered genmove {colour} with {text[:40]!r}, which is no legal action,", about)
+        self._sent = [*history, action]
+        return action
+
+    def _set_up(self, history: list[int], about: str) -> None:
+        """Brings the engine's board to the position; sends only the moves that it lacks."""
+        known = self._sent
+        if known is None or history[: len(known)] != known:
+            self._command(f"boardsize {self._cells.size}", about)
+            self._command("clear_board", about)
+            known = []
+        state = position(self._game, known)
+        for action in history[len(known) :]:
+            vertex = self._cells.vertex(action)
+            self._command(f"play {COLOURS[state.current_player()]} {vertex}", about, may_refuse=vertex == PASS)
+            state.apply_action(action)
+        self._sent = history
+
+    def _command(self, command: str, about: str, *, may_refuse: bool = False) -> str:
+        """What follows the = of the answer; raises `EngineError` for a refusal.
+
+        A pass may be refused: gtp-rhino takes none, it passes by itself where the rules make a side pass.
+        """
+        lines = self._process.ask(command, about, complete=answered)
+        reply = " ".join(line.strip() for line in lines[_start(lines) :]).strip()
+        if reply.startswith("?") and not may_refuse:
+            raise self._process.broke(f"refused {command!r} ({reply[1:].strip()[:80]})", about)
+        return reply[1:].strip()
+
+
+def _start(lines: Sequence[str]) -> int:
+    return next(number for number, line in enumerate(lines) if line.startswith(("=", "?")))
+
+
+def check_allowed(player: str, allowed: Sequence[str]) -> None:
+    """Raises `EngineError` where a job asks for a command that this host's operator has not named."""
+    kind, _, command = player.partition(":")
+    if kind == "gtp" and command not in allowed:
+        raise EngineError(f"player {player} is not among this host's engines; its operator can name the command in worker.engines")

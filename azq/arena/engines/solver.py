@@ -1,0 +1,45 @@
+"""An exact connect-four solver (extra `eval`) in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from azq.arena.engines.process import DEADLINE_S, EngineProcess
+from azq.arena.tick import Tick, no_tick
+from azq.errors import IllegalActionError, MissingExtra
+
+SCRIPT = Path(__file__).with_name("solver_process.py")
+CENTRE = 3
+
+
+class Solver:
+    """The solver's process, started at once; raises `MissingExtra` where the extra `eval` is not installed."""
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
+        if importlib.util.find_spec("bitbully") is None:
+            raise MissingExtra("player solver needs the package bitbully; install azq with its extra: pip install 'azq[eval]'")
+        command = [sys.executable, "-I", str(SCRIPT)]
+        self._process = EngineProcess("solver", command, remedy="reinstall azq[eval]", deadline_s=deadline_s, tick=tick)
+
+    def scores(self, history: Sequence[int]) -> dict[int, int]:
+        """Score of each legal action: positive wins (more: sooner), 0 draws, negative loses.
+
+        Raises `IllegalActionError` for actions that do not replay and `EngineError` when the solver died.
+        """
+        actions = [int(action) for action in history]
+        answer = self._process.ask_json({"actions": actions}, f"connect_four after {actions}")
+        if "error" in answer:
+            raise IllegalActionError(f"solver: {answer['error']}")
+        return {int(action): int(score) for action, score in answer["scores"].items()}
+
+    def best(self, history: Sequence[int]) -> int:
+        """The action that wins soonest, or loses latest; the most central of several."""
+        scores = self.scores(history)
+        return max(scores, key=lambda action: (scores[action], -abs(action - CENTRE)))
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.close()
