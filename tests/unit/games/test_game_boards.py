@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -118,6 +119,39 @@ def test_a_position_survives_its_notation(name: str, params: dict[str, Any]) -> 
             if state.is_terminal():
                 break
             state.apply_action(rng.choice(state.legal_actions()))
+
+
+def turned(game: games.Game, state: games.State, symmetry: int) -> games.State:
+    """The image of a position under a symmetry, by way of its notation."""
+    size = game.observation_planes()[1]
+    cells = str(state).replace("\n", "").replace(" ", "")
+    source = game.plane_permutation(symmetry)
+    image = "".join(cells[source[cell]] for cell in range(size * size))
+    rows = [re.sub(r"\.+", lambda run: str(len(run[0])), image[size * row : size * (row + 1)]) for row in range(size)]
+    return game.state_from_notation("/".join(rows) + " " + "xo"[state.current_player()])
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_othello_turns_into_itself(size: int) -> None:
+    game = games.load("othello", size=size)
+    rng = random.Random(6)
+    for number in range(64):
+        symmetry = number % 8
+        actions, cells = game.action_permutation(symmetry), game.plane_permutation(symmetry)
+        state = game.new_initial_state()
+        for _ in range(rng.randrange(1, 30)):
+            if not state.is_terminal():
+                state.apply_action(rng.choice(state.legal_actions()))
+        if state.is_terminal():
+            continue
+        image = turned(game, state, symmetry)
+        assert sorted(actions[state.legal_actions()]) == image.legal_actions()
+        planes = state.observation_tensor().reshape(3, -1)[:, cells].reshape(3, size, size)
+        assert (planes == image.observation_tensor()).all()
+        action = rng.choice(state.legal_actions())
+        state.apply_action(action)
+        image.apply_action(int(actions[action]))
+        assert image.returns() == state.returns()
 
 
 BROKEN = [

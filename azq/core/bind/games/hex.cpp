@@ -8,7 +8,8 @@ namespace {
 
 template <int Size>
 std::unique_ptr<AnyGame> of_size(bool swap, const Params& params) {
-    return std::make_unique<ErasedGame<Hex<Size>>>(Hex<Size>(swap), params);
+    if (swap) return std::make_unique<ErasedGame<Hex<Size, true>>>(Hex<Size, true>{}, params);
+    return std::make_unique<ErasedGame<Hex<Size>>>(Hex<Size>{}, params);
 }
 
 std::unique_ptr<AnyGame> make(ParamReader& read) {

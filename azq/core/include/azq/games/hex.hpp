@@ -12,7 +12,8 @@
 namespace azq {
 
 /// Cell (row, column) is action Size * row + column; neighbours are (0, +-1), (+-1, 0), (+1, -1), (-1, +1).
-template <int Size>
+/// `Swap`: the second player may answer the first stone by taking its mirror image for himself (action Size * Size).
+template <int Size, bool Swap = false>
 struct Hex {
     static_assert(Size >= 2 && Size <= 31);
 
@@ -21,15 +22,13 @@ struct Hex {
     static constexpr int kRows = Size;
     static constexpr int kColumns = Size;
     static constexpr int kCells = Size * Size;
-    static constexpr int kNumActions = kCells;
+    static constexpr int kSwap = kCells;
+    static constexpr int kNumActions = kCells + (Swap ? 1 : 0);
     static constexpr int kMaxLegal = kCells;
     static constexpr int kMaxLength = kCells + 1;
     static constexpr int kPlanes = 3;         ///< Own stones, the other's stones, "I am player 0".
     static constexpr int kNumScalars = 1;     ///< 16 where the stone on the board may be stolen, else 0.
     static constexpr int kNumSymmetries = 2;  ///< Identity, half a turn.
-
-    /// `swap`: the second player may answer the first stone by taking its mirror image for himself (action: the stone's cell).
-    explicit Hex(bool swap = false) : swap_(swap) {}
 
     struct State {
         std::uint32_t stones[2][Size];  ///< A row each, bit = column; by player.
@@ -50,27 +49,19 @@ struct Hex {
 
     int legal(const State& state, std::uint16_t* actions) const {
         int count = 0;
-        const bool may_swap = can_swap(state);
         for (int row = 0; row < Size; ++row) {
-            std::uint32_t open = ~(state.stones[1][row] | (may_swap ? 0 : state.stones[0][row])) & kRow;
+            std::uint32_t open = ~(state.stones[0][row] | state.stones[1][row]) & kRow;
             for (; open != 0; open &= open - 1) actions[count++] = static_cast<std::uint16_t>(Size * row + std::countr_zero(open));
         }
+        if (can_swap(state)) actions[count++] = kSwap;
         return count;
     }
 
     void apply(State& state, int action) const {
-        int row = action / Size;
-        int column = action % Size;
         const int player = state.player;
-        if (((state.stones[1 - player][row] >> column) & 1) != 0) {  // the swap: the stone changes sides and is mirrored
-            state.stones[1 - player][row] = 0;
-            state.joined[1 - player][row] = 0;
-            const int turned = row;
-            row = column;
-            column = turned;
-        }
-        state.stones[player][row] |= 1u << column;
-        join(state, player, row, column);
+        const int cell = action == kSwap ? take_first_stone(state) : action;
+        state.stones[player][cell / Size] |= 1u << cell % Size;
+        join(state, player, cell / Size, cell % Size);
         state.player = static_cast<std::int8_t>(1 - player);
         ++state.plies;
     }
@@ -88,10 +79,10 @@ struct Hex {
         *writer.finish() = can_swap(state) ? 16 : 0;
     }
 
-    int symmetric_action(int symmetry, int action) const { return symmetry == 0 ? action : kCells - 1 - action; }
+    int symmetric_action(int symmetry, int action) const { return symmetry == 0 || action == kSwap ? action : kCells - 1 - action; }
     int symmetric_cell(int symmetry, int cell) const { return symmetry == 0 ? cell : kCells - 1 - cell; }
 
-    std::string action_text(const State&, int action) const { return cell_text(action); }
+    std::string action_text(const State&, int action) const { return action == kSwap ? "swap" : cell_text(action); }
 
     std::string text(const State& state) const {
         std::string board;
@@ -114,7 +105,7 @@ struct Hex {
     std::string parse(const std::string& line, State& state) const {
         const BoardText board = parse_board(line, Size, Size);
         if (!board.error.empty()) return board.error;
-        if (!board.rest.empty() && (board.rest != "swapped" || !swap_)) return "after the side to move comes 'swapped' or nothing";
+        if (!board.rest.empty() && (board.rest != "swapped" || !Swap)) return "after the side to move comes 'swapped' or nothing";
         State read = initial();
         int count[2] = {0, 0};
         for (int cell = 0; cell < kCells; ++cell) {
@@ -140,7 +131,18 @@ struct Hex {
   private:
     static constexpr std::uint32_t kRow = (1u << Size) - 1;
 
-    bool can_swap(const State& state) const { return swap_ && state.plies == 1; }
+    static bool can_swap(const State& state) { return Swap && state.plies == 1; }
+
+    /// Takes the first stone off the board; returns the cell that mirrors it between the players' edges.
+    static int take_first_stone(State& state) {
+        int cell = 0;
+        for (int row = 0; row < Size; ++row) {
+            if (state.stones[0][row] != 0) cell = Size * std::countr_zero(state.stones[0][row]) + row;
+            state.stones[0][row] = 0;
+            state.joined[0][row] = 0;
+        }
+        return cell;
+    }
 
     /// Whether the first stone was stolen: then player 0 has a stone less than plies say.
     static bool stolen(const State& state) {
@@ -212,10 +214,8 @@ struct Hex {
         if (((state.stones[0][row] >> column) & 1) != 0) return 'x';
         return ((state.stones[1][row] >> column) & 1) != 0 ? 'o' : '.';
     }
-
-    bool swap_;
 };
 
-static_assert(Game<Hex<11>>);
+static_assert(Game<Hex<11>> && Game<Hex<11, true>>);
 
 }  // namespace azq
