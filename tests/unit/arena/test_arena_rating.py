@@ -96,3 +96,27 @@ def test_without_the_anchor_the_first_fixed_opponent_is_zero() -> None:
     ratings = by_name([match("weights:1", "solver", 1, 0, 9), match("weights:1", "random", 9, 0, 1)])
     assert ratings["solver"].elo == 0
     assert ratings["random"].elo < ratings["weights:1"].elo < 0
+
+
+def field_match(first: str, second: str, games: int, share: float, seats: int) -> MatchResult:
+    wins = round(games * share)
+    spec = MatchSpec(first, second, games, 64, 0, 0)
+    return MatchResult(spec, first, second, wins, 0, games - wins, 0, seats=seats, share=share)
+
+
+@given(st.integers(2, 8))
+def test_equals_who_win_their_share_of_first_places_are_rated_equal(seats: int) -> None:
+    ratings = by_name([field_match("weights:1", "uct:100", 840, 1 / seats, seats)])
+    assert ratings["weights:1"].elo == pytest.approx(0, abs=2)
+
+
+def test_first_places_follow_plackett_and_luce() -> None:
+    # strength 10 to 1 is 400 Elo: against three of strength 1 the strong one wins 10 / 13
+    ratings = by_name([field_match("weights:1", "uct:100", 13_000, 10 / 13, 4)])
+    assert ratings["weights:1"].elo == pytest.approx(400, abs=3)
+
+
+def test_a_match_that_an_engine_ended_rates_nobody() -> None:
+    spec = MatchSpec("weights:1", "gtp:x", 10, 64, 4, 0)
+    failed = MatchResult(spec, "weights:1", "gtp:x", 0, 0, 0, 0, error="engine gtp:x died")
+    assert set(by_name([failed, match("weights:1", "uct:100", 6, 0, 4)])) == {"weights:1", "uct:100"}
