@@ -30,18 +30,19 @@ from azq.wire.messages import SampleEvent
 
 #: smaller kin of a game where it has one, so that seconds suffice
 SMALL: dict[str, dict[str, Any]] = {
-    "backgammon": {"start": "bearoff", "scoring": "winloss"},
+    "backgammon": {"start": "race"},
     "beasty_bar": {"players": 2},
     "blob": {"players": 3, "cards": 3},
     "gomoku": {"size": 9},
     "hex": {"size": 5},
     "othello": {"size": 6},
 }
-SLOTS = 48
-ROUNDS = 3
+#: games a round and rounds, where luck takes more of them to see through
+EFFORT = {"backgammon": (96, 4), "beasty_bar": (384, 5), "blob": (384, 5)}
+SLOTS, ROUNDS = 48, 3
 STEPS = 150
 BATCH = 256
-MATCH_GAMES = 60
+MATCH_GAMES = 120
 
 
 def small(name: str) -> RunSections:
@@ -68,6 +69,7 @@ class Agent:
         self.trainer = Trainer(module, NetSpec.of(self.game), learner, device, symmetries)
         self.columns = Columns.of(self.game, network.auxiliary)
         self.samples: list[Samples] = []
+        self.slots, self.rounds = EFFORT.get(name, (SLOTS, ROUNDS))
         self._uid = 1
 
     def evaluator(self) -> LocalEvaluator:
@@ -84,12 +86,12 @@ class Agent:
             assert evaluation is not None
             return evaluation.logits, evaluation.values
 
-        search = Search(self.game, exploring(self.sections.search), num_slots=SLOTS, seed=7)
+        search = Search(self.game, exploring(self.sections.search), num_slots=self.slots, seed=7)
         driver = Driver(search, packed_size=self.game.packed_size(), leaves_per_step=1, evaluate=evaluate)
-        for record in driver.play(range(self._uid, self._uid + SLOTS)):
+        for record in driver.play(range(self._uid, self._uid + self.slots)):
             event = SampleEvent(pack_record(record), tuple(float(value) for value in record.returns), "canary", 0)
             self.samples.append(samples_of(self.game, event, 0.25, self.columns))
-        self._uid += SLOTS
+        self._uid += self.slots
         evaluator.close()
 
     def train(self) -> None:
@@ -151,7 +153,7 @@ def test_seconds_of_training_beat_random_play(name: str) -> None:
     torch.set_num_threads(1)
     agent = Agent(name)
     losses = []
-    for _ in range(ROUNDS):
+    for _ in range(agent.rounds):
         agent.self_play()
         agent.train()
         losses.append(agent.trainer.mean_losses())
