@@ -3,6 +3,7 @@
     AzqError
     ├── ConfigError              a setting, flag or file an operator wrote is wrong        exit 2
     │   ├── UnknownGameError     no such game
+    │   ├── GameContractError    a game written in Python breaks a rule of the contract
     │   └── UnknownTagError      a job asks for a hardware tag nobody declared
     ├── IllegalActionError       an action that the rules forbid here                      exit 2
     ├── BrokerError
@@ -72,6 +73,10 @@ class ConfigError(AzqError):
 
 class UnknownGameError(ConfigError):
     """No game of that name is registered."""
+
+
+class GameContractError(ConfigError):
+    """A game written in Python breaks a rule of the contract; the message names it."""
 
 
 class UnknownTagError(ConfigError):

@@ -1,6 +1,8 @@
-"""The games azq can train on, by name: rules and observation encoding come from `azq._core`."""
+"""The games azq can train on, by name: rules and observation encoding come from `azq._core`, a Python file or OpenSpiel."""
 
 from __future__ import annotations
+
+from typing import cast
 
 from azq import _core
 from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, Game, State
@@ -14,8 +16,15 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str, /, **params: int | float | str | bool) -> Game:
-    """The rules of one game, e.g. `load("connect_four")`.
+    """The rules of one game: `load("othello", size=6)`, `load("path/to/my_game.py:MyGame")`, `load("openspiel:kuhn_poker")`.
 
-    Raises `UnknownGameError` naming the known games, and `ConfigError` for a parameter the game does not have.
+    Raises `UnknownGameError` naming the known games, `ConfigError` for a parameter the game does not have, `GameContractError` for a
+    Python game that breaks the contract and `MissingExtra` where open_spiel is not installed.
     """
+    from azq.games import loading
+
+    if loading.is_python_file(name):
+        return cast(Game, loading.from_python_file(name, params))
+    if name.startswith("openspiel:"):
+        return cast(Game, loading.from_openspiel(name, params))
     return _core.load_game(name, params)
