@@ -8,6 +8,7 @@ from typing import Any
 from azq import _core
 from azq.actor.turn import group_sizes
 from azq.config import RunSections
+from azq.search.make import make_search
 from azq.search.settings import exploring
 
 MakeSearch = Callable[..., Any]
@@ -16,7 +17,7 @@ MakeSearch = Callable[..., Any]
 class Arenas:
     """Keeps the searches of one self-play setting; another setting replaces them."""
 
-    def __init__(self, make_search: MakeSearch = _core.Search) -> None:
+    def __init__(self, make_search: MakeSearch = make_search) -> None:
         self._make_search = make_search
         self._key: Hashable = None
         self._searches: Sequence[_core.Search] = ()

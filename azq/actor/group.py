@@ -90,6 +90,15 @@ class Group:
         for slot in self._search.finished_slots():
             self._search.clear(slot)
 
+    def take_broken(self) -> list[tuple[int, str]]:
+        """Games whose own rules raised (Python games): number and reason; their slots are free again."""
+        if not hasattr(self._search, "broken_slots"):
+            return []
+        broken: dict[int, tuple[int, str]] = self._search.broken_slots()
+        for slot in broken:
+            self._search.clear(slot)
+        return list(broken.values())
+
     def changed(self) -> Iterator[GameRecord]:
         """Open games that grew since this was last asked."""
         for slot in self._search.changed_slots():

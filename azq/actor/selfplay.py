@@ -139,7 +139,9 @@ class SelfPlay:
         """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
         self._harvest(group)
         self._fill(group)
-        if not group.advance() and group.finished_any():
+        leaves = group.advance()
+        self._abandon_broken(group)
+        if not leaves and group.finished_any():
             self._harvest(group)
             self._fill(group)
             group.advance()
@@ -223,9 +225,18 @@ class SelfPlay:
         if len(records) < room:
             self._fill_after_s = self._clock() + ASK_AGAIN_S
 
+    def _abandon_broken(self, group: Group) -> None:
+        """A game whose rules raised costs itself and nothing else."""
+        for uid, reason in group.take_broken():
+            self._progress.abandoned += 1
+            self._progress.open_games -= 1
+            self._link.abandon(uid, reason)
+            log.error("game_abandoned", run=self._lease.job.run, uid=uid, reason=reason)
+
     def _give_back(self) -> None:
         for group in self._groups:
             self._harvest(group)
+            self._abandon_broken(group)
         self._link.release(record for group in self._groups for record in group.changed())
 
     def _tell(self) -> None:

@@ -71,6 +71,8 @@ def make_player(name: str, ground: Ground) -> Player:
     for an engine that is not installed or does not start.
     """
     kind, _, detail = name.partition(":")
+    if kind in ("uct", "pimc") and not isinstance(ground.game, _core.Game):
+        raise ConfigError(f"player {name} plays games of the core only, not {ground.game.name}; take random or earlier weights")
     if name == "latest" or (kind == "weights" and detail.isdecimal()):
         return NetworkPlayer(int(detail) if detail else ground.latest, ground)
     if kind == "uct" and detail.isdecimal() and int(detail) > 0:

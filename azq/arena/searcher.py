@@ -15,6 +15,7 @@ from azq.arena.position import Line, position
 from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
 from azq.search.evaluator import Evaluator
+from azq.search.make import make_search
 from azq.search.settings import strongest
 from azq.wire.messages import LATEST
 
@@ -44,7 +45,7 @@ class Searcher:
         self._weight_version = weight_version
         self._tick = tick
         self._slots = max(1, min(slots, MAX_SLOTS))
-        self._search = _core.Search(game, strongest(config, num_simulations), num_slots=self._slots, seed=seed, autoplay=False)
+        self._search = make_search(game, strongest(config, num_simulations), num_slots=self._slots, seed=seed, autoplay=False)
         capacity = self._slots * config.leaves_per_step
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
         self._leaf_slots = np.zeros(capacity, np.int32)

@@ -73,14 +73,20 @@ def list_runs(home: Path) -> list[str]:
     return sorted(path.parent.name for path in home.glob("*/run.toml"))
 
 
+def name_of(game: str) -> str:
+    """The run's name where nobody gave one: the game's, or its class's."""
+    return re.sub(r"[^a-z0-9_-]", "-", game.rpartition(":")[2].lower()).strip("-_")
+
+
 def preset(game: str, variant: str = "") -> dict[str, Any]:
     """The settings that learn this game on two cores, or its `variant` over them; only the game's name where there is no preset.
 
     Raises `ConfigError` naming the variants of the game where there is no such one.
     """
     folder = importlib.resources.files("azq.console") / "presets"
-    base = folder / f"{game}.toml"
+    base = folder / ("python.toml" if ":" in game else f"{game}.toml")
     values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
+    values["run"]["game"] = game
     if not variant:
         return values
     overlay = folder / f"{game}-{variant}.toml"

@@ -28,6 +28,7 @@ from azq.console.supervisor import ChildSpec, Supervisor
 from azq.console.table import Screen
 from azq.console.watch import Watch
 from azq.errors import ConfigError, ExitCode, StateConflict
+from azq.games.loading import absolute
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord
@@ -84,7 +85,8 @@ def read_start(
 ) -> Start:
     """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
     machine = load(config_file, [text for text in overrides if text.startswith("home=")])
-    name = rundir.check_name(run or (game or machine.run.game).replace(":", "-").lower())
+    game = absolute(game) if game else None
+    name = rundir.check_name(run or rundir.name_of(game or machine.run.game))
     folder = rundir.RunDir(machine.home, name)
     if folder.exists():
         if preset:

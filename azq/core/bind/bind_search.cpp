@@ -46,7 +46,23 @@ void bind_config(nb::module_& module) {
              nb::arg("reuse_subtree") = true, nb::arg("max_considered_actions") = 16, nb::arg("gumbel_scale") = 1.0f,
              nb::arg("c_visit") = 50.0f, nb::arg("c_scale") = 1.0f, nb::arg("c_puct") = 1.5f, nb::arg("fpu_reduction") = 0.25f,
              nb::arg("dirichlet_alpha") = 1.0f, nb::arg("dirichlet_fraction") = 0.25f, nb::arg("temperature") = 1.0f,
-             nb::arg("temperature_plies") = 10, nb::arg("determinizations") = 0, nb::arg("random_opening_plies") = 0);
+             nb::arg("temperature_plies") = 10, nb::arg("determinizations") = 0, nb::arg("random_opening_plies") = 0)
+        .def_prop_ro("algorithm", [](const SearchConfig& self) { return self.algorithm == Algorithm::kGumbel ? "gumbel" : "puct"; })
+        .def_ro("num_simulations", &SearchConfig::num_simulations)
+        .def_ro("leaves_per_step", &SearchConfig::leaves_per_step)
+        .def_ro("reuse_subtree", &SearchConfig::reuse_subtree)
+        .def_ro("max_considered_actions", &SearchConfig::max_considered_actions)
+        .def_ro("gumbel_scale", &SearchConfig::gumbel_scale)
+        .def_ro("c_visit", &SearchConfig::c_visit)
+        .def_ro("c_scale", &SearchConfig::c_scale)
+        .def_ro("c_puct", &SearchConfig::c_puct)
+        .def_ro("fpu_reduction", &SearchConfig::fpu_reduction)
+        .def_ro("dirichlet_alpha", &SearchConfig::dirichlet_alpha)
+        .def_ro("dirichlet_fraction", &SearchConfig::dirichlet_fraction)
+        .def_ro("temperature", &SearchConfig::temperature)
+        .def_ro("temperature_plies", &SearchConfig::temperature_plies)
+        .def_ro("determinizations", &SearchConfig::determinizations)
+        .def_ro("random_opening_plies", &SearchConfig::random_opening_plies);
 }
 
 void bind_record(nb::module_& module) {
