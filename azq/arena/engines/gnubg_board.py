@@ -24,6 +24,8 @@ def read_position_id(position_id: str) -> Board:
         bits = int.from_bytes(base64.b64decode(position_id + "==", validate=True), "little")
         ones = f"{bits:0{ID_BITS}b}"[::-1].split("0")
         other, own = ones[:SIDE], ones[SIDE : 2 * SIDE]
+        if len(ones) <= 2 * SIDE or any(ones[2 * SIDE :]):
+            raise ValueError
     except ValueError:
         raise ConfigError(f"{position_id!r} is no position ID; write one as gnubg does, such as 4HPwATDgc/ABMA") from None
     return tuple(map(len, own)), tuple(map(len, other))

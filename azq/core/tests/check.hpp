@@ -18,6 +18,7 @@ void test_rng();
 void test_games();
 void test_search();
 void test_infoset();
+void test_backgammon();
 void test_threads();
 
 }  // namespace azq::test

@@ -14,6 +14,10 @@
 
 namespace azq {
 
+namespace backgammon {
+struct Fields;
+}
+
 struct Backgammon {
     static constexpr const char* kName = "backgammon";
     static constexpr int kNumPlayers = 2;
@@ -189,6 +193,10 @@ struct Backgammon {
     std::string parse(const std::string& line, State& state) const;
 
   private:
+    std::string parse_start(const backgammon::Fields& fields, State& read) const;
+    std::string parse_roll(const backgammon::Fields& fields, State& read) const;
+    std::string parse_turn(const backgammon::Fields& fields, State& read) const;
+
     static std::uint16_t action_of(int source, int die) { return static_cast<std::uint16_t>(6 * (source - 1) + die - 1); }
 
     static int points_won(const State& state) {

@@ -37,7 +37,7 @@ inline std::string position_id(const Points& waiting, const Points& on_roll) {
 /// Reads an ID; returns "" or what is wrong with it. Checkers that are nowhere are borne off.
 inline std::string read_position_id(const std::string& id, Points& waiting, Points& on_roll) {
     if (id.size() != kIdLength) return "a position ID has 14 characters";
-    bool bits[84] = {};
+    bool bits[88] = {};  // 14 characters are 10 bytes and four bits, which fill the high end of an eleventh
     const std::string alphabet = kBase64;
     for (std::size_t at = 0; at < kIdLength; ++at) {
         const std::size_t value = alphabet.find(id[at]);
@@ -61,7 +61,7 @@ inline std::string read_position_id(const std::string& id, Points& waiting, Poin
         if (total > kCheckers) return std::to_string(total) + " checkers of one player; there are 15";
         (*points)[kOff] = static_cast<std::int8_t>(kCheckers - total);
     }
-    for (; bit < 80; ++bit) {
+    for (; bit < 88; ++bit) {
         if (bits[bit]) return "the position ID goes on after the last checker";
     }
     return "";

@@ -80,89 +80,137 @@ inline int number_in(const std::string& field, std::size_t from) {
     return number;
 }
 
+inline bool is_closed(const Points& own) {
+    for (int point = 1; point <= 6; ++point) {
+        if (own[point] < 2) return false;
+    }
+    return true;
+}
+
 /// The rule that two players' checkers break together, or "".
 inline std::string impossible(const Points& one, const Points& two) {
     for (int point = 1; point <= 24; ++point) {
         if (one[point] > 0 && two[25 - point] > 0) return "checkers of both players on one point";
     }
     if (one[kOff] == kCheckers && two[kOff] == kCheckers) return "both players have borne off all their checkers";
-    const Points* both[2] = {&one, &two};
-    for (int side = 0; side < 2; ++side) {
-        int closed = 0;
-        for (int point = 1; point <= 6; ++point) closed += (*both[1 - side])[point] >= 2;
-        if ((*both[side])[kBar] > 0 && closed == 6 && (*both[1 - side])[kBar] > 0) return "both players on the bar against a closed board";
-    }
+    if (one[kBar] > 0 && two[kBar] > 0 && is_closed(one) && is_closed(two)) return "both players on the bar against closed boards";
     return "";
 }
+
+/// The fields behind a position ID; `broken` is "" or what is wrong with them.
+struct Fields {
+    std::string id, dice, unplayed, phase, broken;
+    bool second_player = false;
+    int turns = -1;    ///< -1 where it is not given.
+    int last = 0;      ///< 0 where it is not given.
+    int placed = -1;
+
+    explicit Fields(const std::string& line) {
+        int count = 0;
+        for (std::size_t from = 0; from <= line.size(); ++count) {
+            const std::size_t to = std::min(line.find(':', from), line.size());
+            const std::string field = line.substr(from, to - from);
+            from = to + 1;
+            if (count == 0) id = field;
+            else if (count == 1) dice = field;
+            else if (!read(field)) broken = "'" + field + "' is no field of a backgammon position";
+        }
+        if (broken.empty() && !good_dice()) broken = "dice are two digits 1..6, or 00 before the roll";
+    }
+
+    bool rolled() const { return dice[0] != '0'; }
+    bool is_double() const { return dice[0] == dice[1]; }
+
+  private:
+    bool read(const std::string& field) {
+        if (field == "p1") return second_player = true;
+        if (field == "coin" || field == "throw") return phase = field, true;
+        if (field.starts_with("placing")) return phase = "placing", (placed = number_in(field, 7)) >= 0;
+        if (field.starts_with("t")) return (turns = number_in(field, 1)) >= 0;
+        if (field.starts_with("s")) return (last = number_in(field, 1)) >= 1 && last <= kBar;
+        if (field.starts_with("u")) return unplayed = field, true;
+        return false;
+    }
+
+    bool good_dice() const {
+        if (dice == "00") return true;
+        return dice.size() == 2 && dice[0] >= '1' && dice[0] <= '6' && dice[1] >= '1' && dice[1] <= '6';
+    }
+};
 
 }  // namespace backgammon
 
 inline std::string Backgammon::parse(const std::string& line, State& state) const {
-    std::string fields[8];
-    std::size_t count = 0;
-    for (std::size_t from = 0; from <= line.size() && count < 8;) {
-        const std::size_t to = std::min(line.find(':', from), line.size());
-        fields[count++] = line.substr(from, to - from);
-        from = to + 1;
+    const backgammon::Fields fields(line);
+    if (!fields.broken.empty()) return fields.broken;
+    State read{};
+    read.last = backgammon::kBar;
+    read.player = fields.second_player ? 1 : 0;
+    std::string broken = backgammon::read_position_id(fields.id, read.points[1 - read.player], read.points[read.player]);
+    if (broken.empty() && fields.phase != "placing") broken = backgammon::impossible(read.points[0], read.points[1]);
+    if (broken.empty() && fields.turns > max_turns_) broken = "turns end at " + std::to_string(max_turns_) + ", the parameter max_turns";
+    if (broken.empty()) {
+        if (!fields.phase.empty()) broken = parse_start(fields, read);
+        else if (fields.rolled()) broken = parse_turn(fields, read);
+        else broken = parse_roll(fields, read);
     }
-    State read = initial();
-    std::string unplayed;
-    read.phase = Phase::kMove;
-    int turns = -1;
-    for (std::size_t i = 2; i < count; ++i) {
-        const std::string& field = fields[i];
-        if (field == "p1") read.player = 1;
-        else if (field == "coin" && uniform_opening_) read.phase = Phase::kCoin;
-        else if (field == "throw" && !uniform_opening_) read.phase = Phase::kThrow;
-        else if (field.starts_with("placing") && start_ != Start::kStandard) read.phase = Phase::kPlace, turns = backgammon::number_in(field, 7);
-        else if (field.starts_with("t")) turns = backgammon::number_in(field, 1);
-        else if (field.starts_with("u")) unplayed = field.substr(1);
-        else if (field.starts_with("s")) read.last = static_cast<std::int8_t>(backgammon::number_in(field, 1));
-        else return "'" + field + "' is no field of a backgammon position";
-    }
-    std::string broken = backgammon::read_position_id(fields[0], read.points[1 - read.player], read.points[read.player]);
-    if (read.phase == Phase::kPlace) {
-        if (turns < 0 || turns >= 30) return "so many checkers are never placed";
-        for (auto& own : read.points) own[backgammon::kOff] = 0;
-        read.turns = static_cast<std::int16_t>(turns);
-        if (broken.empty()) state = read;
-        return broken;
-    }
-    if (broken.empty()) broken = backgammon::impossible(read.points[0], read.points[1]);
-    if (!broken.empty()) return broken;
-    const std::string& dice = fields[1];
-    if (dice.size() != 2 || dice[0] < '0' || dice[0] > '6' || dice[1] < '0' || dice[1] > '6' || (dice[0] == '0') != (dice[1] == '0')) {
-        return "dice are two digits 1..6, or 00 before the roll";
-    }
-    const int one = dice[0] - '0';
-    const int two = dice[1] - '0';
-    if (one == 0) {
-        if (!unplayed.empty()) return "before the roll no dice are unplayed";
-        if (read.phase == Phase::kMove) read.phase = Phase::kRoll;
-        read.turns = static_cast<std::int16_t>(std::max(turns, 0));
-        state = read;
+    if (broken.empty()) state = read;
+    return broken;
+}
+
+/// Before the first throw.
+inline std::string Backgammon::parse_start(const backgammon::Fields& fields, State& read) const {
+    if (fields.rolled()) return "there are no dice before the first throw";
+    if (fields.second_player || fields.turns >= 0 || fields.last > 0 || !fields.unplayed.empty()) return "nobody is to move before the first throw";
+    if (fields.phase != "placing") {
+        if ((fields.phase == "coin") != uniform_opening_) return "'" + fields.phase + "' belongs to the other value of the parameter opening";
+        read.phase = uniform_opening_ ? Phase::kCoin : Phase::kThrow;
         return "";
     }
-    if (read.phase != Phase::kMove) return "there are no dice before the first throw";
-    if (winner(read) >= 0 && unplayed.empty() && turns < 0) return "the game is over, so there are no dice";
-    if (read.last < 1 || read.last > backgammon::kBar) return "the last source is a point 1..24 or 25, the bar";
-    const std::int8_t last = read.last;
-    set_dice(read, std::max(one, two), std::min(one, two));
-    read.last = last;
-    read.turns = static_cast<std::int16_t>(turns < 0 ? 1 : turns);
-    if (!unplayed.empty() || (winner(read) >= 0 && one != two)) {
-        read.unplayed = 0;
-        for (const char die : unplayed) {
-            if (die - '0' != read.dice[0] && die - '0' != read.dice[1]) return "an unplayed die was not rolled";
-            if (one == two) ++read.unplayed;
-            else read.unplayed = static_cast<std::int8_t>(read.unplayed | (die - '0' == read.dice[0] ? 1 : 2));
+    if (start_ == Start::kStandard) return "'placing' belongs to the parameter start=race or start=bearoff";
+    for (int player = 0; player < 2; ++player) {
+        const int placed = std::clamp(fields.placed - player * backgammon::kCheckers, 0, backgammon::kCheckers);
+        if (fields.placed >= 2 * backgammon::kCheckers || read.points[player][backgammon::kOff] != backgammon::kCheckers - placed) {
+            return "there are not as many checkers as were placed";
         }
-        if (read.unplayed > 4 || (one != two && unplayed.size() > 2)) return "more dice unplayed than rolled";
-        read.to_play = static_cast<std::int8_t>(playable(read));
-        if (winner(read) < 0 && read.to_play == 0) return "no die can be played, so the turn is over";
+        for (int point = start_ == Start::kRace ? 13 : 7; point <= backgammon::kBar; ++point) {
+            if (read.points[player][point] > 0) return "no checker is placed on point " + std::to_string(point);
+        }
+        read.points[player][backgammon::kOff] = 0;  // not placed is not borne off
     }
-    state = read;
+    read.phase = Phase::kPlace;
+    read.turns = static_cast<std::int16_t>(fields.placed);
     return "";
+}
+
+/// Before a roll.
+inline std::string Backgammon::parse_roll(const backgammon::Fields& fields, State& read) const {
+    if (!fields.unplayed.empty() || fields.last > 0) return "before the roll no dice are unplayed";
+    read.phase = Phase::kRoll;
+    read.turns = static_cast<std::int16_t>(std::max(fields.turns, 0));
+    return "";
+}
+
+/// With dice; all unplayed, or some.
+inline std::string Backgammon::parse_turn(const backgammon::Fields& fields, State& read) const {
+    const int one = fields.dice[0] - '0';
+    const int two = fields.dice[1] - '0';
+    if (winner(read) >= 0 && fields.unplayed.empty() && fields.turns < 0) return "the game is over, so there are no dice";
+    if (fields.last > 0 && (!fields.is_double() || fields.unplayed.empty())) return "a last source belongs to a double partly played";
+    set_dice(read, std::max(one, two), std::min(one, two));
+    read.turns = static_cast<std::int16_t>(fields.turns < 0 ? 1 : fields.turns);
+    if (fields.unplayed.empty()) return "";
+    if (fields.unplayed.size() > (one == two ? 5u : 3u)) return "more dice unplayed than rolled";
+    read.unplayed = 0;
+    for (const char die : fields.unplayed.substr(1)) {
+        if (die != fields.dice[0] && die != fields.dice[1]) return "an unplayed die was not rolled";
+        const int bit = die - '0' == read.dice[0] ? 1 : 2;
+        if (one != two && (read.unplayed & bit) != 0) return "more dice unplayed than rolled";
+        read.unplayed = static_cast<std::int8_t>(read.unplayed + (one == two ? 1 : bit));
+    }
+    if (fields.last > 0) read.last = static_cast<std::int8_t>(fields.last);
+    read.to_play = static_cast<std::int8_t>(playable(read));
+    return winner(read) < 0 && read.to_play == 0 ? "no die can be played, so the turn is over" : "";
 }
 
 }  // namespace azq
