@@ -287,6 +287,20 @@ def games_list(as_json: AsJson = False) -> None:
     _emit(rows, as_json, "\n".join(lines))
 
 
+@games_app.command("check")
+def games_check(
+    name: Annotated[str, typer.Argument(help="A game: its name, path/to/file.py:Class, or openspiel:NAME.")],
+    games_to_play: Annotated[int, typer.Option("--games", min=1, help="Random games to play.")] = 100,
+    params: Annotated[list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="A parameter; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check what every game must fulfil on random games; exit code 2 where a rule is broken, by name."""
+    from azq.console.check_games import check_game
+
+    if not check_game(name, params or [], games_to_play, as_json):
+        raise typer.Exit(int(ExitCode.CONFIG))
+
+
 @systemd_app.command("install")
 def systemd_install(
     root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),

@@ -263,6 +263,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not readable TOML: {error}; mend the file") from None
 
 
+def parse_params(texts: Iterable[str]) -> dict[str, Any]:
+    """`size=6` and the like as a game's parameters; raises `ConfigError` for what has no '='."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--param {text!r} is not of the form key=value")
+        values[key.strip()] = _parse_value(value.strip())
+    return values
+
+
 def _parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for text in overrides:

@@ -1,0 +1,73 @@
+"""The checks that `azq games check` makes, on sound games and on broken ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from azq import games
+from azq.cli import app
+from azq.games.check import check
+
+NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
+SMALL = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
+
+
+@pytest.mark.parametrize("name", [*games.names(), NIM])
+def test_every_game_is_sound(name: str) -> None:
+    report = check(games.load(name, **SMALL.get(name, {})), games=4)
+    assert report.sound, report.findings
+    assert report.plies > 0
+    assert report.playouts_per_s > 0
+
+
+PEEKS = '''
+class Peek:
+    """One card each; the higher one wins; the tensor shows the other's card."""
+
+    def __init__(self): self.cards, self.done = [], False
+    def num_players(self): return 2
+    def num_distinct_actions(self): return 1
+    def is_chance_node(self): return len(self.cards) < 2
+    def chance_outcomes(self): return [(card, 1 / (3 - len(self.cards))) for card in range(3) if card not in self.cards]
+    def current_player(self): return 0
+    def legal_actions(self): return [0]
+    def apply_action(self, action):
+        if len(self.cards) < 2: self.cards.append(action)
+        else: self.done = True
+    def is_terminal(self): return self.done
+    def returns(self): return [1, -1] if self.cards[0] > self.cards[1] else [-1, 1]
+    def observation_tensor(self, player): return [int(c in self.cards) for c in range(3)]
+    def information_state_string(self, player): return str(self.cards[player])
+    def resample_from_infostate(self, player, rng):
+        other = Peek()
+        rest = [card for card in range(3) if card != self.cards[player]]
+        hidden = rest[int(rng() * 2)]
+        other.cards = [self.cards[0], hidden] if player == 0 else [hidden, self.cards[1]]
+        return other
+    def __str__(self): return str(self.cards)
+'''
+
+
+def test_an_observation_that_changes_with_hidden_cards_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "peek.py"
+    file.write_text(PEEKS, "utf-8")
+    report = check(games.load(f"{file}:Peek"), games=20)
+    assert {finding.rule for finding in report.findings} >= {"observation"}
+    assert "changes with what is hidden" in next(f.detail for f in report.findings if f.rule == "observation")
+
+
+def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path) -> None:
+    runner = CliRunner()
+    sound = runner.invoke(app, ["games", "check", NIM, "--games", "3", "--param", "heap=5", "--json"])
+    assert sound.exit_code == 0
+    report = json.loads(sound.stdout)
+    assert (report["sound"], report["games"]) == (True, 3)
+    file = tmp_path / "peek.py"
+    file.write_text(PEEKS, "utf-8")
+    broken = runner.invoke(app, ["games", "check", f"{file}:Peek", "--games", "20"])
+    assert broken.exit_code == 2
+    assert "BROKEN observation" in broken.stdout
