@@ -104,11 +104,12 @@ def _sources(here: Board, die: int) -> list[int]:
     return [next(p for p in range(25, 0, -1) if after[0][p] < here[0][p]) for after in moves(here, die)]
 
 
-def test_games_in_step_with_openspiel() -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.slow)])
+def test_games_in_step_with_openspiel(count: int) -> None:
     pyspiel = pytest.importorskip("pyspiel")
     rng = random.Random(5)
     theirs = pyspiel.load_game("backgammon(scoring_type=full_scoring)")
-    for _ in range(12):
+    for _ in range(count):
         oracle, state = theirs.new_initial_state(), games.load("backgammon").new_initial_state()
         while not oracle.is_terminal():
             _roll_both(oracle, state, rng)
@@ -158,9 +159,10 @@ def _openspiel_ends(oracle: Any, player: int) -> dict[Board, Any]:
     return found
 
 
-def test_turns_equal_gnubg() -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_turns_equal_gnubg(count: int) -> None:
     gnubg = pytest.importorskip("gnubg_nn")
-    for state in fresh_turns({}, 6, 300):
+    for state in fresh_turns({}, 6, count):
         player, dice = state.current_player(), dice_of(state)
         here = gnubg.board_from_position_id(state.notation().split(":")[0])
         own, other = board(state, player)
@@ -217,6 +219,16 @@ BROKEN = [
     (f"{START}:00:u4", "before the roll"),
     (f"{START}:31:throw", "no dice before the first throw"),
     ("AAAAAAAAAAAAAA:31", "both players have borne off"),
+    ("4HPwATDgc/ABMB:31", "goes on after the last checker"),
+    (f"{START}:31:s13", "belongs to a double partly played"),
+    (f"{START}:11:s13", "belongs to a double partly played"),
+    (f"{START}:11:u11:s26", "no field of a backgammon position"),
+    (f"{START}:31:u33", "more dice unplayed"),
+    (f"{START}:11:u11111", "more dice unplayed"),
+    (f"{START}:31:t1001", "turns end at 1000"),
+    (f"{START}:00:coin", "the parameter opening"),
+    (f"{START}:00:throw:p1", "nobody is to move"),
+    (f"{START}:00:placing3", "the parameter start"),
 ]
 
 
