@@ -25,10 +25,10 @@ struct Hex {
     static constexpr int kSwap = kCells;
     static constexpr int kNumActions = kCells + (Swap ? 1 : 0);
     static constexpr int kMaxLegal = kCells;
-    static constexpr int kMaxLength = kCells + 1;
-    static constexpr int kPlanes = 3;         ///< Own stones, the other's stones, "I am player 0".
-    static constexpr int kNumScalars = 1;     ///< 16 where the stone on the board may be stolen, else 0.
-    static constexpr int kNumSymmetries = 2;  ///< Identity, half a turn.
+    static constexpr int kMaxLength = kCells + (Swap ? 1 : 0);
+    static constexpr int kPlanes = Swap ? 4 : 3;  ///< Own stones, the other's, "I am player 0"; with Swap: the stone may be stolen.
+    static constexpr int kNumScalars = 0;
+    static constexpr int kNumSymmetries = 2;      ///< Identity, half a turn.
 
     struct State {
         std::uint32_t stones[2][Size];  ///< A row each, bit = column; by player.
@@ -76,7 +76,8 @@ struct Hex {
         for (int row = 0; row < Size; ++row) writer.put(state.stones[player][row], Size);
         for (int row = 0; row < Size; ++row) writer.put(state.stones[1 - player][row], Size);
         for (int row = 0; row < Size; ++row) writer.put(player == 0 ? kRow : 0u, Size);
-        *writer.finish() = can_swap(state) ? 16 : 0;
+        for (int row = 0; Swap && row < Size; ++row) writer.put(can_swap(state) ? kRow : 0u, Size);
+        writer.finish();
     }
 
     int symmetric_action(int symmetry, int action) const { return symmetry == 0 || action == kSwap ? action : kCells - 1 - action; }
@@ -120,10 +121,12 @@ struct Hex {
         if (count[0] - count[1] + taken != player) {
             return "x has " + std::to_string(count[0]) + " stones and o " + std::to_string(count[1]) + ", so it is not this side's move";
         }
+        if (taken == 1 && count[1] == 0) return "the first stone was swapped, yet o has none";
         read.player = static_cast<std::int8_t>(player);
         read.plies = static_cast<std::int16_t>(count[0] + count[1] + taken);
         for (int side = 0; side < 2; ++side) join_all(read, side);
         if (read.winner == player) return "the side to move has joined its edges already";
+        if (read.winner >= 0 && !won_by_one_stone(read)) return "the edges were joined before the last move";
         state = read;
         return "";
     }
@@ -174,6 +177,22 @@ struct Hex {
             const int column = player == 0 ? cell : 0;
             if (((state.stones[player][row] >> column) & 1) != 0) join(state, player, row, column);
         }
+    }
+
+    /// Whether the winner's last stone can have made the win: without some stone of his the edges are apart.
+    static bool won_by_one_stone(const State& won) {
+        const int player = won.winner;
+        for (int cell = 0; cell < kCells; ++cell) {
+            const std::uint32_t bit = 1u << cell % Size;
+            if ((won.stones[player][cell / Size] & bit) == 0) continue;
+            State before{};
+            before.winner = -1;
+            for (int row = 0; row < Size; ++row) before.stones[player][row] = won.stones[player][row];
+            before.stones[player][cell / Size] &= ~bit;
+            join_all(before, player);
+            if (before.winner < 0) return true;
+        }
+        return false;
     }
 
     /// Floods from a row of joined stones up and down until nothing is added.

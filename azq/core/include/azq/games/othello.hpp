@@ -29,6 +29,7 @@ struct Othello {
     static constexpr int kPlanes = 3;                    ///< Own discs, the other's discs, where the player to move may place.
     static constexpr int kNumScalars = 0;
     static constexpr int kNumSymmetries = 8;  ///< Quarter turns 0..3, then the same after a left-right mirror.
+    static constexpr int kFirstPass = 12;     ///< Discs on the board when a player can first be left without a move, by enumeration.
 
     using Bits = std::uint64_t;
 
@@ -126,6 +127,9 @@ struct Othello {
         if ((middle & ~(discs[0] | discs[1])) != 0) return "the four cells in the middle are never empty";
         if ((discs[0] | discs[1]) != connected_to(middle, discs[0] | discs[1])) return "a disc stands apart from all others";
         const int player = board.to_move == 'x' ? 0 : 1;
+        const int count = std::popcount(discs[0] | discs[1]);
+        if (count == 4 && discs[0] != initial().own) return "these four discs are not how a game begins";
+        if (count < kFirstPass && count % 2 != player) return "with " + std::to_string(count) + " discs it is not this side's move";
         const bool over = placements(discs[0], discs[1]) == 0 && placements(discs[1], discs[0]) == 0;
         state = State{discs[player], discs[1 - player], static_cast<std::int8_t>(player), over};
         return "";

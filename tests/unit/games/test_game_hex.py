@@ -1,0 +1,123 @@
+"""Hex: boards against OpenSpiel, connections against a plain search, the swap, positions that cannot arise."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.lockstep import lockstep
+
+from azq import games
+from azq.errors import ConfigError
+
+MARKS = str.maketrans("yzXpqO", "xxxooo")  # OpenSpiel shows by other letters which edges a stone is joined to
+STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+
+
+def boards_agree(size: int, swap: bool, count: int, seed: int) -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    theirs = pyspiel.load_game(f"hex(board_size={size},swap={swap})")
+    for state, oracle in lockstep(games.load("hex", size=size, swap=swap), theirs, count, seed):
+        assert str(state).split() == str(oracle).translate(MARKS).split()
+
+
+CASES = [(5, False, 200), (5, True, 200), (7, False, 80), (9, True, 40), (11, False, 30), (13, False, 15)]
+
+
+@pytest.mark.parametrize(("size", "swap", "count"), CASES)
+def test_boards_are_openspiels(size: int, swap: bool, count: int) -> None:
+    boards_agree(size, swap, count, 31)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "swap", "count"), CASES)
+def test_boards_are_openspiels_in_thousands_of_games(size: int, swap: bool, count: int) -> None:
+    boards_agree(size, swap, 10 * count, 32)
+
+
+def joined(text: str, mark: str) -> bool:
+    """Whether x reaches the bottom from the top, or o the right from the left."""
+    rows = [line.split() for line in text.splitlines()]
+    size = len(rows)
+    open_cells = [(0, n) if mark == "x" else (n, 0) for n in range(size)]
+    seen = set()
+    while open_cells:
+        row, column = open_cells.pop()
+        if (row, column) in seen or not (0 <= row < size and 0 <= column < size) or rows[row][column] != mark:
+            continue
+        if (row if mark == "x" else column) == size - 1:
+            return True
+        seen.add((row, column))
+        open_cells += [(row + dr, column + dc) for dr, dc in STEPS]
+    return False
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_somebody_wins_and_only_by_joining(swap: bool) -> None:
+    game, rng = games.load("hex", size=7, swap=swap), random.Random(33)
+    for _ in range(40):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            state.apply_action(rng.choice(state.legal_actions()))
+            won = [joined(str(state), mark) for mark in "xo"]
+            assert state.is_terminal() == any(won)
+            assert state.returns() == [float(won[0] - won[1]), float(won[1] - won[0])]
+
+
+def test_planes_tell_stones_seat_and_whether_to_swap() -> None:
+    game, rng = games.load("hex", size=5, swap=True), random.Random(34)
+    for _ in range(60):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            cells = np.array(str(state).split()).reshape(5, 5)
+            for player, mark in enumerate("xo"):
+                own, other, first, swap = state.observation_tensor(player)
+                np.testing.assert_array_equal(own, cells == mark)
+                np.testing.assert_array_equal(other, cells == "ox"[player])
+                assert (first == (player == 0)).all()
+                assert (swap == (25 in state.legal_actions())).all()
+            state.apply_action(25 if 25 in state.legal_actions() and rng.random() < 0.5 else rng.choice(state.legal_actions()))
+    assert games.load("hex", size=5).observation_planes() == (3, 5, 5)
+    assert game.num_scalars() == 0  # planes alone: networks of planes run on the fastest pass
+
+
+def test_a_stolen_stone_is_mirrored_between_the_edges() -> None:
+    state = games.load("hex", size=5, swap=True).new_initial_state()
+    state.apply_action(5 * 1 + 3)
+    assert state.action_to_string(25) == "swap"
+    state.apply_action(25)
+    assert state.notation() == "5/5/5/1o3/5 x swapped"
+    assert 25 not in state.legal_actions()
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=st.lists(st.integers(0, 25), max_size=26, unique=True), swap=st.booleans())
+def test_a_position_is_its_notation_wherever_it_comes_from(cells: list[int], swap: bool) -> None:
+    game = games.load("hex", size=5, swap=swap)
+    state = game.new_initial_state()
+    for cell in cells:
+        if cell in state.legal_actions():
+            state.apply_action(cell)
+    again = game.state_from_notation(state.notation())
+    assert (str(again), again.current_player(), again.returns()) == (str(state), state.current_player(), state.returns())
+    assert again.legal_actions() == state.legal_actions()
+    assert (again.packed_observation(0) == state.packed_observation(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "text", "rule"),
+    [
+        ({"swap": True}, "5/5/5/5/5 o swapped", "swapped, yet o has none"),
+        ({"swap": True}, "5/5/5/5/5 x stolen", "comes 'swapped' or nothing"),
+        ({}, "xo1xo/xo1xo/xo1xo/xo1xo/xo1x1 o", "joined before the last move"),
+        ({}, "5/5/5/5/6 x", "row 5 does not have 5 cells"),
+        ({}, "5/5/5/5/2w2 o", "'w' is no cell"),
+    ],
+)
+def test_what_cannot_arise_is_refused_by_its_rule(params: dict[str, Any], text: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        games.load("hex", size=5, **params).state_from_notation(text)

@@ -1,0 +1,133 @@
+"""Othello: boards against OpenSpiel, 6 x 6 against the plain one, planes, passes and positions that cannot arise."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.boards import PlainOthello
+from reference.lockstep import lockstep
+
+from azq import games
+from azq.errors import ConfigError
+
+WIPED_OUT = [37, 43, 34, 29, 52, 45, 38, 44, 20]  # f5 d6 c5 f4 e7 f6 g5 e6 e3: the shortest game there is
+
+
+def board_of_openspiel(oracle: object) -> str:
+    rows = [line.split()[1:9] for line in str(oracle).splitlines() if line[:1].isdigit()]
+    return "".join("".join(row).replace("-", ".") + "\n" for row in rows)
+
+
+def boards_agree(count: int, seed: int) -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    for state, oracle in lockstep(games.load("othello"), pyspiel.load_game("othello"), count, seed):
+        assert str(state) == board_of_openspiel(oracle)
+        if not oracle.is_terminal():
+            action = oracle.legal_actions()[0]
+            assert state.action_to_string(action) == oracle.action_to_string(action)
+
+
+def test_boards_are_openspiels() -> None:
+    boards_agree(300, 11)
+
+
+@pytest.mark.slow
+def test_boards_are_openspiels_in_thousands_of_games() -> None:
+    boards_agree(2000, 12)
+
+
+def small_boards_agree(count: int, seed: int) -> tuple[int, int]:
+    game, rng = games.load("othello", size=6), random.Random(seed)
+    passes = early = 0
+    for _ in range(count):
+        state, oracle = game.new_initial_state(), PlainOthello(6)
+        while not oracle.over():
+            assert state.current_player() == oracle.player
+            legal = oracle.legal()
+            assert state.legal_actions() == legal
+            passes += legal == [36]
+            action = rng.choice(legal)
+            state.apply_action(action)
+            oracle.apply(action)
+            assert str(state) == str(oracle)
+        assert state.is_terminal()
+        assert state.returns()[0] == np.sign(oracle.lead())
+        assert state.margin(0) == -state.margin(1) == pytest.approx(oracle.lead() / 36)
+        early += "." in str(oracle)
+    return passes, early
+
+
+def test_the_small_board_is_the_plain_one() -> None:
+    passes, early = small_boards_agree(200, 13)
+    assert passes > 100
+    assert early > 0
+
+
+@pytest.mark.slow
+def test_the_small_board_is_the_plain_one_in_thousands_of_games() -> None:
+    small_boards_agree(1500, 14)
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_planes_are_own_other_and_placements(size: int) -> None:
+    game, rng = games.load("othello", size=size), random.Random(15)
+    for _ in range(20):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            cells = np.array(list(str(state).replace("\n", ""))).reshape(size, size)
+            places = np.zeros(size * size)
+            places[[action for action in state.legal_actions() if action < size * size]] = 1
+            for player, mark in enumerate("xo"):
+                own, other, placements = state.observation_tensor(player)
+                np.testing.assert_array_equal(own, cells == mark)
+                np.testing.assert_array_equal(other, cells == "ox"[player])
+                np.testing.assert_array_equal(placements.reshape(-1), places)
+            state.apply_action(rng.choice(state.legal_actions()))
+
+
+def test_the_shortest_game_wipes_out_one_side() -> None:
+    state = games.load("othello").new_initial_state()
+    for action in WIPED_OUT:
+        state.apply_action(action)
+    assert state.is_terminal()
+    assert state.returns() == [1.0, -1.0]
+    assert state.margin(0) == 13 / 64
+
+
+@settings(max_examples=60, deadline=None)
+@given(choices=st.lists(st.integers(0, 2**16), max_size=40), size=st.sampled_from([6, 8]))
+def test_a_position_is_its_notation_wherever_it_comes_from(choices: list[int], size: int) -> None:
+    game = games.load("othello", size=size)
+    state = game.new_initial_state()
+    for choice in choices:
+        if state.is_terminal():
+            break
+        legal = state.legal_actions()
+        state.apply_action(legal[choice % len(legal)])
+    again = game.state_from_notation(state.notation())
+    assert (str(again), again.current_player(), again.legal_actions()) == (str(state), state.current_player(), state.legal_actions())
+    assert (again.packed_observation(0) == state.packed_observation(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("8/8/8/3ox3/3xo3/8/8/8 o", "with 4 discs it is not this side's move"),
+        ("8/8/8/3xo3/3ox3/8/8/8 x", "not how a game begins"),
+        ("8/8/8/3xx3/3xx3/8/8/8 x", "not how a game begins"),
+        ("8/8/8/2xxx3/3xo3/8/8/8 x", "with 5 discs"),
+        ("8/8/8/3ox3/3xo3/8/8 x", "row 7 is not followed by '/'"),
+        ("8/8/8/3ox2/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
+        ("8/8/8/3ox4/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
+        ("8/8/8/3o#3/3xo3/8/8/8 x", "'#' is no cell"),
+        ("8/8/8/3ox3/3xo3/8/8/8", "side to move is missing"),
+        ("8/8/8/3ox3/3xo3/8/8/8 b", "side to move is missing"),
+    ],
+)
+def test_what_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        games.load("othello").state_from_notation(text)
