@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq import games
+from azq._core import Uct
 from azq.errors import ConfigError, IllegalActionError, UnknownGameError
 
 
@@ -68,3 +69,17 @@ def test_the_board_reads_like_a_board() -> None:
         state.apply_action(action)
     assert str(state) == ".......\n" * 4 + "...o...\n...xx..\n"
     assert state.action_to_string(6) == "o6"
+
+
+def test_values_that_a_parameter_does_not_take_are_named_with_those_it_does() -> None:
+    with pytest.raises(ConfigError, match="othello: parameter size = 7; it takes one of 8, 6"):
+        games.load("othello", size=7)
+    with pytest.raises(ConfigError, match="gomoku: parameter exact5 = 1; it takes true or false"):
+        games.load("gomoku", exact5=1)
+    assert games.load("hex").params == {"size": 11, "swap": False}
+
+
+def test_searches_take_states_of_their_own_parameters_only() -> None:
+    uct = Uct(games.load("hex", size=5), num_simulations=10, seed=1)
+    with pytest.raises(ValueError, match="other parameters"):
+        uct.best_action(games.load("hex", size=7).new_initial_state())
