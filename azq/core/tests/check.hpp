@@ -16,6 +16,7 @@ inline void check(bool holds, const char* what, const char* file, int line) {
 void test_math();
 void test_rng();
 void test_games();
+void test_beasty_bar();
 void test_search();
 void test_infoset();
 void test_threads();
