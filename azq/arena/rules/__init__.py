@@ -1,0 +1,1 @@
+"""Rules of thumb for the card games, one file a game."""

@@ -17,6 +17,7 @@ void test_math();
 void test_rng();
 void test_games();
 void test_boards();
+void test_beasty_bar();
 void test_search();
 void test_infoset();
 void test_backgammon();
