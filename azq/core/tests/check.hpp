@@ -20,6 +20,7 @@ void test_boards();
 void test_beasty_bar();
 void test_search();
 void test_infoset();
+void test_blob();
 void test_backgammon();
 void test_threads();
 

@@ -9,6 +9,7 @@ int main() {
     azq::test::test_beasty_bar();
     azq::test::test_search();
     azq::test::test_infoset();
+    azq::test::test_blob();
     azq::test::test_backgammon();
     azq::test::test_threads();
     if (azq::test::failures == 0) std::puts("azq_core_tests: all passed");
