@@ -3,6 +3,7 @@
 #include "azq/games/othello.hpp"
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -136,6 +137,20 @@ void test_othello_sequences() {
     for (int depth = 0; depth < 7; ++depth) CHECK(perft(Othello<8>{}, Othello<8>{}.initial(), depth) == known[depth]);
 }
 
+/// The longest line there is, in every direction: six discs turn.
+void test_othello_longest_line() {
+    const Othello<8> rules;
+    auto state = rules.initial();
+    CHECK(rules.parse("xoooooo1/1o6/2o5/3ox3/3xo3/8/8/8 x", state).empty());
+    for (int symmetry = 0; symmetry < 8; ++symmetry) {
+        auto image = turned<8>(state, symmetry);
+        const int action = rules.symmetric_action(symmetry, 7);
+        CHECK(is_legal(rules, image, action));
+        rules.apply(image, action);
+        CHECK(std::popcount(image.other) == 10 && std::popcount(image.own) == 4);
+    }
+}
+
 /// From an empty board an image of a game is a game.
 template <Game G>
 void test_images(const G& rules, int games) {
@@ -225,6 +240,7 @@ void test_boards() {
     test_othello<6>();
     test_othello<8>();
     test_othello_sequences();
+    test_othello_longest_line();
     test_images(Gomoku<9>{}, 40);
     test_images(Gomoku<15>(true), 8);
     test_gomoku_lines();

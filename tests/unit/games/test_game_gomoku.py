@@ -14,6 +14,7 @@ from reference.lockstep import lockstep
 
 from azq import games
 from azq._core import Uct
+from azq.errors import ConfigError
 
 SIZES = (9, 11, 13, 15, 19)
 
@@ -28,7 +29,7 @@ def boards_agree(size: int, count: int, seed: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_boards_are_openspiels(size: int) -> None:
-    boards_agree(size, 4000 // size**2, 21)
+    boards_agree(size, 10_000 // size**2, 21)
 
 
 @pytest.mark.slow
@@ -118,3 +119,23 @@ def test_actions_are_cells(params: dict[str, Any], cells: int) -> None:
     game = games.load("gomoku", **params)
     assert game.num_distinct_actions() == game.max_game_length() == cells
     assert game.new_initial_state().legal_actions() == list(range(cells))
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("9/9/9/9/4x4/9/9/9/9 x e5", "not this side's move"),
+        ("9/9/9/9/4x4/9/9/9/9 o", "is no stone of the side that moved"),
+        ("9/9/9/9/4x4/9/9/9/9 o e6", "'e6' is no stone of the side that moved"),
+        ("9/9/9/9/4x4/9/9/9/9 o j1", "'j1' is no stone of the side that moved"),
+        ("9/9/9/9/9/9/9/9/9 x a1", "nobody has moved"),
+        ("xxxxx4/ooooo4/9/9/9/9/9/9/9 x a2", "the side to move has five"),
+        ("xxxxx4/oooo5/9/9/9/9/9/9/8x o i9", "not this side's move"),
+        ("xxxxx4/oooo1o3/9/9/9/9/9/9/8x o i9", "five in line were there before the last move"),
+        ("9/9/9/9/10/9/9/9/9 x", "row 5 does not have 9 cells"),
+        ("9/9/9/9/4b4/9/9/9/9 o e5", "'b' is no cell"),
+    ],
+)
+def test_what_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        games.load("gomoku", size=9).state_from_notation(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def boards_agree(count: int, seed: int) -> None:
 
 
 def test_boards_are_openspiels() -> None:
-    boards_agree(300, 11)
+    boards_agree(1000, 11)
 
 
 @pytest.mark.slow
@@ -89,6 +90,57 @@ def test_planes_are_own_other_and_placements(size: int) -> None:
             state.apply_action(rng.choice(state.legal_actions()))
 
 
+def test_after_a_pass_values_belong_to_whoever_moves() -> None:
+    game, rng, passes = games.load("othello", size=6), random.Random(16), 0
+    for _ in range(60):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            legal, before, board = state.legal_actions(), state.current_player(), str(state)
+            own, other, _ = state.observation_tensor()
+            state.apply_action(rng.choice(legal))
+            if legal == [36]:
+                passes += 1
+                assert state.current_player() == 1 - before
+                assert str(state) == board
+                np.testing.assert_array_equal(state.observation_tensor()[:2], (other, own))
+        lead = str(state).count("x") - str(state).count("o")
+        assert state.returns() == [float(np.sign(lead)), float(-np.sign(lead))]
+    assert passes > 10
+
+
+def turned(game: games.Game, state: games.State, symmetry: int) -> games.State:
+    """The image of a position under a symmetry, by way of its notation."""
+    size = game.observation_planes()[1]
+    cells = str(state).replace("\n", "")
+    image = "".join(cells[source] for source in game.plane_permutation(symmetry))
+    rows = [re.sub(r"\.+", lambda run: str(len(run[0])), image[size * row : size * (row + 1)]) for row in range(size)]
+    return game.state_from_notation("/".join(rows) + " " + "xo"[state.current_player()])
+
+
+@pytest.mark.parametrize("size", [6, 8])
+def test_a_position_and_its_image_go_on_alike(size: int) -> None:
+    game, rng = games.load("othello", size=size), random.Random(17)
+    for number in range(64):
+        symmetry = number % 8
+        actions, cells = game.action_permutation(symmetry), game.plane_permutation(symmetry)
+        state = game.new_initial_state()
+        for _ in range(rng.randrange(1, 30)):
+            if not state.is_terminal():
+                state.apply_action(rng.choice(state.legal_actions()))
+        if state.is_terminal():
+            continue
+        image = turned(game, state, symmetry)
+        while not state.is_terminal():
+            assert sorted(actions[state.legal_actions()]) == image.legal_actions()
+            planes = state.observation_tensor().reshape(3, -1)[:, cells].reshape(3, size, size)
+            np.testing.assert_array_equal(planes, image.observation_tensor())
+            action = rng.choice(state.legal_actions())
+            state.apply_action(action)
+            image.apply_action(int(actions[action]))
+        assert image.is_terminal()
+        assert image.returns() == state.returns()
+
+
 def test_the_shortest_game_wipes_out_one_side() -> None:
     state = games.load("othello").new_initial_state()
     for action in WIPED_OUT:
@@ -120,6 +172,9 @@ def test_a_position_is_its_notation_wherever_it_comes_from(choices: list[int], s
         ("8/8/8/3xo3/3ox3/8/8/8 x", "not how a game begins"),
         ("8/8/8/3xx3/3xx3/8/8/8 x", "not how a game begins"),
         ("8/8/8/2xxx3/3xo3/8/8/8 x", "with 5 discs"),
+        ("8/8/8/3o4/3xo3/8/8/8 x", "never empty"),
+        ("x7/8/8/3ox3/3xo3/8/8/8 x", "stands apart"),
+        ("8/8/8/3ox3/3xo3/8/8/8 x 1", "nothing follows"),
         ("8/8/8/3ox3/3xo3/8/8 x", "row 7 is not followed by '/'"),
         ("8/8/8/3ox2/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
         ("8/8/8/3ox4/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
