@@ -18,7 +18,7 @@ from azq.actor.link import Link
 from azq.actor.progress import Progress
 from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
 from azq.config import RunSections
-from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, IllegalActionError, LeaseLost, WireError
+from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, GameContractError, IllegalActionError, LeaseLost, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.search.evaluator import Evaluation, Evaluator
@@ -218,7 +218,7 @@ class SelfPlay:
             try:
                 group.start(record)
                 self._progress.open_games += 1
-            except (WireError, IllegalActionError) as error:
+            except (WireError, IllegalActionError, GameContractError) as error:
                 self._progress.abandoned += 1
                 self._link.abandon(record.uid, str(error))
                 log.error("game_abandoned", run=self._lease.job.run, uid=record.uid, reason=str(error))

@@ -18,13 +18,12 @@ from azq._core import SearchConfig, State
 class Node:
     """What its actor cannot tell apart."""
 
-    __slots__ = ("actions", "actor", "children", "logits", "mean", "prior", "q", "raw_value", "total", "visits")
+    __slots__ = ("actions", "actor", "logits", "mean", "prior", "q", "raw_value", "total", "visits")
 
     def __init__(self, state: State) -> None:
         self.actor = state.current_player()
         self.actions = state.legal_actions()
         count = len(self.actions)
-        self.children: dict[Any, Node] = {}
         self.logits: NDArray[Any] = np.zeros(count)
         self.prior: NDArray[Any] = np.full(count, 1.0 / count)
         self.q: NDArray[Any] = np.zeros(count)

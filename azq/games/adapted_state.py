@@ -1,0 +1,253 @@
+"""A position of a game written in Python, as `azq._core.State`; whatever the object does wrong comes out as `GameContractError`.
+
+Letters: C planes, H rows, W columns, S scalars, A actions, P bytes of a packed observation.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import reprlib
+from collections.abc import Callable
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER
+from azq.errors import GameContractError, IllegalActionError
+
+if TYPE_CHECKING:
+    from azq.games.adapter import AdaptedGame
+
+MAX_OUTCOME = 65_535  # what fits a record
+T = TypeVar("T")
+
+
+class AdaptedState:
+    """One position with the actions that led to it. Every answer of the object is read once and checked before it is believed."""
+
+    def __init__(self, game: AdaptedGame, inner: Any, history: list[int]) -> None:
+        self._game, self._inner, self._history = game, inner, history
+        self._player: int | None = None  # to move, once asked; the same for the legal actions
+        self._legal: list[int] | None = None
+
+    def _broken(self, text: str) -> GameContractError:
+        return GameContractError(f"game {self._game.name}: {text} after {len(self._history)} plies")
+
+    def _ask(self, method: str, *args: Any) -> Any:
+        try:
+            return getattr(self._inner, method)(*args)
+        except Exception as error:
+            raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
+
+    def _read(self, method: str, convert: Callable[[Any], T], wanted: str, *args: Any) -> T:
+        answer = self._ask(method, *args)
+        try:
+            return convert(answer)
+        except Exception:
+            raise self._broken(f"{method} gave {reprlib.repr(answer)}, which is not {wanted},") from None
+
+    def _offers(self, method: str) -> bool:
+        return callable(getattr(self._inner, method, None))
+
+    def current_player(self) -> int:
+        """As OpenSpiel: the player to move, -1 chance, -4 nobody."""
+        if self._player is None:
+            self._player = self._whose_turn()
+        return self._player
+
+    def _whose_turn(self) -> int:
+        if self._read("is_terminal", bool, "true or false"):
+            return TERMINAL_PLAYER
+        if self._offers("is_chance_node") and self._read("is_chance_node", bool, "true or false"):
+            return CHANCE_PLAYER
+        player = self._read("current_player", index, "a player's number")
+        if not 0 <= player < self._game.num_players():
+            raise self._broken(f"current_player is {player}; players are 0..{self._game.num_players() - 1},")
+        return player
+
+    def is_terminal(self) -> bool:
+        """Whether the game is over."""
+        return self.current_player() == TERMINAL_PLAYER
+
+    def is_chance_node(self) -> bool:
+        """Whether chance is to act."""
+        return self.current_player() == CHANCE_PLAYER
+
+    def chance_outcomes(self) -> list[tuple[int, float]]:
+        """What may happen, with probabilities that sum to 1."""
+        if not self.is_chance_node():
+            return []
+        pairs = self._read("chance_outcomes", _pairs, "a list of (outcome, probability)")
+        numbers = [outcome for outcome, _ in pairs]
+        if not all(0 <= number <= MAX_OUTCOME for number in numbers) or len(set(numbers)) != len(numbers):
+            raise self._broken(f"chance_outcomes numbers them {numbers[:8]}, not distinct in 0..{MAX_OUTCOME},")
+        total = math.fsum(probability for _, probability in pairs)
+        if not abs(total - 1.0) <= 1e-4 or min(probability for _, probability in pairs) < 0:
+            raise self._broken(f"probabilities of chance_outcomes sum to {total:g}, or one is negative,")
+        return pairs
+
+    def legal_actions(self) -> list[int]:
+        """In ascending order; where chance acts, its outcomes."""
+        if self._legal is None:
+            self._legal = self._find_legal()
+        return list(self._legal)
+
+    def _find_legal(self) -> list[int]:
+        player = self.current_player()
+        if player == TERMINAL_PLAYER:
+            return []
+        if player == CHANCE_PLAYER:
+            return sorted(outcome for outcome, _ in self.chance_outcomes())
+        actions = self._read("legal_actions", lambda found: sorted(index(action) for action in found), "a list of action numbers")
+        if not actions:
+            raise self._broken(f"no legal action where player {player} is to move (a pass is an action)")
+        if actions[0] < 0 or actions[-1] >= self._game.num_distinct_actions() or len(set(actions)) != len(actions):
+            raise self._broken(f"legal_actions {actions[:8]} are not distinct numbers below num_distinct_actions")
+        return actions
+
+    def legal_actions_mask(self) -> list[int]:
+        """(A,)."""
+        mask = [0] * self._game.num_distinct_actions()
+        for action in self.legal_actions():
+            mask[action] = 1
+        return mask
+
+    def apply_action(self, action: int) -> None:
+        """Plays a legal action; raises `IllegalActionError` naming the legal ones."""
+        legal = self._find_legal() if self._legal is None else self._legal
+        if action not in legal:
+            rest = f"legal actions: {', '.join(map(str, legal))}" if legal else "the game is over"
+            raise IllegalActionError(f"action {action} is illegal after {len(self._history)} plies; {rest}")
+        self._ask("apply_action", int(action))
+        self._history.append(int(action))
+        self._player = self._legal = None
+
+    def returns(self) -> list[float]:
+        """One number a player in [-1, 1]; zeros before the end."""
+        players = self._game.num_players()
+        if not self.is_terminal():
+            return [0.0] * players
+        values = self._read("returns", lambda found: [float(value) / self._game.utility for value in found], "a list of numbers")
+        if len(values) != players:
+            raise self._broken(f"returns has {len(values)} numbers for {players} players")
+        if any(not -1.0 <= value <= 1.0 for value in values):
+            raise self._broken(f"returns {values} leave [-1, 1]; scale them;")
+        if players == 2 and abs(values[0] + values[1]) > 1e-6:
+            raise self._broken(f"returns {values} of two players do not sum to 0")
+        return values
+
+    def raw_observation(self, player: int) -> NDArray[np.float32]:
+        """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""
+        raw = self._read("observation_tensor", lambda found: np.asarray(found, np.float32), "an array of numbers", player)
+        if self._game.shape and raw.shape != self._game.shape:
+            raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._game.shape},")
+        return raw
+
+    def observation_tensor(self, player: int | None = None) -> NDArray[np.float32]:
+        """(C, H, W)."""
+        if not self._game.binary:
+            return np.zeros(self._game.observation_planes(), np.float32)
+        return self._bits(self._viewer(player)).reshape(self._game.observation_planes())
+
+    def scalars(self, player: int | None = None) -> NDArray[np.int8]:
+        """(S,)."""
+        viewer = self._viewer(player)
+        if not self._game.binary:
+            numbers: NDArray[np.int8] = np.clip(np.rint(self.raw_observation(viewer).ravel() * self._game.scale), -127, 127).astype(np.int8)
+            return numbers
+        if not self._game.num_scalars():
+            return np.zeros(0, np.int8)
+        return self.raw_scalars(viewer).astype(np.int8)
+
+    def raw_scalars(self, player: int) -> NDArray[np.int64]:
+        """What the object's `scalars` says to a player, checked."""
+        numbers = self._read(
+            "scalars", lambda found: np.asarray([index(one) for one in found], np.int64), "a list of whole numbers", player
+        )
+        if len(numbers) and not -127 <= numbers.min() <= numbers.max() <= 127:
+            raise self._broken(f"scalars {numbers.tolist()[:8]} leave -127..127; use units in which they are of the order of 16;")
+        if self._game.user_scalars >= 0 and len(numbers) != self._game.user_scalars:
+            raise self._broken(f"scalars has {len(numbers)} numbers, at the start {self._game.user_scalars},")
+        return numbers
+
+    def packed_observation(self, player: int | None = None) -> NDArray[np.uint8]:
+        """(P,): the planes' bits, then the scalars."""
+        viewer, scalars = self._viewer(player), self.scalars(player).view(np.uint8)
+        if not self._game.binary:
+            return scalars
+        bits = np.packbits(self._bits(viewer).ravel().astype(np.bool_), bitorder="little")
+        return np.concatenate([bits, scalars]) if len(scalars) else bits
+
+    def _viewer(self, player: int | None) -> int:
+        return max(self.current_player(), 0) if player is None else player
+
+    def _bits(self, player: int) -> NDArray[np.float32]:
+        raw = self.raw_observation(player)
+        odd = (raw != 0.0) & (raw != 1.0)
+        if odd.any():
+            raise self._broken(f"observation_tensor holds {raw[odd].flat[0]}; write planes of 0 and 1, and counts into scalars(player);")
+        return raw
+
+    def history(self) -> list[int]:
+        """Actions and outcomes so far; empty at the start of a position that was read from the game's own notation."""
+        return list(self._history)
+
+    def notation(self) -> str:
+        """In the game's own notation, or the actions so far, separated by commas."""
+        if self._game.has_notation:
+            return str(self._ask("notation"))
+        return ",".join(map(str, self._history))
+
+    def action_to_string(self, action: int) -> str:
+        """In the game's words, or the number."""
+        return str(self._ask("action_to_string", action)) if self._offers("action_to_string") else str(action)
+
+    def information_state_string(self, player: int | None = None) -> str:
+        """All that a player knows; without secrets, the actions so far."""
+        if not self._game.is_hidden():
+            return ",".join(map(str, self._history))
+        return str(self._ask("information_state_string", self._viewer(player)))
+
+    def resample_from_infostate(self, player: int, rng: int | Callable[[], float]) -> AdaptedState:
+        """A position the player cannot tell from this one; without secrets, a copy.
+
+        `rng` is a seed or a function giving numbers in [0, 1). The history is that of the new position where the object tells it.
+        """
+        if not self._game.is_hidden():
+            return self.clone()
+        source = np.random.default_rng(rng).random if isinstance(rng, int) else rng
+        twin = self._ask("resample_from_infostate", player, source)
+        if twin is None or twin is self._inner:
+            raise self._broken("resample_from_infostate gave no position of its own; return a new one;")
+        history = [int(action) for action in twin.history()] if callable(getattr(twin, "history", None)) else list(self._history)
+        return AdaptedState(self._game, twin, history)
+
+    def margin(self, player: int) -> float:
+        """0."""
+        return 0.0
+
+    def clone(self) -> AdaptedState:
+        """A copy that goes its own way: the object's `clone`, or a deep copy."""
+        if self._offers("clone"):
+            inner = self._ask("clone")
+        else:
+            try:
+                inner = copy.deepcopy(self._inner)
+            except Exception as error:
+                raise self._broken(f"copying the position raised {type(error).__name__}: {error}; write clone(self);") from error
+        twin = AdaptedState(self._game, inner, list(self._history))
+        twin._player, twin._legal = self._player, self._legal  # lists of legal actions are never changed, only replaced
+        return twin
+
+    def __str__(self) -> str:
+        return str(self._ask("__str__"))
+
+
+def _pairs(found: Any) -> list[tuple[int, float]]:
+    pairs = [(index(outcome), float(probability)) for outcome, probability in found]
+    if not pairs:
+        raise ValueError("no outcome")
+    return pairs
