@@ -178,7 +178,8 @@ class Slot:
         node, self._path = self._root, []
         edge = self._select(node)
         visit = int(node.visits[edge])  # the k-th visit of every root action meets the same hidden hands and chance
-        state, chance, way = self._world(visit, node.actor), self._rng(8, visit), Way()
+        state, way = self._world(visit, node.actor), Way()
+        chance = self._rng(8, visit) if self._game.is_chance() else None
         for _ in range(LIMIT_PLIES):
             self._path.append((node, edge))
             action = node.actions[edge]
@@ -299,10 +300,10 @@ class Slot:
         )
 
 
-def _settle(state: State, rng: np.random.Generator) -> list[int]:
-    """Lets chance act; returns what it did."""
+def _settle(state: State, rng: np.random.Generator | None) -> list[int]:
+    """Lets chance act; returns what it did. No numbers are needed where the game has no chance."""
     happened: list[int] = []
-    while state.is_chance_node():
+    while rng is not None and state.is_chance_node():
         happened.append(_draw(state, rng))
         state.apply_action(happened[-1])
         if len(happened) > LIMIT_PLIES:

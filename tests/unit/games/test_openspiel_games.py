@@ -1,0 +1,85 @@
+"""`openspiel:NAME` is what open_spiel plays, step by step, and what azq cannot play is refused by name."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from azq import games
+from azq.errors import ConfigError
+from azq.games.check import check
+
+pyspiel = pytest.importorskip("pyspiel")
+NAMES = ["tic_tac_toe", "kuhn_poker", "kuhn_poker(players=3)", "leduc_poker", "pig", "breakthrough(rows=5,columns=4)", "y(board_size=4)"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_step_is_open_spiels(name: str) -> None:
+    game, theirs = games.load(f"openspiel:{name}"), pyspiel.load_game(name)
+    utility = max(abs(theirs.min_utility()), abs(theirs.max_utility()))
+    rng = random.Random(1)
+    for _ in range(20):
+        state, other = game.new_initial_state(), theirs.new_initial_state()
+        while not other.is_terminal():
+            assert state.current_player() == other.current_player()
+            assert state.legal_actions() == sorted(other.legal_actions())
+            if other.is_chance_node():
+                assert state.chance_outcomes() == other.chance_outcomes()
+            else:
+                assert state.action_to_string(other.legal_actions()[0]) == other.action_to_string(other.legal_actions()[0])
+            action = rng.choice(other.legal_actions())
+            state.apply_action(action)
+            other.apply_action(action)
+        assert state.is_terminal()
+        assert state.history() == other.history()
+        np.testing.assert_allclose(np.multiply(state.returns(), utility), other.returns(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_keep_the_rules_of_azq(name: str) -> None:
+    report = check(games.load(f"openspiel:{name}"), games=2)
+    assert report.sound, report.findings
+
+
+def test_only_what_a_game_has_is_declared() -> None:
+    flags = {name: games.load(f"openspiel:{name}") for name in ("tic_tac_toe", "kuhn_poker", "pig")}
+    assert {name: (game.is_chance(), game.is_hidden()) for name, game in flags.items()} == {
+        "tic_tac_toe": (False, False),
+        "kuhn_poker": (True, True),
+        "pig": (True, False),
+    }
+    assert flags["tic_tac_toe"].max_chance_outcomes() == 0
+
+
+def test_large_numbers_are_scaled_to_fit_and_not_cut() -> None:
+    """Mancala shows how many stones a pit holds, up to dozens; at 16 to one, eight and more would all read 127."""
+    game, rng = games.load("openspiel:mancala"), random.Random(3)
+    state, read = game.new_initial_state(), dict[float, set[int]]()
+    while not state.is_terminal():
+        for stones, number in zip(state.raw_observation(0), state.scalars(0), strict=True):  # type: ignore[attr-defined]
+            read.setdefault(float(stones), set()).add(int(number))
+        state.apply_action(rng.choice(state.legal_actions()))
+    assert max(read) > 127 / 16  # else this shows nothing
+    assert all(len(numbers) == 1 for numbers in read.values())
+    assert len(set.union(*read.values())) == len(read)  # no two counts read alike
+    assert max(set.union(*read.values())) <= 127
+
+
+def test_bits_stay_bits() -> None:
+    assert games.load("openspiel:tic_tac_toe").num_scalars() == 0
+    assert games.load("openspiel:leduc_poker").observation_planes()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("goofspiel", "simultaneous moves"),
+        ("bargaining", "two players and is not zero-sum"),
+        ("phantom_ttt", "hides information and open_spiel cannot draw it anew"),
+    ],
+)
+def test_what_azq_cannot_play_is_refused_by_name(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        games.load(f"openspiel:{name}")
