@@ -10,7 +10,7 @@ from fastapi import status as http
 
 from azq.arena.rating import rate
 from azq.config import dump_run, parse_run
-from azq.errors import StateConflict, UnknownGameError
+from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
@@ -28,8 +28,9 @@ def create_run(body: NewRun, use: Use) -> RunOut:
     """Creates a run, which starts at once; its name must be new."""
     sections = parse_run(body.sections, "request body, sections")
     names = use.game_names()
-    elsewhere = is_python_file(sections.run.game) or sections.run.game.startswith("openspiel:")  # the workers have it, or say so
-    if sections.run.game not in names and not elsewhere:
+    if is_python_file(sections.run.game):
+        raise ConfigError("games in Python files are started with `azq up`: no caller over the network makes workers import a file")
+    if sections.run.game not in names and not sections.run.game.startswith("openspiel:"):
         raise UnknownGameError(f"no game {sections.run.game!r}; there are: {', '.join(names)}")
     record = RunRecord(
         run=body.name,

@@ -95,6 +95,7 @@ def test_a_run_is_created_listed_and_shown(site: Site) -> None:
         ({"sections": {"search": {"num_simulation": 3}}}, ("search.num_simulation", "unknown key")),
         ({"sections": {"search": {"num_simulations": 0}}}, ("search.num_simulations",)),
         ({"sections": {"run": {"game": "chess3d"}}}, ("chess3d", "tic_tac_toe")),
+        ({"sections": {"run": {"game": "/anywhere/game.py:Game"}}}, ("Python files", "azq up")),
         ({"until": {"hours": 1}}, ("hours",)),
         ({"until": {"minutes": -1}}, ("minutes",)),
         ({"colour": "red"}, ("colour",)),
