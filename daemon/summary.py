@@ -157,8 +157,16 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=tuple(worker_status(beat, now_ms) for beat in workers),
-        conditions=tuple(conditions),
+        conditions=(*conditions, *failed_matches(facts.matches)),
     )
+
+
+def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
+    """The opponents whose newest match an engine ended (matches come newest first), and why."""
+    newest: dict[str, MatchResult] = {}
+    for match in matches:
+        newest.setdefault(match.spec.second, match)
+    return [f"the match against {opponent} failed: {match.error}" for opponent, match in newest.items() if match.error]
 
 
 def ledger_status(counts: LedgerCounts) -> LedgerStatus:

@@ -18,11 +18,14 @@ def elo_difference(wins: int, draws: int, losses: int) -> float:
 
 
 def match_curves(result: MatchResult) -> dict[str, float]:
-    """Tags of a match of the run's weights; `arena/elo` is counted from the pure UCT opponent."""
-    games = max(1, result.wins + result.draws + result.losses)
-    opponent = result.spec.second.replace(":", "_")
-    curves = {f"arena/score_{opponent}": (result.wins + result.draws / 2) / games}
-    if result.second.startswith("uct:"):
+    """Tags of a match of the run's weights, none where an engine ended it; `arena/elo` is counted from the pure UCT opponent."""
+    games = result.wins + result.draws + result.losses
+    if not games:
+        return {}
+    opponent = "".join(letter if letter.isalnum() or letter in "_.-" else "_" for letter in result.spec.second)
+    share = result.share if result.seats > 2 else (result.wins + result.draws / 2) / games
+    curves = {f"arena/score_{opponent}": share, f"arena/points_{opponent}": result.points}
+    if result.second.startswith("uct:") and result.seats == 2:
         curves["arena/elo"] = elo_difference(result.wins, result.draws, result.losses)
     return curves
 
@@ -51,4 +54,4 @@ def _curves(frame: bytes) -> dict[str, float]:
         grade = decode(frame, GradeResult)
     except WireError:
         return {}  # its readers in the daemon report it
-    return {"arena/grade_error": grade.errors / max(1, grade.positions)}
+    return {"arena/grade_error": grade.errors / max(1, grade.positions), "arena/grade_loss": grade.mean_loss}

@@ -1,7 +1,8 @@
 """Where training curves go: four methods, TensorBoard by default.
 
 Tags: loss/policy loss/value loss/<further head> train/lr train/samples_per_s replay/samples_per_insert replay/window
-replay/games selfplay/policy_lag selfplay/plies weights/version arena/elo arena/grade_error arena/score_<opponent>.
+replay/games selfplay/policy_lag selfplay/plies weights/version arena/elo arena/grade_error arena/grade_loss
+arena/score_<opponent> arena/points_<opponent>.
 """
 
 from __future__ import annotations

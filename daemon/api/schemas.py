@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from azq.arena.rating import Rating
+from azq.arena.rating import Rating, score_share
 from azq.config import RUN_NAME_PATTERN, Positive, Tag
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
@@ -22,7 +22,9 @@ def goals(until: Until) -> dict[str, float]:
 
 
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
-PLAYER_PATTERN = r"^(weights:[1-9][0-9]{0,8}|latest|uct:[1-9][0-9]{0,6}|random|solver)$"
+PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, worker.engines
+    r"^(weights:[1-9][0-9]{0,8}|latest|random|rule|solver|pubeval|(uct|pimc):[1-9][0-9]{0,6}|gnubg:[0-9]|gtp:[ -~]{1,200})$"
+)
 Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -66,7 +68,7 @@ class Resumption(Body):
 
 
 class NewMatch(Body):
-    """A match between two players: `weights:<version>`, `latest`, `uct:<simulations>`, `random` or `solver`."""
+    """A match: one seat for `first`, all others for `second`, who are named as in docs/9-arena.md."""
 
     first: Player
     second: Player
@@ -227,6 +229,11 @@ class MatchOut(BaseModel):
     losses: int
     num_simulations: int
     finished_ms: int
+    seats: int
+    share: float
+    points: float
+    points_se: float
+    error: str
 
     @classmethod
     def of(cls, result: MatchResult) -> MatchOut:
@@ -239,6 +246,11 @@ class MatchOut(BaseModel):
             losses=result.losses,
             num_simulations=result.spec.num_simulations,
             finished_ms=result.finished_ms,
+            seats=result.seats,
+            share=score_share(result),
+            points=result.points,
+            points_se=result.points_se,
+            error=result.error,
         )
 
 
@@ -251,6 +263,8 @@ class GradeOut(BaseModel):
     errors: int
     by_class: dict[str, tuple[int, int]]
     finished_ms: int
+    mean_loss: float
+    loss_by_class: dict[str, float]
 
     @classmethod
     def of(cls, result: GradeResult) -> GradeOut:
@@ -262,6 +276,8 @@ class GradeOut(BaseModel):
             errors=result.errors,
             by_class=result.by_class,
             finished_ms=result.finished_ms,
+            mean_loss=result.mean_loss,
+            loss_by_class=result.loss_by_class,
         )
 
 

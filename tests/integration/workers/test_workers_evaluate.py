@@ -12,7 +12,7 @@ import pytest
 
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
-from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, dump_run
+from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.wire import keys
@@ -26,17 +26,19 @@ RUN = "four"
 
 
 class Desk:
-    """A run of connect four with one worker child's context."""
+    """A run with one worker child's context."""
 
-    def __init__(self, broker: Any) -> None:
+    def __init__(self, broker: Any, game: str = "connect_four") -> None:
         config = Config(
-            broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url), daemon=DaemonConfig(lease_s=1.0, max_attempts=2)
+            broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url),
+            daemon=DaemonConfig(lease_s=1.0, max_attempts=2),
+            worker=WorkerConfig(engines=("false", "no-such-program")),
         )
         self.context = Context(config, Board(1), 0)
         self.client = connect(broker.control_url)
         self.bus = RedisBus(self.client)
         self.ledger = Ledger(self.client)
-        sections = RunSections(run=RunConfig(), selfplay=SelfPlayConfig(evaluator="uniform"), arena=ArenaConfig())
+        sections = RunSections(run=RunConfig(game=game), selfplay=SelfPlayConfig(evaluator="uniform"), arena=ArenaConfig())
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {}, "", 0))
         self.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 7, "0" * 64, "", 1, 0)))
 
@@ -66,6 +68,22 @@ def test_a_match_is_played_committed_and_readable_by_all(desk: Desk) -> None:
     assert (stored.spec, stored.first, stored.second) == (spec, "weights:7", "random")
     assert stored.wins + stored.draws + stored.losses == 6
     assert desk.ledger.job(view.job.job_id).state is JobState.DONE
+
+
+@pytest.mark.parametrize("opponent", ["gtp:false", "gtp:no-such-program", "gtp:not-named-by-the-operator"])
+def test_an_engine_that_fails_costs_its_match_and_is_reported_at_once(broker: Any, opponent: str) -> None:
+    desk = Desk(broker, "othello")
+    view = desk.job(MatchSpec("random", opponent, 4, 8, 0, 3))
+    result = desk.run(view)
+    (entry,) = desk.bus.after(keys.results(RUN), "0")
+    assert decode(entry.frame, MatchResult) == result
+    assert isinstance(result, MatchResult)
+    assert (result.wins, result.draws, result.losses) == (0, 0, 0)
+    assert opponent in result.error
+    assert ("worker.engines" in result.error) == ("operator" in opponent)
+    done = desk.ledger.job(view.job.job_id)
+    assert (done.state, done.attempt) == (JobState.DONE, 1)  # the same engine is not asked again
+    assert desk.run(desk.job(MatchSpec("random", "uct:10", 2, 8, 0, 3))).error == ""  # type: ignore[union-attr]
 
 
 def test_a_grading_counts_errors_by_class(desk: Desk) -> None:

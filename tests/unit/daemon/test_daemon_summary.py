@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from azq.arena.rating import Rating
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.wire.messages import GradeResult, Heartbeat, RunRecord
-from daemon.summary import RunFacts, Strength, strength, summarise
+from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord
+from daemon.summary import RunFacts, Strength, failed_matches, strength, summarise
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
 COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
@@ -52,3 +52,11 @@ def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() 
     grades = [GradeResult(9, 64, 0, 0, 0), GradeResult(8, 64, 200, 30, 0), GradeResult(7, 64, 200, 60, 0)]
     ratings = [Rating("uct:100", 0, 0, 0, 9, 4), Rating("weights:10", 55, 5, 105, 9, 4), Rating("weights:9", 90, 50, 130, 9, 4)]
     assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
+
+
+def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:
+    def match(opponent: str, error: str) -> MatchResult:
+        return MatchResult(MatchSpec("weights:1", opponent, 2, 8, 0, 0), "weights:1", opponent, 0, 0, 0, 0, error=error)
+
+    newest_first = [match("gtp:a", "engine gtp:a died"), match("gtp:b", ""), match("gtp:a", ""), match("gtp:b", "engine gtp:b hung")]
+    assert failed_matches(newest_first) == ["the match against gtp:a failed: engine gtp:a died"]
