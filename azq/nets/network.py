@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -25,7 +26,7 @@ class Outputs(NamedTuple):
     hidden: Tensor | None = None  # (B, F) logits of each hidden fact
 
 
-class Network(nn.Module):
+class Network(nn.Module, ABC):
     """Policy and value heads, and auxiliary heads which teach the trunk and cost nothing where games are played.
 
     A game with outcomes has an outcome head in the place of the value head: K probabilities, combined by the game's weights.
@@ -50,9 +51,9 @@ class Network(nn.Module):
                 layer.to(dtype)
         return self
 
+    @abstractmethod
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """What the heads read, in the trunk's dtype: (B, wide) for policy, reply and hidden facts, (B, narrow) for value and margin."""
-        raise NotImplementedError
 
     def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Planes (B, C, H, W) and scalars (B, S) to logits (B, A), unmasked, and values (B, V) in [-1, 1]."""
