@@ -201,7 +201,7 @@ def _history(game: games.Game, number: int, line: str) -> Sequence[int]:
         notation = asked.get("position")
         if not isinstance(actions, list) or not all(type(action) is int for action in actions):
             raise TypeError
-        if not (notation is None or isinstance(notation, str)):
+        if "position" in asked and not isinstance(notation, str):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}') from None
