@@ -19,13 +19,10 @@ from reference.tree import HIGHEST, LOWEST, MIN_PRIOR, ZERO, Edge
 
 @dataclass
 class InfosetNode:
-    """What its actor cannot tell apart; `key` says what made it a node of its own. Values are the actor's."""
+    """What its actor cannot tell apart. Values are the actor's."""
 
     actor: int
     edges: list[Edge]
-    parent: InfosetNode | None
-    parent_edge: Edge | None
-    children: dict[object, InfosetNode] = field(default_factory=dict)
     visits: int = 0
     in_flight: int = 0
     raw_value: F = ZERO
@@ -41,6 +38,19 @@ class InfosetNode:
 
 
 @dataclass
+class Simulation:
+    """One way from the root: the edges taken, what tells the present node apart, and what each player thought of his own node."""
+
+    state: State
+    world: int = 0
+    chance: Rng | None = None
+    way: list[tuple[InfosetNode, Edge]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    new_nodes: int = 0
+    own_views: dict[int, F] = field(default_factory=dict)
+
+
+@dataclass
 class InfosetPly:
     """What the search of one ply left at the root, by action (A entries); `values` (V,) from the mover's seat on."""
 
@@ -49,7 +59,6 @@ class InfosetPly:
     visit_counts: NDArray[np.int32]
     values: list[F]
     simulations: int
-    num_nodes: int
 
 
 class ReferenceInfosetGame:
@@ -66,17 +75,20 @@ class ReferenceInfosetGame:
 
     def search(self) -> InfosetPly:
         """Spends the budget of this ply."""
-        self._num_nodes, self._simulations = 0, 0
+        self._simulations = 0
         self._plan: gumbel.Plan | None = None
-        self._means = [F(0.0)] * self.game.num_players()
-        self._root = self._create(self.state, None, None)
-        self._apply([(self._root, self.state)])
+        self._nodes: dict[object, InfosetNode] = {}
+        self._root = _create(self.state)
+        self._evaluate_root()
         if self.settings.algorithm == "gumbel":
             self._plan = gumbel.prepare(self._root, self.settings, self._rng(Purpose.GUMBEL))
         else:
             puct.add_noise(self._root, self.settings, self._rng(Purpose.DIRICHLET))
-        while leaves := self._collect():
-            self._apply(leaves)
+        while not self._spent():
+            if self.game.is_hidden():
+                self._simulate()
+            else:
+                self._simulate_several()
         return self._conclude()
 
     def play(self, action: int) -> None:
@@ -92,22 +104,47 @@ class ReferenceInfosetGame:
     def _rng(self, purpose: Purpose) -> Rng:
         return Rng(*self._key, len(self.state.history()), purpose)
 
-    def _create(self, state: State, parent: InfosetNode | None, edge: Edge | None) -> InfosetNode:
-        self._num_nodes += 1
-        return InfosetNode(state.current_player(), [Edge(action) for action in state.legal_actions()], parent, edge)
+    def _evaluate_root(self) -> None:
+        self._means = self._judge(self._root, self.state)
 
-    def _collect(self) -> list[tuple[InfosetNode, State]]:
-        leaves: list[tuple[InfosetNode, State]] = []
+    def _simulate(self) -> None:
+        """With hidden hands: through other players' new nodes to the root's player, or to the end."""
+        simulation = Simulation(self.state)
+        node = self._walk(self._root, simulation)
+        while node is not None:
+            of_player = self._judge(node, simulation.state)
+            if node.actor == self._root.actor or simulation.new_nodes == 3 * self.game.num_players():
+                others = {player: view for player, view in simulation.own_views.items() if player != node.actor}
+                self._back_up(simulation, [others.get(player, value) for player, value in enumerate(of_player)])
+                return
+            simulation.own_views[node.actor] = of_player[node.actor]
+            node = self._walk(node, simulation)
+
+    def _simulate_several(self) -> None:
+        """Without: several leaves may be out at once."""
+        leaves: list[tuple[InfosetNode, Simulation]] = []
         while len(leaves) < self.settings.leaves_per_step and not self._spent():
-            node, state, collided = self._select()
-            if collided:
-                break
+            simulation = Simulation(self.state)
+            node = self._walk(self._root, simulation)
             if node is None:
                 continue
+            if node.pending:
+                break
             node.pending = True
-            leaves.append((node, state))
-            _add_in_flight(node, 1)
-        return leaves
+            leaves.append((node, simulation))
+            _add_in_flight(node, simulation, 1)
+        for node, simulation in leaves:
+            _add_in_flight(node, simulation, -1)
+            node.pending = False
+            self._back_up(simulation, self._judge(node, simulation.state))
+
+    def _judge(self, node: InfosetNode, state: State) -> list[F]:
+        """The evaluation of a position: everybody's value, as its player to move sees it. Expands a new node."""
+        logits, values = self._evaluate(state.packed_observation(node.actor)[None])
+        of_player = self._of_players(node.actor, values[0])
+        if node.visits == 0:
+            _expand(node, logits[0], of_player[node.actor])
+        return of_player
 
     def _spent(self) -> bool:
         return len(self._root.edges) == 1 or self._simulations + self._root.in_flight >= self.settings.num_simulations
@@ -119,38 +156,62 @@ class ReferenceInfosetGame:
             return gumbel.select_root(node, self.settings, self._plan, self._simulations + node.in_flight)
         return gumbel.select(node, self.settings)
 
-    def _select(self) -> tuple[InfosetNode | None, State, bool]:
-        """A new leaf with its position; or None where the simulation ended; and whether it met a leaf in flight."""
-        node, state, chance, world = self._root, self.state, None, 0
+    def _walk(self, node: InfosetNode, simulation: Simulation) -> InfosetNode | None:
+        """On from a node to one that is to be evaluated, or that is being; None where the game ended, which was backed up."""
         while True:
-            if node.pending:
-                return None, state, True
-            edge = self._select_edge(node)
-            if chance is None:
-                visit = edge.visits + edge.in_flight
-                world = visit % self.settings.determinizations if self.settings.determinizations else visit
-                state, chance = self._world(world), Rng(self._seed_of(visit), 0, 0, Purpose.SAMPLE)
-            state.apply_action(edge.action)
-            happened = []
-            while state.is_chance_node():
-                happened.append(_pick(state, chance.uniform()))
-                state.apply_action(happened[-1])
-            if state.is_terminal():
-                self._back_up(node, edge, [F(value) for value in state.returns()])
-                self._simulations += 1
-                return None, state, False
-            key = (edge.action, self._told_apart_by(state, world, happened))
-            if key not in node.children:
-                node.children[key] = self._create(state, node, edge)
-                return node.children[key], state, False
-            node = node.children[key]
+            edge = self._choose(node, simulation)
+            if not simulation.way:
+                self._begin(simulation, edge)
+            simulation.way.append((node, edge))
+            state, legal = simulation.state, [edge.action]
+            while len(legal) == 1:
+                self._move(simulation, legal[0])
+                if state.is_terminal():
+                    self._back_up(simulation, [F(value) for value in state.returns()])
+                    return None
+                legal = state.legal_actions()
+            key = self._told_apart_by(simulation)
+            if key not in self._nodes:
+                simulation.new_nodes += 1
+                self._nodes[key] = _create(state)
+                return self._nodes[key]
+            node = self._nodes[key]
+            long_enough = simulation.new_nodes >= self.game.num_players()
+            if node.pending or (self.game.is_hidden() and long_enough and node.actor == self._root.actor):
+                return node
 
-    def _told_apart_by(self, state: State, world: int, happened: list[int]) -> object:
+    def _choose(self, node: InfosetNode, simulation: Simulation) -> Edge:
+        if self.game.is_hidden() and node.actor != self._root.actor:
+            assert simulation.chance is not None
+            target = simulation.chance.uniform()
+            if node.visits == 1:
+                return _draw_prior(node, target)
+        return self._select_edge(node)
+
+    def _begin(self, simulation: Simulation, edge: Edge) -> None:
+        visit = edge.visits + edge.in_flight
+        simulation.world = visit % self.settings.determinizations if self.settings.determinizations else visit
+        simulation.state = self._world(simulation.world)
+        simulation.chance = Rng(self._seed_of(visit), 0, 0, Purpose.SAMPLE)
+
+    def _move(self, simulation: Simulation, action: int) -> None:
+        state = simulation.state
+        state.apply_action(action)
+        simulation.steps.append(action)
+        while state.is_chance_node():
+            assert simulation.chance is not None
+            outcome = _pick(state, simulation.chance.uniform())
+            state.apply_action(outcome)
+            if not self.game.is_hidden() or self.settings.determinizations:
+                simulation.steps.append(outcome)
+
+    def _told_apart_by(self, simulation: Simulation) -> object:
+        state, steps = simulation.state, tuple(simulation.steps)
         if not self.game.is_hidden():
-            return tuple(happened)
+            return steps
         if self.settings.determinizations:
-            return world, tuple(happened)  # in one world chance may still differ
-        return state.packed_observation(state.current_player()).tobytes()
+            return simulation.world, steps
+        return state.packed_observation(state.current_player()).tobytes(), steps
 
     def _world(self, number: int) -> State:
         """The hidden hands of one number."""
@@ -164,36 +225,22 @@ class ReferenceInfosetGame:
         low = numbers.next()
         return low | numbers.next() << 32
 
-    def _apply(self, leaves: list[tuple[InfosetNode, State]]) -> None:
-        rows = [state.packed_observation(node.actor) for node, state in leaves]
-        logits, values = self._evaluate(np.stack(rows))
-        for (leaf, _), row, given in zip(leaves, logits, values, strict=True):
-            if leaf.pending:
-                leaf.pending = False
-                _add_in_flight(leaf, -1)
-                self._simulations += 1
-            of_player = self._of_players(leaf.actor, given)
-            _expand(leaf, row, of_player[leaf.actor])
-            leaf.visits += 1
-            leaf.mean = leaf.mean + (of_player[leaf.actor] - leaf.mean) / F(leaf.visits)
-            self._back_up(leaf.parent, leaf.parent_edge, of_player)
-
     def _of_players(self, actor: int, given: NDArray[np.float16]) -> list[F]:
         numbers = [clamp(F(value), F(-1.0), F(1.0)) for value in given]
         if len(numbers) == 1:
             return [numbers[0] if player == actor else -numbers[0] for player in range(2)]
         return [numbers[(player - actor) % len(numbers)] for player in range(len(numbers))]
 
-    def _back_up(self, node: InfosetNode | None, edge: Edge | None, of_player: list[F]) -> None:
-        while node is not None and edge is not None:
+    def _back_up(self, simulation: Simulation, of_player: list[F]) -> None:
+        for node, edge in simulation.way:
             value = of_player[node.actor]
             node.visits += 1
             node.mean = node.mean + (value - node.mean) / F(node.visits)
             edge.visits += 1
             edge.q = edge.q + (value - edge.q) / F(edge.visits)
-            edge, node = node.parent_edge, node.parent
         visits = F(self._root.visits)
         self._means = [mean + (value - mean) / visits for mean, value in zip(self._means, of_player, strict=True)]
+        self._simulations += 1
 
     def _conclude(self) -> InfosetPly:
         settings, root, rng = self.settings, self._root, self._rng(Purpose.TEMPERATURE)
@@ -205,7 +252,7 @@ class ReferenceInfosetGame:
             visits[edge.action] = edge.visits
         players = self.game.num_players()
         others = [self._means[(root.actor + seat) % players] for seat in range(1, self.game.value_size())]
-        return InfosetPly(decision, policy, visits, [decision.root_value, *others], self._simulations, self._num_nodes)
+        return InfosetPly(decision, policy, visits, [decision.root_value, *others], self._simulations)
 
 
 def _pick(state: State, target: F) -> int:
@@ -217,6 +264,19 @@ def _pick(state: State, target: F) -> int:
     return state.chance_outcomes()[-1][0]
 
 
+def _draw_prior(node: InfosetNode, target: F) -> Edge:
+    passed = F(0.0)
+    for edge in node.edges:
+        passed = passed + edge.prior
+        if target < passed:
+            return edge
+    return node.edges[-1]
+
+
+def _create(state: State) -> InfosetNode:
+    return InfosetNode(state.current_player(), [Edge(action) for action in state.legal_actions()])
+
+
 def _expand(node: InfosetNode, logits: NDArray[np.float16], value: F) -> None:
     for edge in node.edges:
         edge.logit = clamp(F(logits[edge.action]), F(-65504.0), F(65504.0))
@@ -225,13 +285,12 @@ def _expand(node: InfosetNode, logits: NDArray[np.float16], value: F) -> None:
     total = lane_sum(weights)
     for edge, weight in zip(node.edges, weights, strict=True):
         edge.prior = max(weight / total, MIN_PRIOR)
-    node.raw_value = value
+    node.raw_value = node.mean = value
+    node.visits = 1
 
 
-def _add_in_flight(leaf: InfosetNode, amount: int) -> None:
-    node: InfosetNode | None = leaf
-    while node is not None:
+def _add_in_flight(leaf: InfosetNode, simulation: Simulation, amount: int) -> None:
+    leaf.in_flight += amount
+    for node, edge in simulation.way:
         node.in_flight += amount
-        if node.parent_edge is not None:
-            node.parent_edge.in_flight += amount
-        node = node.parent
+        edge.in_flight += amount

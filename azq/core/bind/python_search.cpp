@@ -14,6 +14,9 @@ PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots
     if ((cache_entries & (cache_entries - 1)) != 0) {
         raise_azq("ConfigError", "cache_entries must be 0 or a power of two, not " + std::to_string(cache_entries));
     }
+    if (game.dimensions.has_hidden && config.leaves_per_step > 1) {
+        raise_azq("ConfigError", "search: leaves_per_step must be 1 in " + game.rules->name() + ", whose hands are hidden");
+    }
     search_ = game.rules->make_search(config, num_slots, seed, autoplay, cache_entries);
     leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
     offsets_.resize(static_cast<std::size_t>(num_slots), 0);

@@ -12,6 +12,11 @@
 
 namespace azq {
 
+/// Most nodes that a simulation adds. With hidden hands it goes on through other players' new nodes (infoset.hpp): once through all
+/// players, then on to the root's player, who is never further than two rounds of a card game away.
+template <Game G>
+inline constexpr int kMostNewNodes = HasHidden<G> ? 3 * G::kNumPlayers : 1;
+
 /// What all games of one search share.
 template <Game G>
 struct SearchContext {
@@ -21,7 +26,8 @@ struct SearchContext {
     /// Most nodes of a tree: the root, and one for each simulation through it under PUCT; under Gumbel a kept subtree (trimmed to
     /// num_simulations nodes) and one for each simulation of the ply; with chance or hidden hands nothing is kept.
     int node_capacity() const {
-        return config.algorithm == Algorithm::kPuct || kSampled<G> ? config.num_simulations + 1 : 2 * config.num_simulations + 1;
+        if constexpr (kSampled<G>) return kMostNewNodes<G> * config.num_simulations + 1;
+        return config.algorithm == Algorithm::kPuct ? config.num_simulations + 1 : 2 * config.num_simulations + 1;
     }
 
     static int most_candidates(const SearchConfig& settings) {
@@ -74,11 +80,11 @@ class PlySearch {
 
     /// Starts fetching what `apply` touches.
     void prefetch_pending() const {
-        for (const std::int32_t index : path_) tree_.prefetch(index);
+        for (const Step& step : path_) tree_.prefetch(step.node);
     }
 
   protected:
-    PlySearch(const SearchContext<G>& context, std::byte* memory) : context_(&context) { tree_.attach(memory); }
+    explicit PlySearch(const SearchContext<G>& context) : context_(&context) {}
 
     void restart(const PlyKey& key) {
         key_ = key;
@@ -143,8 +149,7 @@ class PlySearch {
     Progress await(std::int32_t leaf) {
         tree_.node(leaf).status = NodeStatus::kPending;
         pending_.push_back(leaf);
-        path_.push_back(leaf);
-        add_in_flight(leaf, 1);
+        path_.push_back({leaf, kNoChild});
         cursor_ = kNoChild;
         return pending() == context_->config.leaves_per_step ? Progress::kWaiting : Progress::kMoving;
     }
@@ -155,20 +160,6 @@ class PlySearch {
         if (which + 1 < pending()) return;
         pending_.clear();
         path_.clear();
-    }
-
-    /// Counts an unevaluated leaf along its path. With one leaf at a time nothing is selected while it is out, so nobody asks.
-    void add_in_flight(std::int32_t leaf, std::uint16_t amount) {
-        if (context_->config.leaves_per_step == 1 || leaf == TreeT::kRoot) return;
-        std::int32_t index = leaf;
-        for (;;) {
-            auto& node = tree_.node(index);
-            node.in_flight = static_cast<std::uint16_t>(node.in_flight + amount);
-            if (index == TreeT::kRoot) return;
-            std::uint16_t& edge = tree_.edges(node.parent).in_flight[node.parent_edge];
-            edge = static_cast<std::uint16_t>(edge + amount);
-            index = node.parent;
-        }
     }
 
     /// Expand: turns logits into priors (softmax over the legal actions) and takes the value, as the tree counts it.
@@ -202,7 +193,7 @@ class PlySearch {
     bool prepared_ = false;              ///< Noise drawn, candidates fixed.
     std::size_t path_start_ = 0;
     std::vector<std::int32_t> pending_;  ///< Leaves handed out and not yet evaluated, in order.
-    std::vector<std::int32_t> path_;     ///< The nodes of their paths, and of the simulation under way.
+    std::vector<Step> path_;             ///< Their paths, leaf included, and that of the simulation under way.
     GumbelRoot<G> gumbel_;
 };
 

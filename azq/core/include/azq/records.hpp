@@ -26,6 +26,12 @@ inline constexpr float kMinPrior = 1.17549435e-38f;  ///< Keeps weighted means d
 
 enum class NodeStatus : std::uint8_t { kFresh, kPending, kExpanded, kTerminal };
 
+/// A node on the way of a simulation, and the edge by which it was left.
+struct Step {
+    std::int32_t node;
+    std::int32_t edge;
+};
+
 /// The statistics of a node's legal actions.
 struct Edges {
     float* prior;

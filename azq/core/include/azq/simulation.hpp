@@ -12,7 +12,6 @@ namespace azq {
 template <Game G>
 class TreeSearch : public PlySearch<G, Tree<G>> {
     using Base = PlySearch<G, Tree<G>>;
-    using Base::add_in_flight;
     using Base::await;
     using Base::context_;
     using Base::cursor_;
@@ -26,7 +25,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     using State = typename G::State;
     using NodeT = Node<State>;
 
-    TreeSearch(const SearchContext<G>& context, std::byte* memory) : Base(context, memory) {}
+    TreeSearch(const SearchContext<G>& context, std::byte* memory) : Base(context) { tree_.attach(memory); }
 
     /// Bytes of memory that a tree of so many nodes takes.
     static std::size_t memory_bytes(int node_capacity) { return Tree<G>::capacity_lines(node_capacity) * Tree<G>::kLine; }
@@ -80,7 +79,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     Progress descend(Emit&& emit) {
         if (tree_.node(cursor_).status == NodeStatus::kPending) return drop_path(Progress::kWaiting);
         const int edge = Base::select_edge(cursor_);
-        path_.push_back(cursor_);
+        path_.push_back({cursor_, edge});
         const std::int32_t child = tree_.edges(cursor_).child[edge];
         if (child >= kSolvedChild) return end_exactly(child & ~kSolvedChild);
         if (child == kNoChild) return visit_new(tree_.create_child(context_->rules, cursor_, edge), emit);
@@ -97,13 +96,29 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     template <class Emit>
     Progress hand_out(std::int32_t leaf, Emit&& emit) {
         emit(static_cast<const State&>(tree_.node(leaf).state));
-        return await(leaf);
+        const Progress progress = await(leaf);
+        add_in_flight(leaf, 1);
+        return progress;
     }
 
     Progress end_exactly(std::int32_t index) {
         back_up(index, tree_.node(index).lower, true);
         ++simulations_;
         return drop_path(Progress::kMoving);
+    }
+
+    /// Counts an unevaluated leaf along its path. With one leaf at a time nothing is selected while it is out, so nobody asks.
+    void add_in_flight(std::int32_t leaf, std::uint16_t amount) {
+        if (context_->config.leaves_per_step == 1 || leaf == Tree<G>::kRoot) return;
+        std::int32_t index = leaf;
+        for (;;) {
+            NodeT& node = tree_.node(index);
+            node.in_flight = static_cast<std::uint16_t>(node.in_flight + amount);
+            if (index == Tree<G>::kRoot) return;
+            std::uint16_t& edge = tree_.edges(node.parent).in_flight[node.parent_edge];
+            edge = static_cast<std::uint16_t>(edge + amount);
+            index = node.parent;
+        }
     }
 
     /// Back up: adds a value (player 0's) to every node and edge from `index` to the root. On the way a value is cut to what is
