@@ -38,6 +38,17 @@ class Way:
         return tuple(self._steps)
 
 
+class Simulation:
+    """The simulation under way: its world, where it stands, and what each player thought of his own node."""
+
+    def __init__(self, root: Node) -> None:
+        self.node, self.visit, self.new_nodes = root, 0, 0
+        self.way, self.path = Way(), list[tuple[Node, int]]()
+        self.own_views: dict[int, float] = {}
+        self.state: Any = None
+        self.chance: Any = None
+
+
 class Slot:
     """One game with the search of its present ply. `broken`: why the game's own rules ended it."""
 
@@ -94,7 +105,7 @@ class Slot:
 
     def _begin_ply(self) -> None:
         self._root: Node | None = None
-        self._path: list[tuple[Node, int]] = []
+        self._simulation: Simulation | None = None
         self._leaf: Node | None = None
         self._plan: Plan | None = None
         self._simulations = 0
@@ -171,30 +182,71 @@ class Slot:
         self._begin_ply()
 
     def _simulate(self) -> NDArray[np.uint8] | None:
-        """Walks to a new leaf; None where the simulation ended with the game."""
+        """Walks to a leaf; None where the simulation ended with the game."""
         if self._root is None:
             self._root = self._leaf = Node(self.state)
             return self.state.packed_observation(self.state.current_player())
-        node, self._path = self._root, []
-        edge = self._select(node)
-        visit = int(node.visits[edge])  # the k-th visit of every root action meets the same hidden hands and chance
-        state, way = self._world(visit, node.actor), Way()
-        chance = self._rng(8, visit) if self._game.is_chance() else None
+        if self._simulation is None:
+            self._simulation = Simulation(self._root)
+        simulation = self._simulation
         for _ in range(LIMIT_PLIES):
-            self._path.append((node, edge))
-            action = node.actions[edge]
-            state.apply_action(action)
-            way.went(action, _settle(state, chance))
-            if state.is_terminal():
-                self._back_up(np.asarray(state.returns()))
+            node, edge = simulation.node, self._choose(simulation)
+            if node is self._root:
+                self._draw_world(simulation, int(node.visits[edge]))
+            simulation.path.append((node, edge))
+            if not self._follow(simulation, node.actions[edge]):
+                self._back_up(simulation.path, np.asarray(simulation.state.returns()))
                 return None
-            key = self._told_apart_by(state, way, visit)
-            if key not in self._nodes:
-                self._leaf = self._nodes[key] = Node(state)
-                return state.packed_observation(state.current_player())
-            node = self._nodes[key]
-            edge = self._select(node)
+            found = self._arrive(simulation)
+            if found is not None:
+                self._leaf = found
+                row: NDArray[np.uint8] = simulation.state.packed_observation(found.actor)
+                return row
         raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
+
+    def _draw_world(self, simulation: Simulation, visit: int) -> None:
+        """The k-th visit of every root action meets the same hidden hands and chance."""
+        simulation.visit = visit
+        simulation.state = self._world(visit, simulation.node.actor)
+        draws = self._game.is_chance() or self._game.is_hidden()
+        simulation.chance = self._rng(8, visit) if draws else None
+
+    def _follow(self, simulation: Simulation, action: int) -> bool:
+        """Through chance and whatever leaves no choice to the next decision; False where the game ended."""
+        state, legal = simulation.state, [action]
+        for _ in range(LIMIT_PLIES):
+            state.apply_action(legal[0])
+            simulation.way.went(legal[0], _settle(state, simulation.chance))
+            if state.is_terminal():
+                return False
+            legal = state.legal_actions()
+            if len(legal) != 1:
+                return True
+        raise GameContractError(f"game {self._game.name}: {LIMIT_PLIES} plies in a row left no choice")
+
+    def _arrive(self, simulation: Simulation) -> Node | None:
+        """The node at hand where it is to be evaluated: a new one, or the root player's after a round of new ones."""
+        assert self._root is not None
+        key = self._told_apart_by(simulation)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = Node(simulation.state)
+            simulation.new_nodes += 1
+            return found
+        long_enough = simulation.new_nodes >= self._game.num_players()
+        if self._game.is_hidden() and long_enough and found.actor == self._root.actor:
+            return found
+        simulation.node = found
+        return None
+
+    def _choose(self, simulation: Simulation) -> int:
+        """Another player's node evaluated in this very simulation is left by its priors."""
+        node = simulation.node
+        if self._root is not None and self._game.is_hidden() and node.actor != self._root.actor:
+            target = simulation.chance.random()
+            if node.total == 1:
+                return int(min(np.searchsorted(np.cumsum(node.prior), target, side="right"), len(node.prior) - 1))
+        return self._select(node)
 
     def _world(self, visit: int, player: int) -> State:
         if not self._game.is_hidden():
@@ -202,13 +254,13 @@ class Slot:
         worlds = self._config.determinizations
         return self.state.resample_from_infostate(player, self._rng(4, visit % worlds if worlds else visit).random)
 
-    def _told_apart_by(self, state: State, way: Way, visit: int) -> Hashable:
+    def _told_apart_by(self, simulation: Simulation) -> Hashable:
         """What makes a node. With secrets: all that its player knows, and nothing of what the others hold."""
-        worlds = self._config.determinizations
+        state, worlds = simulation.state, self._config.determinizations
         if not self._game.is_hidden():
-            return way.key()
+            return simulation.way.key()
         if worlds:
-            return visit % worlds, way.key()
+            return simulation.visit % worlds, simulation.way.key()
         player = state.current_player()
         return player, state.information_state_string(player), state.packed_observation(player).tobytes()
 
@@ -228,13 +280,28 @@ class Slot:
         seats = (np.arange(players) - leaf.actor) % players
         of_player = np.where(seats == 0, values[0], -values[0]) if len(values) == 1 else values[seats]
         of_player = np.clip(of_player, -1.0, 1.0)
-        leaf.expand(logits, float(of_player[leaf.actor]))
+        if leaf.total == 0:
+            leaf.expand(logits, float(of_player[leaf.actor]))
+        self._leaf = None
         if leaf is self._root:
             self._means = of_player.astype(np.float64)
             self._prepare(leaf)
         else:
-            self._back_up(of_player)
-        self._leaf = None
+            self._end_or_go_on(leaf, of_player)
+
+    def _end_or_go_on(self, leaf: Node, of_player: NDArray[Any]) -> None:
+        """With hidden hands the simulation goes on from another player's leaf, who does not know the root player's hand."""
+        simulation, root = self._simulation, self._root
+        assert simulation is not None
+        assert root is not None
+        if self._game.is_hidden():
+            if leaf.actor != root.actor and simulation.new_nodes < 3 * self._game.num_players():
+                simulation.own_views[leaf.actor] = float(of_player[leaf.actor])
+                simulation.node = leaf
+                return
+            for player, view in simulation.own_views.items():
+                of_player[player] = of_player[player] if player == leaf.actor else view
+        self._back_up(simulation.path, of_player)
 
     def _prepare(self, root: Node) -> None:
         if self._config.algorithm == "gumbel":
@@ -243,8 +310,9 @@ class Slot:
             noise = self._rng(6).dirichlet([self._config.dirichlet_alpha] * len(root.actions))
             root.prior = (1 - self._config.dirichlet_fraction) * root.prior + self._config.dirichlet_fraction * noise
 
-    def _back_up(self, of_player: NDArray[Any]) -> None:
-        for node, edge in self._path:
+    def _back_up(self, path: list[tuple[Node, int]], of_player: NDArray[Any]) -> None:
+        self._simulation = None
+        for node, edge in path:
             node.update(edge, float(of_player[node.actor]))
         self._simulations += 1
         self.total_simulations += 1

@@ -28,6 +28,9 @@ BlobRules read_rules(ParamReader& read, int players) {
     rules.whole_game = read.text("mode", {"round", "game"}) == "game";
     rules.relative = read.text("returns", {"own", "relative"}) == "relative";
     read.require(!rules.whole_game || rules.cards >= 2, "a whole game needs at least two cards in its longest round");
+    read.require(!rules.whole_game || (rules.trump < 0 && !rules.any_cards), "a whole game has its own trumps and numbers of cards; leave out trump and any_cards");
+    read.require(rules.scoring == BlobScoring::kOpenSpiel || (rules.points_per_trick == 1 && !rules.off_bid_penalty),
+                 "points_per_trick and off_bid_penalty belong to scoring openspiel");
     return rules;
 }
 

@@ -127,18 +127,19 @@ struct Blob {
         return margin(state, player);
     }
 
-    /// The own share less the mean of the others'.
+    /// The own share less the mean of the others'; half of it where penalties let shares lie on both sides of zero.
     float margin(const State& state, int player) const {
         float others = 0.0f;
         for (int other = 0; other < Players; ++other) others += other == player ? 0.0f : share(state, other);
-        return share(state, player) - others / static_cast<float>(Players - 1);
+        const float difference = share(state, player) - others / static_cast<float>(Players - 1);
+        return rules_.off_bid_penalty ? 0.5f * difference : difference;
     }
 
     /// Points of a round or game, for people and tests.
     int score(const State& state, int player) const { return state.totals[player]; }
 
     /// Scalars (the network divides them by 16), by seat: bid + 1, 4 * tricks missing to the bid, 4 * tricks, 16 for the dealer, 16 for
-    /// the leader of the trick, total / 8; then 16 while bidding, cards, cards in hand, forbidden bid + 1, 16 for no trump, rounds left.
+    /// the leader of the trick, total / total_unit; then 16 while bidding, cards, cards in hand, forbidden bid + 1, 16 for no trump, rounds left.
     void observe(const State& state, int player, std::uint8_t* packed) const {
         BitWriter writer(packed);
         const int in_trick = state.phase == Phase::kPlay ? state.num_played % Players : 0;
@@ -339,15 +340,31 @@ struct Blob {
 
     int best_score(int cards) const { return round_score(cards, cards); }
 
-    /// A player's score of the most that could be scored.
-    float share(const State& state, int player) const {
+    int most_points(const State& state) const {
         int most = 0;
         for (int round = 0; round < num_rounds(); ++round) most += best_score(rules_.whole_game ? cards_of_round(round) : state.cards);
-        return static_cast<float>(state.totals[player]) / static_cast<float>(most);
+        return most;
+    }
+
+    /// A player's score of the most that could be scored.
+    float share(const State& state, int player) const {
+        return static_cast<float>(state.totals[player]) / static_cast<float>(most_points(state));
+    }
+
+    /// Whether a player can have so many points before a round; says nothing of who else can at the same time.
+    bool reachable(int total, int round) const;
+    std::string read_head(const std::string& part, State& read) const;
+    std::string read_totals(const std::string& part, State& read) const;
+
+    /// Points to a unit of the scalars: 8, and more where 8 would not let the best total into an int8.
+    int total_unit(const State& state) const {
+        const int least = most_points(state) / 127 + 1;
+        return least > 8 ? least : 8;
     }
 
     void write_scalars(const State& state, int player, std::uint8_t* to) const {
-        const auto put = [&](int value) { *to++ = static_cast<std::uint8_t>(value > 127 ? 127 : (value < -128 ? -128 : value)); };
+        const auto put = [&](int value) { *to++ = static_cast<std::uint8_t>(value); };
+        const int unit = total_unit(state);
         for (int seat = 0; seat < Players; ++seat) {
             const int who = at(player, seat);
             put(state.bids[who] + 1);
@@ -355,7 +372,7 @@ struct Blob {
             put(4 * state.tricks[who]);
             put(who == state.dealer ? 16 : 0);
             put(who == state.leader ? 16 : 0);
-            put(state.totals[who] / 8);
+            put(state.totals[who] / unit);
         }
         put(state.phase == Phase::kBid ? 16 : 0);
         put(state.cards);

@@ -6,6 +6,7 @@
 /// totals before this round, and in a whole game the round ("r3") after the dealer.
 #pragma once
 
+#include <bitset>
 #include <string>
 #include <vector>
 
@@ -120,38 +121,80 @@ std::string Blob<Players>::text(const State& state) const {
 }
 
 template <int Players>
-std::string Blob<Players>::parse(const std::string& line, State& state) const {
-    const std::vector<std::string> parts = blob::split(line, '|');
-    if (parts.size() != 5) return "a position has five parts between '|': head, hands, bids, cards played, totals";
-    State read = initial();
+bool Blob<Players>::reachable(int total, int round) const {
+    constexpr int kZero = 4000;  // no game scores more, nor loses as much
+    std::bitset<2 * kZero + 1> totals;
+    totals.set(kZero);
+    for (int before = 0; before < round; ++before) {
+        const std::bitset<2 * kZero + 1> last = totals;
+        totals.reset();
+        const int cards = cards_of_round(before);
+        for (int bid = 0; bid <= cards; ++bid) {
+            for (int tricks = 0; tricks <= cards; ++tricks) {
+                const int score = round_score(bid, tricks);
+                totals |= score < 0 ? last >> static_cast<std::size_t>(-score) : last << static_cast<std::size_t>(score);
+            }
+        }
+    }
+    return total >= -kZero && total <= kZero && totals.test(static_cast<std::size_t>(kZero + total));
+}
+
+/// Begins the round that the head tells of.
+template <int Players>
+std::string Blob<Players>::read_head(const std::string& part, State& read) const {
     bool ok = true;
-    const std::vector<std::string> totals = blob::words(parts[4]);
     int cards = -1;
     int trump = -2;
-    for (const std::string& word : blob::words(parts[0])) {
+    int dealer = -1;
+    int round = 0;
+    for (const std::string& word : blob::words(part)) {
         const std::string value = word.substr(1);
         if (word[0] == 'c') cards = value == "?" ? 0 : blob::number_of(value, ok);
         else if (word[0] == 't') trump = value == "?" ? -1 : (value.size() == 1 ? static_cast<int>(std::string("SHCDN").find(value)) : -2);
-        else if (word[0] == 'r') read.round = static_cast<std::int8_t>(blob::number_of(value, ok));
-        else if (word[0] != 'd') return "'" + word + "' is not of the head: c, t, d, r";
+        else if (word[0] == 'r') round = blob::number_of(value, ok);
+        else if (word[0] == 'd') dealer = blob::number_of(value, ok);
+        else return "'" + word + "' is not of the head: c, t, d, r";
     }
-    if (!ok || cards < 0 || trump < -1 || trump > blob::kNoTrump || read.round < 0 || read.round >= num_rounds()) {
+    if (!ok || cards < 0 || trump < -1 || trump > blob::kNoTrump || round < 0 || round >= num_rounds()) {
         return "the head says cards (c5), trump (tS, tH, tC, tD, tN), dealer (d0) and in a whole game the round (r3)";
     }
-    if (totals.size() != static_cast<std::size_t>(Players)) return "there is one total for each of " + std::to_string(Players) + " players";
-    for (int player = 0; player < Players; ++player) {
-        read.totals[player] = static_cast<std::int16_t>(blob::number_of(totals[static_cast<std::size_t>(player)], ok));
-    }
-    if (!ok) return "totals are whole numbers";
+    read.round = static_cast<std::int8_t>(round);
     begin_round(read);
-    if (blob::head(read).find("d" + std::to_string(read.dealer)) == std::string::npos || parts[0].find("d" + std::to_string(read.dealer)) == std::string::npos) {
-        return "the dealer of this round is player " + std::to_string(read.dealer);
-    }
+    if (dealer != read.dealer) return "the dealer of this round is player " + std::to_string(read.dealer);
     if (read.cards == 0 && cards > 0 && cards <= rules_.cards) read.cards = static_cast<std::int8_t>(cards);
     if (read.cards != cards) return "this round has another number of cards";
     if (read.trump < 0 && cards > 0) read.trump = static_cast<std::int8_t>(trump);
     if (read.trump != trump) return "this round has another trump";
     find_phase(read);
+    return blob::words(part) == blob::words(blob::head(read)) ? "" : "the head is written " + blob::head(read);
+}
+
+template <int Players>
+std::string Blob<Players>::read_totals(const std::string& part, State& read) const {
+    const std::vector<std::string> totals = blob::words(part);
+    if (totals.size() != static_cast<std::size_t>(Players)) return "there is one total for each of " + std::to_string(Players) + " players";
+    for (int player = 0; player < Players; ++player) {
+        bool ok = true;
+        const int total = blob::number_of(totals[static_cast<std::size_t>(player)], ok);
+        if (!ok) return "totals are whole numbers";
+        if (!reachable(total, read.round)) {
+            return "player " + std::to_string(player) + " cannot have " + std::to_string(total) + " points after " + std::to_string(read.round) + " rounds";
+        }
+        read.totals[player] = static_cast<std::int16_t>(total);
+    }
+    return "";
+}
+
+template <int Players>
+std::string Blob<Players>::parse(const std::string& line, State& state) const {
+    const std::vector<std::string> parts = blob::split(line, '|');
+    if (parts.size() != 5) return "a position has five parts between '|': head, hands, bids, cards played, totals";
+    State read = initial();
+    const std::string head = read_head(parts[0], read);
+    if (!head.empty()) return head;
+    const std::string totals = read_totals(parts[4], read);
+    if (!totals.empty()) return totals;
+    bool ok = true;
 
     const std::vector<std::string> hands = blob::split(parts[1], '/');
     if (hands.size() != static_cast<std::size_t>(Players)) return "there is one hand for each of " + std::to_string(Players) + " players";
