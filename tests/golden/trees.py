@@ -30,8 +30,43 @@ CASES: dict[str, tuple[str, list[int], Settings]] = {
 }
 
 
+#: with chance or hidden hands: game, decisions before the search, settings
+SAMPLED: dict[str, tuple[str, int, Settings]] = {
+    "gumbel_backgammon": ("backgammon", 2, Settings("gumbel", 24, max_considered_actions=4)),
+    "gumbel_blob": ("blob", 5, Settings("gumbel", 24)),
+    "puct_beasty_bar": ("beasty_bar", 3, Settings("puct", 24)),
+    "worlds_beasty_bar": ("beasty_bar", 3, Settings("gumbel", 24, determinizations=3)),
+}
+
+
 def build(name: str) -> dict[str, NDArray[Any]]:
-    """The tree of one case after its search, one reply and the search after that."""
+    """The tree of one case: of its position, or without chance after its search, one reply and the search after that."""
+    return _build_sampled(name) if name in SAMPLED else _build_plain(name)
+
+
+def _build_sampled(name: str) -> dict[str, NDArray[Any]]:
+    game_name, decisions, settings = SAMPLED[name]
+    game = games.load(game_name)
+    search = Search(game, settings.core(), num_slots=1, seed=2026, autoplay=False)
+    evaluate = HashEvaluator(game.num_distinct_actions(), seed=11, value_size=game.value_size())
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate)
+    search.start_at(0, 123, _opening(game, decisions))
+    driver.run()
+    return search.tree(0)
+
+
+def _opening(game: games.Game, decisions: int) -> games.State:
+    """A fixed game's position with a choice, after so many decisions or a few more."""
+    state = game.new_initial_state()
+    while decisions > 0 or state.is_chance_node() or len(state.legal_actions()) < 2:
+        ply = len(state.history())
+        choices = [outcome for outcome, _ in state.chance_outcomes()] if state.is_chance_node() else state.legal_actions()
+        decisions -= not state.is_chance_node()
+        state.apply_action(choices[(7 * ply + 3) % len(choices)])
+    return state
+
+
+def _build_plain(name: str) -> dict[str, NDArray[Any]]:
     game_name, actions, settings = CASES[name]
     game = games.load(game_name)
     search = Search(game, settings.core(), num_slots=1, seed=2026, autoplay=False)
@@ -75,5 +110,5 @@ def path(name: str) -> Path:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for case in CASES:
+    for case in (*CASES, *SAMPLED):
         path(case).write_text("\n".join(lines(build(case))) + "\n", "utf-8")
