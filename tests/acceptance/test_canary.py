@@ -32,7 +32,7 @@ from azq.wire.messages import SampleEvent
 SMALL: dict[str, dict[str, Any]] = {
     "backgammon": {"start": "race"},
     "beasty_bar": {"players": 2},
-    "blob": {"players": 4, "cards": 1, "trump": "none"},
+    "blob": {"players": 3, "cards": 3, "trump": "none"},
     "gomoku": {"size": 9},
     "hex": {"size": 5},
     "othello": {"size": 6},
