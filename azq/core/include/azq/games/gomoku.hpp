@@ -74,13 +74,17 @@ struct Gomoku {
 
     void observe(const State& state, int player, std::uint8_t* packed) const {
         BitWriter writer(packed);
+        write_planes(state, player, writer);
+        writer.finish();
+    }
+
+    void write_planes(const State& state, int player, BitWriter& writer) const {
         for (int row = 0; row < Size; ++row) writer.put(state.stones[player][row], Size);
         for (int row = 0; row < Size; ++row) writer.put(state.stones[1 - player][row], Size);
         for (int row = 0; row < Size; ++row) {
             const bool here = state.last != kNoMove && state.last / Size == row;
             writer.put(here ? 1u << state.last % Size : 0u, Size);
         }
-        writer.finish();
     }
 
     int symmetric_action(int symmetry, int action) const { return square_image<Size>(symmetry, action); }
