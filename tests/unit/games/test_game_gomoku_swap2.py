@@ -108,7 +108,7 @@ def test_choices_have_names_and_keep_their_places_under_symmetries() -> None:
         ("9/9/9/9/4x4/9/9/9/9 o e5 black=1", "colours are chosen after three stones"),
         ("9/9/9/9/4x4/9/9/9/9 x e5 place", "not this side's move"),
         ("9/9/9/3xo4/3xox3/9/9/9/9 o d5 place", "after five stones the colours are chosen"),
-        ("place", "row 1"),
+        ("place", "ends with place, choose"),
     ],
 )
 def test_what_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
