@@ -266,3 +266,6 @@ class Pimc:
 
 def random_playouts(game: Game, count: int, seed: int) -> tuple[int, int]:
     """Plays `count` uniformly random games; returns (games, plies). For benchmarks."""
+
+def random_redraws(game: Game, count: int, seed: int) -> int:
+    """Redraws the hidden hands 32 times at every decision of `count` random games; returns how often. For benchmarks."""

@@ -1,4 +1,4 @@
-"""Random playouts per second of every game, one thread, beside OpenSpiel's C++ where it has the game.
+"""Random playouts per second of every game, one thread, beside OpenSpiel's C++ where it has the game; and hidden hands redrawn per second.
 
 Usage: playouts.py [NAME ...] [--seconds S] [--rounds R] [--json]     names as `azq games list` has them; default all
 Both sides play whole games inside C++, many to a call, so that the binding costs nothing: ours by `random_playouts`; OpenSpiel's
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from azq import games
-from azq._core import random_playouts
+from azq._core import random_playouts, random_redraws
 
 try:
     import pyspiel
@@ -36,7 +36,10 @@ class Case(NamedTuple):
 
 KNOWN = [
     Case("backgammon", {}, "backgammon(scoring_type=full_scoring)"),
+    Case("beasty_bar", {"players": 2}, None),
+    Case("beasty_bar", {"players": 4}, None),
     Case("blob", {"players": 4, "cards": 5}, "oh_hell(players=4,num_tricks_fixed=5)"),
+    Case("blob", {"players": 6, "cards": 8}, "oh_hell(players=6,num_tricks_fixed=8)"),
     Case("connect_four", {}, "connect_four"),
     Case("gomoku", {"size": 9}, "gomoku(size=9)"),
     Case("gomoku", {"size": 15}, "gomoku(size=15)"),
@@ -56,6 +59,7 @@ class Row(NamedTuple):
     plies_per_s: float
     openspiel_games_per_s: float | None
     ratio: float | None
+    redraws_per_s: float | None
 
 
 def cases(names: list[str]) -> list[Case]:
@@ -87,6 +91,14 @@ def ours(case: Case, seconds: float, rounds: int) -> tuple[float, float]:
     return rate(lambda count, seed: random_playouts(game, count, seed)[1], seconds, rounds)
 
 
+def redraws(case: Case, seconds: float, rounds: int) -> float | None:
+    """Hidden hands redrawn per CPU-second, over the decisions of random games; None where nothing is hidden."""
+    game = games.load(case.name, **case.params)
+    if not game.is_hidden():
+        return None
+    return rate(lambda count, seed: random_redraws(game, count, seed), seconds, rounds)[1]
+
+
 def theirs(name: str, seconds: float, rounds: int) -> float:
     """Games per CPU-second in OpenSpiel's C++."""
     game = pyspiel.load_game(name)
@@ -110,17 +122,18 @@ def measure(case: Case, seconds: float, rounds: int) -> Row:
     other = theirs(case.other, seconds, rounds) if case.other and pyspiel else None
     sizes = ",".join(f"{key}={value}" for key, value in case.params.items())
     name = f"{case.name}({sizes})" if sizes else case.name
-    return Row(name, games_per_s, plies_per_s, other, games_per_s / other if other else None)
+    return Row(name, games_per_s, plies_per_s, other, games_per_s / other if other else None, redraws(case, seconds, rounds))
 
 
 def show(rows: list[Row]) -> None:
     """Prints a table."""
-    print(f"{'game':<32}{'games/s':>13}{'plies/s':>15}{'OpenSpiel':>13}{'ratio':>9}")
+    print(f"{'game':<32}{'games/s':>13}{'plies/s':>15}{'OpenSpiel':>13}{'ratio':>9}{'redraws/s':>13}")
     for row in rows:
         other = f"{row.openspiel_games_per_s:,.0f}" if row.openspiel_games_per_s else "-"
         ratio = f"{row.ratio:.1f}" if row.ratio else "-"
+        redrawn = f"{row.redraws_per_s:,.0f}" if row.redraws_per_s else "-"
         slow = "  too slow" if row.ratio and row.ratio < 1 / ALLOWED else ""
-        print(f"{row.game:<32}{row.games_per_s:>13,.0f}{row.plies_per_s:>15,.0f}{other:>13}{ratio:>9}{slow}")
+        print(f"{row.game:<32}{row.games_per_s:>13,.0f}{row.plies_per_s:>15,.0f}{other:>13}{ratio:>9}{redrawn:>13}{slow}")
 
 
 def main() -> None:

@@ -126,6 +126,7 @@ class AnyGame {
     virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
     virtual std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const = 0;
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
+    virtual std::int64_t random_redraws(std::int64_t count, std::uint64_t seed) const = 0;  ///< 0: nothing is hidden.
 };
 
 }  // namespace azq::bind

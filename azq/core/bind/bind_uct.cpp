@@ -69,6 +69,11 @@ void bind_uct(nb::module_& module) {
         const nb::gil_scoped_release release;
         return game.rules->random_playouts(count, seed);
     }, nb::arg("game"), nb::arg("count"), nb::arg("seed"), "Plays uniformly random games; returns (games, plies).");
+
+    module.def("random_redraws", [](const PyGame& game, std::int64_t count, std::uint64_t seed) {
+        const nb::gil_scoped_release release;
+        return game.rules->random_redraws(count, seed);
+    }, nb::arg("game"), nb::arg("count"), nb::arg("seed"), "Redraws hidden hands at every decision of random games; returns how often.");
 }
 
 }  // namespace azq::bind

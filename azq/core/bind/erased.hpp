@@ -291,6 +291,19 @@ class ErasedGame final : public AnyGame {
         return {count, plies};
     }
 
+    std::int64_t random_redraws(std::int64_t count, std::uint64_t seed) const override {
+        std::int64_t redraws = 0;
+        if constexpr (HasHidden<G>) {
+            constexpr int kTimes = 32;  // so that the games themselves cost little
+            for (std::int64_t game = 0; game < count; ++game) {
+                Rng rng(seed, static_cast<std::uint64_t>(game), 0, Purpose::kRandomGame);
+                typename G::State state = rules_.initial();
+                redraws += redraw_randomly(rules_, state, kTimes, rng);
+            }
+        }
+        return redraws;
+    }
+
   private:
     G rules_;
     Params params_;

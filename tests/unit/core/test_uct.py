@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from azq import _core
+from azq import _core, games
 from azq._core import Game, Uct
 
 
@@ -55,6 +55,12 @@ def test_it_refuses_foreign_and_finished_games(tic_tac_toe: Game, connect_four: 
 
 
 def test_random_games_have_the_length_that_random_games_have(connect_four: Game) -> None:
-    games, plies = _core.random_playouts(connect_four, 20_000, 3)
-    assert games == 20_000
-    assert plies / games == pytest.approx(21.3, abs=0.3)
+    played, plies = _core.random_playouts(connect_four, 20_000, 3)
+    assert played == 20_000
+    assert plies / played == pytest.approx(21.3, abs=0.3)
+
+
+def test_redraws_are_counted_where_something_is_hidden(connect_four: Game) -> None:
+    blob = games.load("blob", players=3, cards=2)
+    assert _core.random_redraws(blob, 10, 3) == 10 * 32 * (3 + 6)  # three bids and six cards a game
+    assert _core.random_redraws(connect_four, 10, 3) == 0

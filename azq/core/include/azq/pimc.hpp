@@ -55,4 +55,21 @@ class Pimc {
     float values_[G::kNumActions] = {};
 };
 
+/// For benchmarks: plays uniformly to the end and redraws the hidden hands so many times at every decision. Returns how often.
+template <Game G>
+    requires HasHidden<G>
+std::int64_t redraw_randomly(const G& rules, typename G::State& state, int times, Rng& rng) {
+    std::uint16_t actions[G::kMaxLegal];
+    std::int64_t redraws = 0;
+    for (;;) {
+        settle_chance(rules, state, rng);
+        if (rules.actor(state) == kTerminalPlayer) return redraws;
+        typename G::State world = state;
+        for (int time = 0; time < times; ++time) rules.resample(world, rules.actor(state), rng);
+        redraws += times;
+        const int count = rules.legal(world, actions);  // what is legal does not depend on what is hidden
+        rules.apply(state, actions[rng.below(count)]);
+    }
+}
+
 }  // namespace azq
