@@ -5,6 +5,7 @@ Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,6 +30,7 @@ class Group:
         self._leaves = 0  # of the last collect, not yet applied
         self.handle: int | None = None
         self.submitted_s = 0.0
+        self.search_s = 0.0  # CPU of this thread in the core so far
 
     @property
     def search(self) -> _core.Search:
@@ -55,7 +57,9 @@ class Group:
 
     def advance(self) -> int:
         """Searches on to the next leaves and returns their number; 0 where nothing can move."""
+        began_s = time.thread_time()
         self._leaves = self._search.collect(self._packed, self._slots)
+        self.search_s += time.thread_time() - began_s
         return self._leaves
 
     def submit(self, evaluator: Evaluator, now_s: float) -> None:
@@ -72,8 +76,9 @@ class Group:
 
     def apply(self, evaluation: Evaluation) -> int:
         """Gives the trees their evaluations, whose shapes were checked, and returns how many."""
-        count = self._leaves
+        count, began_s = self._leaves, time.thread_time()
         self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
+        self.search_s += time.thread_time() - began_s
         self.handle, self._leaves = None, 0
         return count
 

@@ -16,6 +16,7 @@ class Progress:
     requests: int = 0
     latency_s: float = 0.0
     waited_s: float = 0.0  # part of the slice spent doing nothing but waiting for evaluations
+    search_s: float = 0.0  # CPU of the slice's thread in the search; of further search threads it knows nothing
     open_games: int = 0
     abandoned: int = 0
     weight_version: int = 0

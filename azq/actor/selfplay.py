@@ -243,6 +243,7 @@ class SelfPlay:
         searches = [group.search for group in self._groups]
         self._progress.plies = sum(search.plies - plies for search, (plies, _) in zip(searches, self._base, strict=True))
         self._progress.simulations = sum(search.simulations - sims for search, (_, sims) in zip(searches, self._base, strict=True))
+        self._progress.search_s = sum(group.search_s for group in self._groups)
         self._report(self._progress)
 
     def _log_end(self, stop: Stop, detail: str) -> None:
