@@ -145,7 +145,8 @@ class Beat:
         if now < self._due:
             return
         self._due = now + self._config.heartbeat_s
-        notify(WATCHDOG)
+        if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
+            notify(WATCHDOG)
         frame = encode(self.heartbeat(status))
         self._outage.attempt(lambda: self._bus.put(keys.beat(self.worker), frame, life_s=self._config.heartbeat_life_s))
 

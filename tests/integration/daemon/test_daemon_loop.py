@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +33,7 @@ from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.health import Health
-from daemon.lock import DaemonLock
+from daemon.lock import DaemonLock, process_space
 from daemon.loop import Loop
 from daemon.main import _broker_ms
 
@@ -271,6 +273,23 @@ class TestLock:
             second.hold()
         second.let_go()
         first.hold()
+
+    def test_a_holder_seen_dead_loses_it_at_once(self, plane: Plane) -> None:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        dead = f"alpha:{ended.pid}:0:{process_space()}"
+        DaemonLock(plane.client, dead, life_s=60.0).hold()
+        DaemonLock(plane.client, "beta:2:0").hold()
+
+    def test_a_holder_elsewhere_or_alive_is_believed(self, plane: Plane) -> None:
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        for holder in (f"alpha:{ended.pid}:0:another-boot/1", f"alpha:{os.getpid()}:0:{process_space()}"):
+            lock = DaemonLock(plane.client, holder, life_s=60.0)
+            lock.hold()
+            with pytest.raises(StateConflict, match="another daemon"):
+                DaemonLock(plane.client, "beta:2:0").hold()
+            lock.let_go()
 
     def test_a_dead_holder_loses_it(self, plane: Plane) -> None:
         DaemonLock(plane.client, "alpha:1:0", life_s=0.1).hold()

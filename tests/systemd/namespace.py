@@ -1,0 +1,103 @@
+"""A real systemd in a namespace of its own, with azq installed in /opt/azq: see boot-namespace.sh."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import azq
+
+SCRIPT = Path(__file__).with_name("boot-namespace.sh")
+REPOSITORY = Path(azq.__file__).resolve().parents[1]
+PACKAGES = ("azq", "daemon", "workers", "ops", "systemd")
+LIFE_S = 400
+
+
+def why_not() -> str:
+    """Why no systemd can be booted here; empty where one can."""
+    return subprocess.run(["bash", str(SCRIPT), "check"], capture_output=True, text=True, check=False).stderr.strip()
+
+
+def lay_out(prefix: Path) -> None:
+    """An environment for /opt/azq out of the present one: copies of azq's own packages, the rest by path."""
+    site = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    site.mkdir(parents=True)
+    for name in PACKAGES:
+        shutil.copytree(REPOSITORY / name, site / name, ignore=shutil.ignore_patterns("__pycache__", "bench"))
+    for module in ("azq._core", "azq._nn"):
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:
+            shutil.copy(spec.origin, site / "azq")
+    (site / "dependencies.pth").write_text("/opt/site\n")
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "python3").symlink_to(f"/opt/python/bin/{Path(os.path.realpath(sys.executable)).name}")
+    (prefix / "pyvenv.cfg").write_text("home = /opt/python/bin\ninclude-system-site-packages = false\n")
+    for name, module in (("azq", "azq.cli"), ("celery", "celery.__main__")):
+        script = prefix / "bin" / name
+        script.write_text(f"#!/opt/azq/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
+        script.chmod(0o755)
+
+
+class Namespace:
+    """One booted systemd; `halt` ends it and all that runs in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._state = folder / "state"
+        lay_out(folder / "prefix")
+        binds = (f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{sysconfig.get_paths()['purelib']}:/opt/site")
+        options = [word for bind in binds for word in ("--bind", bind)]
+        subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(LIFE_S)], check=True, timeout=60)
+        self.run("sh", "-c", "echo /opt/python/lib > /etc/ld.so.conf.d/python.conf; ldconfig")
+
+    def halt(self) -> None:
+        """Ends the namespace."""
+        subprocess.run(["bash", str(SCRIPT), "halt", str(self._state)], check=False, timeout=60)
+
+    def run(self, *command: str, check: bool = True, timeout_s: float = 90.0) -> str:
+        """What a command inside printed."""
+        inside = ["bash", str(SCRIPT), "exec", str(self._state), "--", *command]
+        done = subprocess.run(inside, capture_output=True, text=True, timeout=timeout_s, check=False)
+        assert done.returncode == 0 or not check, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def show(self, unit: str, name: str) -> str:
+        """A property of a unit."""
+        return self.run("systemctl", "show", "-P", name, unit).strip()
+
+    def signal(self, unit: str, name: str) -> None:
+        """Sends a signal to a service's main process, behind systemd's back."""
+        self.run("kill", f"-{name}", self.show(unit, "MainPID"))
+
+    def journal(self, unit: str) -> list[dict[str, Any]]:
+        """Everything that a unit and systemd said of it, oldest first."""
+        lines = self.run("journalctl", "--no-pager", "-q", "-o", "json", "-u", unit).splitlines()
+        return [json.loads(line) for line in lines]
+
+    def messages(self, unit: str) -> list[str]:
+        """The journal's bare lines."""
+        return [str(entry.get("MESSAGE", "")) for entry in self.journal(unit)]
+
+    def http(self, method: str, path: str, body: object = None) -> Any:
+        """An answer of the daemon, or None where it is away."""
+        data = [] if body is None else ["-H", "content-type: application/json", "-d", json.dumps(body)]
+        answer = self.run("curl", "-s", "-f", "-X", method, *data, f"http://127.0.0.1:8080{path}", check=False)
+        return json.loads(answer) if answer else None
+
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
+        """The first true answer of a condition."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if answer := condition():
+                return answer
+            threading.Event().wait(0.1)
+        raise AssertionError(f"{what} did not come within {timeout_s:g} s")
