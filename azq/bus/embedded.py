@@ -101,6 +101,10 @@ class EmbeddedServer:
                 raise
             return False
 
+    def died(self) -> bool:
+        """Whether the server that this object started ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def stop(self) -> None:
         """Ends the server if this object started it: first asks, then insists. An adopted one goes on."""
         process, self._process = self._process, None

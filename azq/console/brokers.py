@@ -84,6 +84,13 @@ class Brokers:
         """Process ids of the embedded servers."""
         return tuple(server.pid for server in self._servers.values())
 
+    def revive(self) -> tuple[str, ...]:
+        """Starts embedded servers that died again, with what their files keep; returns their roles."""
+        dead = tuple(role for role, server in self._servers.items() if server.died())
+        for role in dead:
+            self._servers[role].start()
+        return dead
+
     def __enter__(self) -> Brokers:
         started: list[EmbeddedServer] = []
         try:

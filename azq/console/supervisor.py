@@ -1,4 +1,4 @@
-"""Keeps child processes alive: start, restart with back-off, stop in order. The loop decides by pure functions.
+"""Keeps child processes alive: start, restart with back-off, stop in order, end what hangs. The loop decides by pure functions.
 
 The shape is uvicorn's supervisor with what gunicorn knows: exit codes that mean "do not restart me",
 a growing delay for a child that keeps dying, and SIGKILL for one that does not stop in time.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from azq.console.pings import Pings
 from azq.errors import DO_NOT_RESTART
 
 FIRST_DELAY_S = 0.2
@@ -52,11 +53,18 @@ class Child:
     delay_s: float = FIRST_DELAY_S
     restarts: int = 0
     given_up: int | None = None  # the exit code that forbade a restart
+    pings: Pings | None = None
+    alive_s: float | None = None  # when it last said so; the first time starts the watch, as under systemd
 
 
 def next_delay_s(delay_s: float, lived_s: float) -> float:
     """The wait before a dead child is started again: doubles up to a bound, small again after a steady life."""
     return FIRST_DELAY_S if lived_s >= STEADY_AFTER_S else min(delay_s * 2, LONGEST_DELAY_S)
+
+
+def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
+    """Whether a child that used to say that it lives has been silent too long."""
+    return alive_s is not None and now_s - alive_s > hang_after_s
 
 
 def may_restart(exit_code: int) -> bool:
@@ -79,6 +87,7 @@ class Supervisor:
     start_process: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn
     clock: Callable[[], float] = time.monotonic
     children: dict[str, Child] = field(default_factory=dict)
+    hang_after_s: float | None = None  # None: nobody is watched
 
     def start(self, spec: ChildSpec) -> None:
         """Starts a child that is kept alive from now on."""
@@ -94,6 +103,8 @@ class Supervisor:
             if child.process and code is not None:
                 deaths.append((child.spec.name, code))
                 self._bury(child, code)
+            elif child.process and child.pings:
+                self._watch(child, child.pings)
             elif child.start_again_s is not None and self.clock() >= child.start_again_s:
                 child.restarts += 1
                 self._launch(child)
@@ -104,12 +115,15 @@ class Supervisor:
         stopping = [child for name in names if (child := self.children.pop(name, None)) is not None and child.process]
         for child in stopping:
             self._signal(child, signal.SIGTERM)
-        begun = self.clock()
+        ended, begun = list(stopping), self.clock()
         while stopping := [child for child in stopping if child.process and child.process.poll() is None]:
             for child in stopping:
                 if self.clock() - begun > child.spec.stop_after_s:
                     self._signal(child, signal.SIGKILL)
             wait(0.05)
+        for child in ended:
+            if child.pings:
+                child.pings.close()
 
     def kill(self) -> None:
         """SIGKILL to every child at once."""
@@ -121,13 +135,29 @@ class Supervisor:
         """Children that were given up, with the exit code that forbade a restart."""
         return {name: child.given_up for name, child in self.children.items() if child.given_up is not None}
 
+    def _watch(self, child: Child, pings: Pings) -> None:
+        """SIGKILL to a child that hangs; its death is noticed like any other."""
+        assert self.hang_after_s is not None
+        if pings.heard():
+            child.alive_s = self.clock()
+        elif hangs(child.alive_s, self.clock(), self.hang_after_s):
+            child.alive_s = None
+            self._signal(child, signal.SIGKILL)
+
     def _launch(self, child: Child) -> None:
-        child.process = self.start_process(child.spec, self.env)
+        child.alive_s = None
+        if self.hang_after_s is not None:
+            child.pings = Pings(self.hang_after_s)
+        env = {**self.env, **child.pings.variables()} if child.pings else self.env
+        child.process = self.start_process(child.spec, env)
         child.started_s = self.clock()
         child.start_again_s = None
 
     def _bury(self, child: Child, code: int) -> None:
         child.process = None
+        if child.pings:
+            child.pings.close()
+            child.pings = None
         if not may_restart(code):
             child.given_up = code
             return

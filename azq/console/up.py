@@ -21,13 +21,13 @@ import msgspec
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, load
-from azq.console import final, rundir
+from azq.console import final, pings, rundir
 from azq.console.brokers import Brokers, home_lock
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.supervisor import ChildSpec, Supervisor
 from azq.console.table import Screen
 from azq.console.watch import Watch
-from azq.errors import ConfigError, ExitCode, StateConflict
+from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
 from azq.games.loading import absolute
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
@@ -36,6 +36,7 @@ from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 WORKERS = ("selfplay", "eval")
+HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
 
 log = logs.get(__name__)
 
@@ -69,9 +70,12 @@ def up(
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control, config)
         view = open_run(ledger, watch.bus, start)
-        supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
+        supervisor = Supervisor(
+            env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
+            hang_after_s=HANG_AFTER_S if pings.possible() else None,
+        )
         with Interrupts() as interrupts:
-            return Session(start, config, ledger, supervisor, watch, interrupts).run(view)
+            return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
 
 def read_start(
@@ -183,13 +187,16 @@ class Aborted(Exception):
 class Session:
     """One `azq up` from the first child to the last."""
 
-    def __init__(self, start: Start, config: Config, ledger: Ledger, supervisor: Supervisor, watch: Watch, interrupts: Interrupts) -> None:
+    def __init__(
+        self, start: Start, config: Config, ledger: Ledger, supervisor: Supervisor, watch: Watch, interrupts: Interrupts, brokers: Brokers
+    ) -> None:
         self._start = start
         self._config = config
         self._ledger = ledger
         self._supervisor = supervisor
         self._watch = watch
         self._interrupts = interrupts
+        self._brokers = brokers
         self._name = start.run.name
 
     def run(self, view: RunView) -> int:
@@ -227,22 +234,35 @@ class Session:
 
     def _watch_until_end(self, screen: Screen) -> int:
         while not self._interrupts.count:
-            for name, code in self._supervisor.tick():
-                log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+            self._revive()
             if failed := self._supervisor.failed():
                 name, code = next(iter(failed.items()))
                 path = self._start.run.path / "logs" / f"{name}.log"
                 log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
                 return code
-            screen.show(self._watch.summary(self._name))
-            state = self._ledger.run(self._name)
-            if state.state is RunState.FAILED:
-                log.error("run_failed", run=self._name, reason=state.reason)
-                return int(ExitCode.CONFLICT)
-            if state.state is RunState.FINISHED:
-                return int(ExitCode.OK)
+            try:
+                if (end := self._look(screen)) is not None:
+                    return end
+            except BrokerError as error:  # the children wait for it too; an embedded one is started again above
+                log.warning("broker_away", reason=str(error))
             self._interrupts.wait(0.5)
         return int(ExitCode.OK)
+
+    def _revive(self) -> None:
+        """Starts what died again: children after their delay, embedded brokers at once."""
+        for role in self._brokers.revive():
+            log.warning("broker_died", role=role)
+        for name, code in self._supervisor.tick():
+            log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+
+    def _look(self, screen: Screen) -> int | None:
+        """Shows where the run stands; the exit code where it is over."""
+        screen.show(self._watch.summary(self._name))
+        state = self._ledger.run(self._name)
+        if state.state is RunState.FAILED:
+            log.error("run_failed", run=self._name, reason=state.reason)
+            return int(ExitCode.CONFLICT)
+        return int(ExitCode.OK) if state.state is RunState.FINISHED else None
 
     def _drain(self, screen: Screen) -> None:
         finished = self._ledger.run(self._name).state is RunState.FINISHED

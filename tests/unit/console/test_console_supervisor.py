@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from azq.console import supervisor as sup
 from azq.errors import ExitCode
+from azq.sdnotify import WATCHDOG, notify
 
 
 @dataclass
@@ -95,3 +96,37 @@ def test_stop_kills_what_does_not_stop() -> None:
 @given(delay=st.floats(0.01, 60), lived=st.floats(0, 1000))
 def test_the_delay_is_always_bounded(delay: float, lived: float) -> None:
     assert 0 < sup.next_delay_s(delay, lived) <= sup.LONGEST_DELAY_S
+
+
+def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> None:
+    environments: list[dict[str, str]] = []
+    clock = Bench()
+
+    def start(spec: sup.ChildSpec, env: dict[str, str]) -> FakeProcess:
+        environments.append(env)
+        clock.started.append(FakeProcess(pid=len(clock.started) + 1))
+        return clock.started[-1]
+
+    clock.started.clear()
+    supervisor = sup.Supervisor(env={"A": "1"}, start_process=start, clock=lambda: clock.now, hang_after_s=10.0)
+    supervisor.start(sup.ChildSpec("learner", ["x"], Path("log")))
+    assert environments[0]["A"] == "1"
+    clock.now += 600
+    assert supervisor.tick() == []
+    assert clock.started[0].signals == []  # it never pinged: it may take its time to start
+    assert notify(WATCHDOG, environment=environments[0])
+    supervisor.tick()
+    clock.now += 9.9
+    supervisor.tick()
+    assert clock.started[0].signals == []
+    clock.now += 0.2
+    supervisor.tick()
+    assert clock.started[0].signals == [signal.SIGKILL]
+    assert supervisor.tick() == [("learner", -signal.SIGKILL)]
+    clock.now += sup.FIRST_DELAY_S
+    supervisor.tick()
+    assert len(clock.started) == 2
+    assert environments[1]["NOTIFY_SOCKET"] != environments[0]["NOTIFY_SOCKET"]
+    assert not Path(environments[0]["NOTIFY_SOCKET"]).exists()
+    supervisor.stop(["learner"], clock.wait)
+    assert not Path(environments[1]["NOTIFY_SOCKET"]).exists()

@@ -1,0 +1,59 @@
+"""What is rehearsed: one TOML file a drill in `ops/drills`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.console.systemd import assets
+from azq.errors import ConfigError, NotFound
+
+PROCESSES = ("selfplay", "inference", "learner", "daemon")
+BROKERS = ("broker-control", "broker-data")
+#: fault -> roles that it can befall
+FAULTS: dict[str, tuple[str, ...]] = {
+    "kill": (*PROCESSES, *BROKERS),
+    "kill-child": ("selfplay",),
+    "stop": PROCESSES,
+    "poison": ("streams",),
+    "wrong-hash": ("weights",),
+    "nan": ("weights",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One fault to one part, and the seconds in which everything is to work again."""
+
+    name: str
+    summary: str
+    role: str
+    fault: str
+    within_s: float
+
+
+def load_all(folder: Path | None = None) -> list[Scenario]:
+    """Every drill, by name. Raises `ConfigError` naming a file that does not fit."""
+    return [parse(path) for path in sorted((folder or assets() / "ops" / "drills").glob("*.toml"))]
+
+
+def parse(path: Path) -> Scenario:
+    """One file as a scenario."""
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        found = Scenario(path.stem, str(values["summary"]), str(values["role"]), str(values["fault"]), float(values["within_s"]))
+    except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
+        raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
+    if found.role not in FAULTS.get(found.fault, ()):
+        raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
+    return found
+
+
+def choose(scenarios: list[Scenario], name: str) -> list[Scenario]:
+    """One of them, or `all`; `NotFound` names those there are."""
+    chosen = [scenario for scenario in scenarios if name in (scenario.name, "all")]
+    if not chosen:
+        raise NotFound(f"no drill {name!r}; there are: {', '.join(scenario.name for scenario in scenarios)}, all")
+    return chosen

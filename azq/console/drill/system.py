@@ -1,0 +1,163 @@
+"""The system that is hurt: `azq up` in a subprocess and a folder of its own, watched through its control plane."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import redis
+
+from azq import metrics
+from azq.bus.connect import open_client
+from azq.bus.redis import RedisBus
+from azq.config import Config, load
+from azq.console.brokers import resolve
+from azq.errors import AzqError, EvaluationTimeout
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts
+from azq.replay.segments import SegmentLog
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat, SampleEvent
+
+RUN = "drill"
+START_S = 90.0
+STOP_S = 120.0
+POLL_S = 0.02
+ALL_GAMES = 1 << 62
+
+T = TypeVar("T")
+
+
+class System:
+    """A running azq; every question about it is answered None while its brokers are away."""
+
+    def __init__(self, folder: Path, game: str, overrides: list[str]) -> None:
+        self.folder = folder
+        self._game = game
+        self._overrides = [
+            f'home="{folder}"',
+            "daemon.port=0",
+            "arena.every_s=0",
+            "selfplay.journal_s=1.0",
+            "daemon.lease_s=4.0",
+            *overrides,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._resent: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Starts it and waits until games are learned from."""
+        sets = [word for override in self._overrides for word in ("--set", override)]
+        command = [sys.executable, "-m", "azq", "up", "--game", self._game, "--run", RUN, "--json", *sets]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
+        with (self.folder / "up.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
+        self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
+
+    def stop(self) -> None:
+        """Drains it as Ctrl-C does."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(STOP_S)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process = None
+
+    def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
+        """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if self._process is not None and self._process.poll() is not None:
+                raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
+            answer = condition()
+            if answer is not None and answer is not False:
+                return answer
+            threading.Event().wait(POLL_S)
+        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+
+    @contextlib.contextmanager
+    def client(self, plane: str = "control") -> Iterator[redis.Redis]:
+        """A connection to a plane of its brokers."""
+        with contextlib.closing(open_client(getattr(self.config().broker, f"{plane}_url"), timeout_s=1.0)) as client:
+            yield client
+
+    def config(self) -> Config:
+        """Its settings, with the addresses of its brokers."""
+        return resolve(load(None, [f'home="{self.folder}"']))
+
+    def counts(self) -> LedgerCounts | None:
+        """The ledger."""
+        with contextlib.suppress(AzqError), self.client() as client:
+            return Ledger(client).counts(RUN)
+        return None
+
+    def beats(self, role: str) -> list[Heartbeat]:
+        """Heartbeats of a role, the latest started first."""
+        with contextlib.suppress(AzqError), self.client() as client:
+            beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
+            for beat in beats:
+                self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
+            return sorted((beat for beat in beats if beat.role == role), key=lambda beat: -beat.started_ms)
+        return []
+
+    def broker_pid(self, plane: str) -> int | None:
+        """Process id of a plane's server."""
+        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
+            return int(client.info("server")["process_id"])
+        return None
+
+    def pid(self, role: str) -> int | None:
+        """Process id of a role's process, once it does its work."""
+        if role.startswith("broker-"):
+            return self.broker_pid(role.removeprefix("broker-"))
+        for beat in self.beats(role)[:1]:
+            working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
+            return beat.pid if working and alive(beat.pid) else None
+        return None
+
+    def resent(self) -> int:
+        """Evaluations that were asked for again, as far as heartbeats told."""
+        return int(sum(self._resent.values()))
+
+    def stored_twice(self) -> int:
+        """Games that the log on disk holds more than once; read after the end."""
+        log = SegmentLog(self.folder / RUN / "segments", self._game)
+        times = Counter(decode(frame, SampleEvent).record.uid for frame in log.tail(ALL_GAMES))
+        return sum(count - 1 for count in times.values())
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children(pid: int) -> list[int]:
+    """Children of a process, on Linux."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(part) for part in text.split()]
+
+
+def lost(counts: LedgerCounts) -> int:
+    """Games that the ledger has opened and cannot account for."""
+    unaccounted = counts.opened - counts.finished - counts.open - counts.abandoned
+    return abs(unaccounted) + abs(counts.finished - counts.inserted - counts.in_transit)
+
+
+__all__ = ["RUN", "System", "alive", "children", "lost"]
