@@ -329,7 +329,7 @@ def drill_list(as_json: AsJson = False) -> None:
 
 @drill_app.command("run")
 def drill_run(
-    name: Annotated[str, typer.Argument(help="A drill, or `all`.")] = "all",
+    name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
     chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,

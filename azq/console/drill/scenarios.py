@@ -51,9 +51,10 @@ def parse(path: Path) -> Scenario:
     return found
 
 
-def choose(scenarios: list[Scenario], name: str) -> list[Scenario]:
-    """One of them, or `all`; `NotFound` names those there are."""
-    chosen = [scenario for scenario in scenarios if name in (scenario.name, "all")]
-    if not chosen:
-        raise NotFound(f"no drill {name!r}; there are: {', '.join(scenario.name for scenario in scenarios)}, all")
-    return chosen
+def choose(scenarios: list[Scenario], names: str) -> list[Scenario]:
+    """Those of a comma-separated list, or `all`; `NotFound` names those there are."""
+    wanted = [name.strip() for name in names.split(",")]
+    known = [scenario.name for scenario in scenarios]
+    if unknown := [name for name in wanted if name not in (*known, "all")]:
+        raise NotFound(f"no drill {unknown[0]!r}; there are: {', '.join(known)}, all")
+    return [scenario for scenario in scenarios if "all" in wanted or scenario.name in wanted]

@@ -1,0 +1,44 @@
+"""Failures rehearsed on a real system: some in every run of the tests, all of them in the slow ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance.test_whole_loop import AZQ, environment
+
+QUICK = ("selfplay-kill", "broker-data-kill", "weights-nan")
+
+
+def drill(home: Path, *arguments: str) -> list[dict[str, Any]]:
+    command = [*AZQ, "drill", "run", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), timeout=1200, check=False)
+    assert done.stdout, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["drills"]
+    return found
+
+
+def sound(outcome: dict[str, Any]) -> bool:
+    """Nothing lost and nothing twice; times are for quiet machines."""
+    return bool(outcome["balanced"]) and not outcome["failed"] and outcome["games_lost"] == outcome["duplicates_inserted"] == 0
+
+
+def test_a_dead_worker_a_dead_broker_and_bad_weights_lose_nothing(tmp_path: Path) -> None:
+    outcomes = drill(tmp_path, ",".join(QUICK))
+    assert [outcome["name"] for outcome in outcomes] == sorted(QUICK)
+    assert all(sound(outcome) for outcome in outcomes), outcomes
+
+
+@pytest.mark.slow
+def test_every_drill_loses_nothing(tmp_path: Path) -> None:
+    outcomes = drill(tmp_path, "all", "--rounds", "3")
+    assert all(sound(outcome) for outcome in outcomes), outcomes
+
+
+@pytest.mark.slow
+def test_chaos_loses_nothing(tmp_path: Path) -> None:
+    outcomes = drill(tmp_path, "all", "--minutes", "5", "--seed", "3")
+    assert all(sound(outcome) for outcome in outcomes), outcomes
