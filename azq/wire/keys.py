@@ -20,7 +20,7 @@ control plane
     azq:blob:<sha256>               string     a blob of the `redis` store
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
-    azq:daemon                      string     "<host>:<pid>:<start>" of the one daemon            seconds to live
+    azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
     azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
     azq:dead                        stream     DeadLetter frames, capped                           (either plane)
     azq:dead:count                  string     dead letters ever                                   (either plane)
