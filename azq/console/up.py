@@ -36,6 +36,8 @@ from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 WORKERS = ("selfplay", "eval")
+TICK_S = 0.1  # between two looks after the children
+LOOK_S = 0.5  # and after the run
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
 
 log = logs.get(__name__)
@@ -233,6 +235,7 @@ class Session:
             yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
 
     def _watch_until_end(self, screen: Screen) -> int:
+        looked_s = 0.0
         while not self._interrupts.count:
             self._revive()
             if failed := self._supervisor.failed():
@@ -240,12 +243,11 @@ class Session:
                 path = self._start.run.path / "logs" / f"{name}.log"
                 log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
                 return code
-            try:
+            if time.monotonic() - looked_s >= LOOK_S:
+                looked_s = time.monotonic()
                 if (end := self._look(screen)) is not None:
                     return end
-            except BrokerError as error:  # the children wait for it too; an embedded one is started again above
-                log.warning("broker_away", reason=str(error))
-            self._interrupts.wait(0.5)
+            self._interrupts.wait(TICK_S)
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
@@ -257,8 +259,12 @@ class Session:
 
     def _look(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""
-        screen.show(self._watch.summary(self._name))
-        state = self._ledger.run(self._name)
+        try:
+            summary, state = self._watch.summary(self._name), self._ledger.run(self._name)
+        except BrokerError as error:  # the children wait for it too; an embedded one is started again
+            log.warning("broker_away", reason=str(error))
+            return None
+        screen.show(summary)
         if state.state is RunState.FAILED:
             log.error("run_failed", run=self._name, reason=state.reason)
             return int(ExitCode.CONFLICT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -20,6 +21,8 @@ from azq.wire.messages import LATEST, EvalReply, EvalRequest
 
 STREAM_FUSE = 10_000  # entries; far above all clients' credits together
 REPLIES_PER_READ = 16
+SHORTEST_PATIENCE_S = 1.0
+LATENCIES = 20.0  # a request that takes so many times the usual is taken for lost
 MAX_BACKOFF_S = 2.0
 
 
@@ -36,7 +39,7 @@ class StreamEvaluator:
     """Sends leaves to the inference workers and collects their evaluations; used by one thread.
 
     At most `max_in_flight` requests are on their way (credits); further ones wait here, so that the stream stays bounded.
-    A request unanswered for `resend_after_s` is sent again under its id: evaluation is pure, so only the first answer counts.
+    A request unanswered for many times the usual, at most `resend_after_s`, is sent again under its id: evaluation is pure, so only the first answer counts.
     A broker that is away is waited for; `result` returns None meanwhile.
     """
 
@@ -141,13 +144,20 @@ class StreamEvaluator:
         for number, waiting in self._outstanding.items():
             if waiting.sent_s is None:
                 continue
-            left_s = waiting.sent_s + self._resend_after_s - now_s
+            left_s = waiting.sent_s + self._patience_s(waiting) - now_s
             if left_s <= 0.0:
                 waiting.sent_s = None
                 self._unsent.append(number)
             else:
                 next_s = min(next_s, left_s)
         return next_s
+
+    def _patience_s(self, waiting: Outstanding) -> float:
+        """Seconds until a request is sent again: many times what answers take, longer each time, at most `resend_after_s`."""
+        if self._latency_s == 0.0:
+            return self._resend_after_s
+        usual_s = max(SHORTEST_PATIENCE_S, LATENCIES * self._latency_s)
+        return min(self._resend_after_s, math.ldexp(usual_s, waiting.sends - 1))
 
     def _send_unsent(self) -> None:
         credits = self._max_in_flight - self.in_flight

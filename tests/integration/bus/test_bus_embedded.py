@@ -17,6 +17,8 @@ from azq.bus import embedded
 from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
+from azq.config import load
+from azq.console.brokers import Brokers
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 
 
@@ -238,3 +240,16 @@ def test_a_key_of_another_type_is_refused(server):
     bus.put("s", b"text")
     with pytest.raises(BrokerRefused, match="refuses the command"):
         bus.publish("s", b"x")
+
+
+def test_a_broker_that_died_is_started_again_at_its_address(tmp_path):
+    with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
+        assert brokers.revive() == ()
+        brokers.control.set("kept", "yes")
+        before = brokers.pids
+        os.kill(before[0], signal.SIGKILL)
+        os.waitid(os.P_PID, before[0], os.WEXITED | os.WNOWAIT)
+        assert brokers.revive() == ("control",)
+        assert brokers.pids[0] != before[0]
+        assert brokers.pids[1] == before[1]
+        assert brokers.control.get("kept") in (b"yes", None)  # at most the last second's writes are gone

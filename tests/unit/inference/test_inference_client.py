@@ -109,6 +109,18 @@ def test_an_overdue_request_is_sent_again_under_its_id(bus, client, clock):
     assert client.unknown_replies == 1
 
 
+def test_patience_is_learned_from_answers_and_doubles(bus, client, clock):
+    first = submit(client)
+    clock.now_s += 0.01
+    answer(bus, sent(bus)[0])
+    assert client.result(first, timeout_s=0.0) is not None
+    handle = submit(client)
+    for waited_s, sends in ((0.9, 1), (0.2, 2), (1.8, 2), (0.3, 3), (3.9, 3), (0.2, 4), (4.9, 4), (0.2, 5), (5.1, 6)):
+        clock.now_s += waited_s
+        client.result(handle, timeout_s=0.0)
+        assert len(sent(bus)) == 1 + sends, waited_s
+
+
 def test_a_broker_that_is_away_is_waited_for(bus, client):
     bus.down = True
     handle = submit(client)
