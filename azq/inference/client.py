@@ -39,7 +39,8 @@ class StreamEvaluator:
     """Sends leaves to the inference workers and collects their evaluations; used by one thread.
 
     At most `max_in_flight` requests are on their way (credits); further ones wait here, so that the stream stays bounded.
-    A request unanswered for many times the usual, at most `resend_after_s`, is sent again under its id: evaluation is pure, so only the first answer counts.
+    A request unanswered for many times the usual, at most `resend_after_s`, is sent again under its id: evaluation is pure,
+    so only the first answer counts.
     A broker that is away is waited for; `result` returns None meanwhile.
     """
 
