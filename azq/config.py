@@ -7,13 +7,14 @@ Functions elsewhere take the section they need, never the whole.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.errors import ConfigError
 
@@ -210,7 +211,7 @@ class Config(BaseSettings):
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
-    """Settings from a TOML file, the environment and `section.key=value` overrides, in that order.
+    """Settings from a TOML file, a service's credentials, the environment and `section.key=value` overrides, in that order.
 
     `base` holds values below the file's (a preset, a stored run). Without `path`, `azq.toml` is read where it exists.
     Raises `ConfigError` naming the key, the source and the remedy.
@@ -235,12 +236,20 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=below))
+            credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
+            return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
 
     try:
         return Layered(**_parse_overrides(overrides))
     except ValidationError as error:
         raise ConfigError(_explain(error, file)) from None
+
+
+def _credentials() -> Path | None:
+    """`AZQ_` lines that systemd handed to this service with LoadCredential=azq.env."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    file = Path(folder) / "azq.env" if folder else None
+    return file if file is not None and file.is_file() else None
 
 
 def dump_run(sections: RunSections) -> dict[str, Any]:

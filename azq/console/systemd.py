@@ -20,6 +20,7 @@ ROLES = ("control", "data")
 UNIT_FOLDER = Path("/etc/systemd/system")
 CONFIG_FOLDER = Path("/etc/azq")
 STATE_FOLDER = Path("/var/lib/azq")
+BACKOFF_SINCE = 254  # the systemd that brought RestartSteps=
 SYSUSERS_FILE = Path("/usr/lib/sysusers.d/azq.conf")
 
 
@@ -71,6 +72,7 @@ class Places:
     user: str = USER
     config: Path = CONFIG_FOLDER
     state: Path = STATE_FOLDER
+    systemd_version: int = 0  # 0: unknown
 
     def variables(self) -> dict[str, str]:
         """What the unit templates name between at signs."""
@@ -81,12 +83,29 @@ class Places:
             "STATE": str(self.state),
             "SERVER": str(self.server),
             "DO_NOT_RESTART": exit_codes(),
+            "BACKOFF": backoff(self.systemd_version),
         }
 
 
 def exit_codes() -> str:
     """Exit codes that no restart can mend, for `RestartPreventExitStatus`."""
     return " ".join(str(int(code)) for code in sorted(DO_NOT_RESTART - {ExitCode.OK}))
+
+
+def backoff(version: int) -> str:
+    """Lines that make a service that keeps dying wait longer each time."""
+    if version < BACKOFF_SINCE:
+        return f"# systemd {version} knows no RestartSteps, {BACKOFF_SINCE} does: the delay stays the same."
+    return "RestartSteps=8\nRestartMaxDelaySec=30"
+
+
+def installed_version() -> int:
+    """The version of this host's systemd; 0 where there is none."""
+    try:
+        words = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=False).stdout.split()
+    except OSError:
+        return 0
+    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def render(template: str, variables: Mapping[str, str]) -> str:
@@ -132,7 +151,7 @@ def install(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
     folder = assets()
     templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
-    places = Places(prefix=Path(sys.prefix), server=find_server())
+    places = Places(prefix=Path(sys.prefix), server=find_server(), systemd_version=installed_version())
     steps = plan(root, places, templates, flower)
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
     if dry_run:

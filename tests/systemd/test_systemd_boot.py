@@ -72,7 +72,20 @@ def test_secrets_stand_in_no_command_line_and_only_services_can_read_them(host: 
     password = host.run("cat", "/etc/azq/azq.env").split("unix://:")[1].split("@")[0]
     assert password not in host.run("ps", "axww", "-o", "args")
     assert password not in host.run("systemctl", "show", DAEMON, WORKER, INFERENCE, LEARNER, *BROKERS)
+    process = host.show(DAEMON, "MainPID")
+    started_with = host.run("sh", "-c", f"tr '\\0' '\\n' < /proc/{process}/environ")
+    assert "CREDENTIALS_DIRECTORY=" in started_with
+    assert password not in started_with
     assert host.run("stat", "-c", "%a %U", "/etc/azq/azq.env").split() == ["600", "root"]
+
+
+def test_flower_shows_the_workers_to_those_who_know_the_password(host: Namespace) -> None:
+    password = host.run("sed", "-n", "s/^FLOWER_BASIC_AUTH=//p", "/etc/azq/flower.env").strip()
+    host.run("systemctl", "start", "azq-flower")
+    pages = "http://127.0.0.1:5555/workers"
+    host.until(lambda: host.run("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", pages, check=False) == "401", "Flower")
+    host.until(lambda: "selfplay.cpu" in host.run("curl", "-s", "-u", password, f"{pages}?json=1", check=False), "the worker in Flower")
+    host.run("systemctl", "stop", "azq-flower")
 
 
 @pytest.mark.parametrize("unit", AT_WORK)

@@ -7,6 +7,7 @@ from reference.config import Settings
 from reference.driver import NO_ACTIONS, Driver
 from reference.evaluator import HashEvaluator
 
+from azq import games
 from azq._core import Game, Search
 
 
@@ -39,3 +40,18 @@ def test_kept_subtrees_do_not_grow_without_bound(settings: Settings, connect_fou
             search.play(0, search.result(0).action)
     assert largest <= bound
     assert largest > settings.num_simulations // 2
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@pytest.mark.parametrize(("name", "params"), [("blob", {"players": 4, "cards": 4}), ("beasty_bar", {"players": 3})])
+def test_a_simulation_through_hidden_hands_adds_a_bounded_number_of_nodes(name: str, params: dict[str, int], algorithm: str) -> None:
+    game = games.load(name, **params)
+    search = Search(game, Settings(algorithm, 40).core(), num_slots=8, seed=4)
+    evaluate = HashEvaluator(game.num_distinct_actions(), seed=6, value_size=game.value_size(), spread=9.0)
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate)
+    for slot in range(8):
+        search.start(slot, slot, NO_ACTIONS)
+    largest = 0
+    while driver.step():
+        largest = max(largest, *(len(search.tree(slot)["parent"]) for slot in range(8)))
+    assert 41 < largest <= 1 + 40 * 3 * game.num_players()

@@ -120,3 +120,11 @@ def test_a_name_that_azq_does_not_know_is_an_error() -> None:
 def test_instance_units_and_addresses_with_an_at_sign_are_no_left_over_names() -> None:
     text = "Wants=azq-broker@control.service azq-broker@data.service\n"
     assert systemd.render(text, {}) == text
+
+
+def test_delays_grow_where_systemd_can_do_that() -> None:
+    assert systemd.backoff(254).splitlines() == ["RestartSteps=8", "RestartMaxDelaySec=30"]
+    assert all(line.startswith("#") for version in (0, 252) for line in systemd.backoff(version).splitlines())
+    for name in SERVICES:
+        text = (systemd.assets() / "systemd" / name).read_text("utf-8")
+        assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
