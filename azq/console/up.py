@@ -22,7 +22,7 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, load
 from azq.console import final, pings, rundir
-from azq.console.brokers import Brokers, home_lock
+from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.supervisor import ChildSpec, Supervisor
 from azq.console.table import Screen
@@ -128,9 +128,14 @@ def parse_until(text: str | None) -> dict[str, float]:
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     """Creates the run, or resumes it with the settings and the end of now."""
     sections = start.config.run_sections()
+    known = {view.record.run: view for view in ledger.runs()}
+    if start.run.name in known and not start.run.exists():
+        raise StateConflict(
+            f"the broker remembers run {start.run.name!r}, but its folder {start.run.path} with games and weights is gone; "
+            f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
+        )
     start.run.create(sections)
     body = msgspec.json.encode(sections.model_dump(mode="json"))
-    known = {view.record.run: view for view in ledger.runs()}
     if start.run.name not in known:
         record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
         return ledger.create_run(record)

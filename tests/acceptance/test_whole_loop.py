@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from azq import games
+from azq.errors import ExitCode
 
 AZQ = [sys.executable, "-m", "azq"]
 QUICK = ["--set", "daemon.port=0", "--set", "selfplay.journal_s=1.0", "--set", "daemon.lease_s=4.0", "--set", "arena.every_s=0"]
@@ -146,6 +148,13 @@ def test_killed_workers_lose_nothing_and_the_run_resumes(tmp_path: Path) -> None
     assert counts["balanced"]
     assert counts["inserted"] == counts["finished"]
     assert counts["abandoned"] == 0
+    # Without its folder the run cannot go on, and does not pretend to.
+    shutil.rmtree(tmp_path / "drill")
+    refused = azq(tmp_path, "up", "--run", "drill", *QUICK)
+    assert refused.returncode == int(ExitCode.CONFLICT)
+    assert "the broker remembers run 'drill'" in refused.stderr
+    assert "choose another --run" in refused.stderr
+    assert not (tmp_path / "drill").exists()
 
 
 @pytest.mark.parametrize(
