@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from acceptance.test_whole_loop import AZQ, environment
 
-QUICK = ("selfplay-kill", "broker-data-kill", "weights-nan")
+QUICK = ("broker-data-kill", "learner-kill", "selfplay-kill", "weights-nan")
 
 
 def drill(home: Path, *arguments: str) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def sound(outcome: dict[str, Any]) -> bool:
     return bool(outcome["balanced"]) and not outcome["failed"] and outcome["games_lost"] == outcome["duplicates_inserted"] == 0
 
 
-def test_a_dead_worker_a_dead_broker_and_bad_weights_lose_nothing(tmp_path: Path) -> None:
+def test_dead_processes_a_dead_broker_and_bad_weights_lose_nothing(tmp_path: Path) -> None:
     outcomes = drill(tmp_path, ",".join(QUICK))
     assert [outcome["name"] for outcome in outcomes] == sorted(QUICK)
     assert all(sound(outcome) for outcome in outcomes), outcomes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
 from azq.console.drill.scenarios import Scenario
-from azq.console.drill.system import RUN, System, children
+from azq.console.drill.system import LEASE_S, RUN, System, children
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
 from azq.store import open_store
@@ -31,9 +32,30 @@ def harm(system: System, scenario: Scenario, rng: random.Random) -> Healed:
     """Does it once; returns the question whether the harmed part works again."""
     if scenario.fault in SIGNALS:
         return _signal(system, scenario)
+    if scenario.fault == "sleep-child":
+        return _sleep(system, scenario.role)
     if scenario.fault == "poison":
         return _poison(system, rng)
     return _forge_weights(system, scenario.fault)
+
+
+def _sleep(system: System, role: str) -> Healed:
+    """Stops the processes of a pool for longer than their lease lives; they wake with games that others play by then."""
+    parent = system.until(lambda: system.pid(role), f"{role} at work", 60.0)
+    asleep = children(parent)
+    for pid in asleep:
+        os.kill(pid, signal.SIGSTOP)
+    wake_s = time.monotonic() + LEASE_S + 2.0
+
+    def healed() -> bool:
+        if time.monotonic() < wake_s:
+            return False
+        for pid in asleep:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return True
+
+    return healed
 
 
 def _signal(system: System, scenario: Scenario) -> Healed:
@@ -73,7 +95,8 @@ def _forge_weights(system: System, fault: str) -> Healed:
         view = Ledger(client).run(RUN)
         sections = RunSections.model_validate_json(view.record.sections)
         store = open_store(config.store.url, directory=system.folder / RUN / "weights", client=client)
-        sha256, uri = store.put(_not_finite(sections))
+        data = _weights(sections, fill=float("nan") if fault == "nan" else 0.5)
+        sha256, uri = store.put(data[: len(data) // 2] if fault == "truncated" else data)
         if fault == "wrong-hash":
             sha256 = "0" * len(sha256)
         RedisBus(client).publish(keys.weights(RUN), encode(WeightEvent(RUN, FORGED_VERSION, sha256, uri, 0, int(time.time() * 1000))))
@@ -85,7 +108,7 @@ def _serves_sound_weights(system: System) -> bool:
     return bool(beats) and all(0 < beat.weight_versions.get(RUN, 0) < FORGED_VERSION for beat in beats)
 
 
-def _not_finite(sections: RunSections) -> bytes:
+def _weights(sections: RunSections, fill: float) -> bytes:
     import torch
 
     from azq.nets import WeightsMeta, build, to_bytes
@@ -93,5 +116,5 @@ def _not_finite(sections: RunSections) -> bytes:
     game = games.load(sections.run.game, **sections.run.params)
     module = build(sections.network, game, seed=1)
     with torch.no_grad():
-        next(module.parameters()).fill_(float("nan"))
+        next(module.parameters()).fill_(fill)
     return to_bytes(module, WeightsMeta(game.name, FORGED_VERSION, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))

@@ -16,10 +16,12 @@ BROKERS = ("broker-control", "broker-data")
 FAULTS: dict[str, tuple[str, ...]] = {
     "kill": (*PROCESSES, *BROKERS),
     "kill-child": ("selfplay",),
+    "sleep-child": ("selfplay",),
     "stop": PROCESSES,
     "poison": ("streams",),
     "wrong-hash": ("weights",),
     "nan": ("weights",),
+    "truncated": ("weights",),
 }
 
 

@@ -30,6 +30,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, SampleEvent
 
 RUN = "drill"
+LEASE_S = 4.0
 START_S = 90.0
 STOP_S = 120.0
 POLL_S = 0.02
@@ -49,7 +50,7 @@ class System:
             "daemon.port=0",
             "arena.every_s=0",
             "selfplay.journal_s=1.0",
-            "daemon.lease_s=4.0",
+            f"daemon.lease_s={LEASE_S}",
             *overrides,
         ]
         self._process: subprocess.Popen[bytes] | None = None
