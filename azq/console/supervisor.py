@@ -20,7 +20,7 @@ from azq.errors import DO_NOT_RESTART
 
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 30.0
-STEADY_AFTER_S = 20.0  # a child that lived so long starts again with the first delay
+STEADY_AFTER_S = 10.0  # a child that lived so long starts again with the first delay
 
 
 class Process(Protocol):

@@ -18,10 +18,10 @@ from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
 from azq.store import open_store
 from azq.wire import keys
-from azq.wire.codec import encode
+from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
 
-FORGED_VERSION = 1_000_000  # far from any of the learner's
+FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
 LARGE = 4 << 20  # bytes
 SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP}
 
@@ -99,13 +99,16 @@ def _forge_weights(system: System, fault: str) -> Healed:
         sha256, uri = store.put(data[: len(data) // 2] if fault == "truncated" else data)
         if fault == "wrong-hash":
             sha256 = "0" * len(sha256)
-        RedisBus(client).publish(keys.weights(RUN), encode(WeightEvent(RUN, FORGED_VERSION, sha256, uri, 0, int(time.time() * 1000))))
-    return lambda: _serves_sound_weights(system)
+        bus = RedisBus(client)
+        version = max(decode(entry.frame, WeightEvent).version for entry in bus.newest(keys.weights(RUN))) + FAR
+        bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, int(time.time() * 1000))))
+    return lambda: _serves_others(system, version)
 
 
-def _serves_sound_weights(system: System) -> bool:
-    beats = system.beats("inference")
-    return bool(beats) and all(0 < beat.weight_versions.get(RUN, 0) < FORGED_VERSION for beat in beats)
+def _serves_others(system: System, version: int) -> bool:
+    """Inference goes on with weights that are not these."""
+    serving = [beat.weight_versions.get(RUN, 0) for beat in system.beats("inference")]
+    return bool(serving) and all(found not in (0, version) for found in serving)
 
 
 def _weights(sections: RunSections, fill: float) -> bytes:
@@ -117,4 +120,4 @@ def _weights(sections: RunSections, fill: float) -> bytes:
     module = build(sections.network, game, seed=1)
     with torch.no_grad():
         next(module.parameters()).fill_(fill)
-    return to_bytes(module, WeightsMeta(game.name, FORGED_VERSION, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))
+    return to_bytes(module, WeightsMeta(game.name, 0, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))
