@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from azq import __version__, logs
-from azq.errors import AzqError, ConfigError, ExitCode
+from azq.cli_bench import bench_app
+from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
+from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split(":")[0] if __doc__ else None
 )
 config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
-bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
 drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
@@ -25,12 +25,6 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(games_app, name="games")
 app.add_typer(systemd_app, name="systemd")
 app.add_typer(drill_app, name="drill")
-
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-PLAYER_HELP = "latest, weights:<version>, random, uct:<n>, pimc:<n>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
-RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 
 
 def main() -> None:
@@ -43,10 +37,6 @@ def main() -> None:
         sys.exit(int(error.exit_code))
     except KeyboardInterrupt:
         sys.exit(int(ExitCode.INTERRUPTED))
-
-
-def _emit(value: Any, as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(value) if as_json else text)
 
 
 @app.callback(invoke_without_command=True)
@@ -147,7 +137,7 @@ def match(
 
     request = Request(game, run, weights, num_simulations, seed)
     result = match_players(load(config, overrides or []), request, first, second, games, opening_plies)
-    _emit(result, as_json, as_text(result))
+    emit(result, as_json, as_text(result))
 
 
 @app.command()
@@ -172,7 +162,7 @@ def grade(
 
     request = Request(game, run, weights, num_simulations, seed, slots=256)
     result = grade_player(load(config, overrides or []), request, player, positions)
-    _emit(result, as_json, as_text(result))
+    emit(result, as_json, as_text(result))
 
 
 @app.command()
@@ -259,7 +249,7 @@ def config_show(config: ConfigFile = None, overrides: Overrides = None, as_json:
     from azq.console.rundir import to_toml
 
     values = load(config, overrides or []).model_dump(mode="json")
-    _emit(values, as_json, to_toml(values))
+    emit(values, as_json, to_toml(values))
 
 
 @config_app.command("check")
@@ -269,7 +259,7 @@ def config_check(config: ConfigFile = None, overrides: Overrides = None, as_json
     from azq.console.reading import check_config
 
     problems = check_config(load(config, overrides or []))
-    _emit({"ok": not problems, "problems": problems}, as_json, "\n".join(problems) or "configuration is sound")
+    emit({"ok": not problems, "problems": problems}, as_json, "\n".join(problems) or "configuration is sound")
     if problems:
         raise typer.Exit(int(ExitCode.CONFIG))
 
@@ -286,7 +276,7 @@ def games_list(as_json: AsJson = False) -> None:
             {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
         )
     lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
-    _emit(rows, as_json, "\n".join(lines))
+    emit(rows, as_json, "\n".join(lines))
 
 
 @games_app.command("check")
@@ -313,7 +303,7 @@ def systemd_install(
     from azq.console.systemd import install
 
     steps = install(root=root, dry_run=dry_run)
-    _emit(steps, as_json, "\n".join(steps))
+    emit(steps, as_json, "\n".join(steps))
 
 
 @drill_app.command("list")
@@ -324,7 +314,7 @@ def drill_list(as_json: AsJson = False) -> None:
     from azq.console.drill import load_all
 
     scenarios = load_all()
-    _emit([asdict(scenario) for scenario in scenarios], as_json, "\n".join(f"{one.name:<22}{one.summary}" for one in scenarios))
+    emit([asdict(scenario) for scenario in scenarios], as_json, "\n".join(f"{one.name:<22}{one.summary}" for one in scenarios))
 
 
 @drill_app.command("run")
@@ -349,89 +339,9 @@ def drill_run(
         tell=lambda line: typer.echo(line, err=True),
         chaos_s=60 * chaos_minutes,
     )
-    _emit({"drills": [outcome.values() for outcome in outcomes]}, as_json, as_table(outcomes))
+    emit({"drills": [outcome.values() for outcome in outcomes]}, as_json, as_table(outcomes))
     if not all(outcome.passed() for outcome in outcomes):
         raise typer.Exit(int(ExitCode.CRASH))
-
-
-def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
-    from azq.config import load
-    from azq.console.bench import BENCHES, as_text
-
-    result = BENCHES[name](load(config, overrides or []), **options)
-    _emit(result, as_json, as_text(name, result))
-
-
-BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
-
-
-@bench_app.command("search")
-def bench_search(
-    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
-) -> None:
-    """The search core alone, with the built-in uniform evaluator."""
-    _bench("search", as_json, config, overrides, seconds=seconds, game=game)
-
-
-@bench_app.command("selfplay")
-def bench_selfplay(
-    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
-    seconds: BenchSeconds = 20.0,
-    game: str = "connect_four",
-    preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
-    """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
-    if evaluator not in ("stream", "local"):
-        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
-    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
-
-
-@bench_app.command("inference")
-def bench_inference(
-    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
-) -> None:
-    """The network's forward pass, bare and through the stream."""
-    _bench("inference", as_json, config, overrides, seconds=seconds, game=game)
-
-
-@bench_app.command("learner")
-def bench_learner(
-    seconds: BenchSeconds = 10.0,
-    game: str = "connect_four",
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
-    """The learner's step against a bare training loop."""
-    _bench("learner", as_json, config, overrides, seconds=seconds, game=game)
-
-
-@bench_app.command("bus")
-def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
-    """Requests and replies over the data plane."""
-    _bench("bus", as_json, config, overrides, seconds=seconds)
-
-
-@bench_app.command("peers")
-def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
-    """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
-    _bench("peers", as_json, config, overrides, seconds=seconds)
-
-
-@bench_app.command("strength")
-def bench_strength(
-    run: RunName = None,
-    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
-    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
-    """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
-    _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
 
 
 def _names(text: str) -> list[str]:

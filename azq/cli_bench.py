@@ -1,0 +1,93 @@
+"""The commands of `azq bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from azq.cli_options import AsJson, ConfigFile, Overrides, RunName, emit
+from azq.errors import ConfigError
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
+
+
+def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
+    from azq.config import load
+    from azq.console.bench import BENCHES, as_text
+
+    result = BENCHES[name](load(config, overrides or []), **options)
+    emit(result, as_json, as_text(name, result))
+
+
+BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+
+
+@bench_app.command("search")
+def bench_search(
+    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The search core alone, with the built-in uniform evaluator."""
+    _bench("search", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("selfplay")
+def bench_selfplay(
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    seconds: BenchSeconds = 20.0,
+    game: str = "connect_four",
+    preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
+    if evaluator not in ("stream", "local"):
+        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
+    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
+
+
+@bench_app.command("inference")
+def bench_inference(
+    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The network's forward pass, bare and through the stream."""
+    _bench("inference", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("learner")
+def bench_learner(
+    seconds: BenchSeconds = 10.0,
+    game: str = "connect_four",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The learner's step against a bare training loop."""
+    _bench("learner", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("bus")
+def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Requests and replies over the data plane."""
+    _bench("bus", as_json, config, overrides, seconds=seconds)
+
+
+@bench_app.command("peers")
+def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
+    _bench("peers", as_json, config, overrides, seconds=seconds)
+
+
+@bench_app.command("strength")
+def bench_strength(
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
+    _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
