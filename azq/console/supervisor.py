@@ -122,13 +122,13 @@ class Supervisor:
                     self._signal(child, signal.SIGKILL)
             wait(0.05)
         for child in ended:
-            if child.pings:
-                child.pings.close()
+            self._stop_listening(child)
 
     def kill(self) -> None:
         """SIGKILL to every child at once."""
         for child in self.children.values():
             self._signal(child, signal.SIGKILL)
+            self._stop_listening(child)
         self.children.clear()
 
     def failed(self) -> dict[str, int]:
@@ -155,14 +155,18 @@ class Supervisor:
 
     def _bury(self, child: Child, code: int) -> None:
         child.process = None
-        if child.pings:
-            child.pings.close()
-            child.pings = None
+        self._stop_listening(child)
         if not may_restart(code):
             child.given_up = code
             return
         child.start_again_s = self.clock() + child.delay_s
         child.delay_s = next_delay_s(child.delay_s, self.clock() - child.started_s)
+
+    @staticmethod
+    def _stop_listening(child: Child) -> None:
+        if child.pings:
+            child.pings.close()
+            child.pings = None
 
     @staticmethod
     def _signal(child: Child, sig: signal.Signals) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,13 @@ def rehearse(
     for outcome in done:
         outcome.duplicates_inserted = twice  # a log is one: what it holds twice is everybody's
     if all(outcome.passed() for outcome in done):
-        _remove(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     else:
         tell(f"files of the system are in {folder}")
     return done
 
 
-def _order(scenarios: Sequence[Scenario], rounds: int, rng: random.Random, chaos_s: float) -> Any:
+def _order(scenarios: Sequence[Scenario], rounds: int, rng: random.Random, chaos_s: float) -> Iterator[Scenario]:
     if not chaos_s:
         # In turn, so that no process dies so often in a row that its restarts are put off.
         yield from (scenario for _ in range(rounds) for scenario in scenarios)
@@ -112,12 +113,6 @@ def _round(system: System, outcome: Outcome, rng: random.Random, tell: Tell) -> 
     outcome.games_lost += lost(counts)
     outcome.evaluations_resent += system.resent() - resent
     tell(f"{scenario.name}: back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from, balanced {counts.balanced}")
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_table(outcomes: Sequence[Outcome]) -> str:
