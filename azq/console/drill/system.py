@@ -54,6 +54,7 @@ class System:
             *overrides,
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self._config: Config | None = None
         self._resent: dict[str, float] = {}
 
     def start(self) -> None:
@@ -98,7 +99,9 @@ class System:
 
     def config(self) -> Config:
         """Its settings, with the addresses of its brokers."""
-        return resolve(load(None, [f'home="{self.folder}"']))
+        if self._config is None:  # addresses stay the same while it lives, and this is asked fifty times a second
+            self._config = resolve(load(None, [f'home="{self.folder}"']))
+        return self._config
 
     def counts(self) -> LedgerCounts | None:
         """The ledger."""
