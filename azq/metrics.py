@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 
@@ -10,6 +11,7 @@ PLIES_PER_S = "plies_per_s"
 SIMULATIONS_PER_S = "simulations_per_s"
 EVALUATIONS_PER_S = "evaluations_per_s"
 MEAN_BATCH = "mean_batch"
+BATCH_LEAVES = "batch_leaves"  # of one forward pass; only its quantiles are reported
 POLICY_LAG = "policy_lag"
 EVAL_LATENCY_MS = "eval_latency_ms"
 NETWORK_BUSY = "network_busy"  # share of wall time spent in forward passes
@@ -17,6 +19,37 @@ RESENT = "evaluations_resent"
 DEAD_LETTERS = "dead_letters"
 SAMPLES_PER_S = "samples_per_s"
 WEIGHT_SWITCH_S = "weight_switch_s"  # of the last swap: fetch, verify, load, self-test
+CPU_S = "cpu_s"  # of a process and its children, since its start
+RESIDENT_BYTES = "resident_bytes"  # of a process and its children
+DISK_FREE_BYTES = "disk_free_bytes"  # where the segment log grows
+GPU_MEMORY_USED_BYTES = "gpu_memory_used_bytes"  # of the whole device
+GPU_MEMORY_BYTES = "gpu_memory_bytes"
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+def at_quantile(name: str, quantile: float) -> str:
+    """The name of a figure's quantile: `eval_latency_ms_p95`."""
+    return f"{name}_p{100 * quantile:g}"
+
+
+class Recent:
+    """The newest `keep` observations, for quantiles."""
+
+    def __init__(self, keep: int = 1024) -> None:
+        self._values: deque[float] = deque(maxlen=keep)
+
+    def add(self, value: float) -> None:
+        """Notes an observation."""
+        self._values.append(value)
+
+    def quantiles(self) -> tuple[float, ...]:
+        """The values at QUANTILES (nearest rank); zeros before anything was noted."""
+        ranked = sorted(self._values)
+        return tuple(ranked[math.ceil(quantile * len(ranked)) - 1] if ranked else 0.0 for quantile in QUANTILES)
+
+    def named(self, name: str) -> dict[str, float]:
+        """The quantiles under their names."""
+        return {at_quantile(name, quantile): value for quantile, value in zip(QUANTILES, self.quantiles(), strict=True)}
 
 
 class Rate:

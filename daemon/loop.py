@@ -13,6 +13,7 @@ from azq.bus.base import Bus
 from azq.config import DaemonConfig
 from azq.errors import BrokerError, StateConflict
 from azq.sdnotify import WATCHDOG, notify
+from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
@@ -95,6 +96,7 @@ class Loop:
             schema=SCHEMA,
             started_ms=self._started_ms,
             sent_ms=time.time_ns() // 1_000_000,
+            rates=usage(),
         )
         self._bus.put(keys.beat(self._name), encode(beat), life_s=self._life_s)
 

@@ -13,7 +13,7 @@ import redis
 from azq import games, logs
 from azq import queue as jobs
 from azq.arena import positions
-from azq.bus.connect import connect, translate
+from azq.bus.connect import connect, open_client, translate
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
@@ -26,7 +26,10 @@ from daemon.api.services import Services
 from daemon.health import Health
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
+from daemon.planes import open_planes
 from daemon.server import Server, bind, url_of
+
+PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
 log = logs.get(__name__)
 
@@ -75,7 +78,8 @@ def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop,
         health=health,
         life_s=config.worker.heartbeat_life_s,
     )
-    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names)
+    data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
+    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data))
 
 
 def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:

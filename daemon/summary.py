@@ -101,6 +101,7 @@ class RunStatus:
     mean_batch: float
     open_games: int
     samples: int
+    window: int  # samples that the learner draws from
     samples_per_s: float
     samples_per_insert: float
     learner_live: bool
@@ -141,6 +142,7 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         mean_batch=_mean_batch(workers),
         open_games=facts.counts.open,
         samples=learner.samples_inserted if learner else 0,
+        window=learner.window if learner else 0,
         samples_per_s=learner.samples_per_s if learner else 0.0,
         samples_per_insert=learner.samples_consumed / learner.samples_inserted if learner and learner.samples_inserted else 0.0,
         learner_live=learner is not None,

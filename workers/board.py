@@ -10,10 +10,11 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 _STOP = struct.Struct("<Q")
-_SLOT = struct.Struct("<d?7dQ64s")
+_SLOT = struct.Struct("<d?7dQ64s3d")
+_RATES = ("games_per_s", "plies_per_s", "simulations_per_s", "evaluations_per_s", "mean_batch", "latency_ms", "resent")
 _STRIDE = 192
 FRESH_S = 10.0
 
@@ -32,6 +33,7 @@ class Figures:
     resent: float = 0.0
     weight_version: int = 0
     run: str = ""
+    latency_quantiles_ms: tuple[float, ...] = (0.0, 0.0, 0.0)  # at metrics.QUANTILES
 
 
 class Board:
@@ -51,28 +53,23 @@ class Board:
 
     def write(self, slot: int, figures: Figures) -> None:
         """A child's figures as of now; more children than slots share the last one."""
-        values = (
-            figures.games_per_s,
-            figures.plies_per_s,
-            figures.simulations_per_s,
-            figures.evaluations_per_s,
-            figures.mean_batch,
-            figures.latency_ms,
-            figures.resent,
-        )
+        values = [getattr(figures, name) for name in _RATES]
         place = _STRIDE * (1 + min(slot, self._slots - 1))
         name = figures.run.encode()[:64]
-        _SLOT.pack_into(self._memory, place, time.monotonic(), figures.busy, *values, figures.weight_version, name)
+        rest = (figures.weight_version, name, *figures.latency_quantiles_ms)
+        _SLOT.pack_into(self._memory, place, time.monotonic(), figures.busy, *values, *rest)
 
     def read(self) -> list[Figures]:
         """Figures of the children that wrote lately."""
         now = time.monotonic()
         found = []
         for slot in range(self._slots):
-            written_s, busy, *values, version, name = _SLOT.unpack_from(self._memory, _STRIDE * (1 + slot))
+            written_s, busy, *rest = _SLOT.unpack_from(self._memory, _STRIDE * (1 + slot))
             if written_s and now - written_s < FRESH_S:
-                figures = Figures(busy, *values)
-                found.append(replace(figures, weight_version=version, run=name.rstrip(b"\0").decode(errors="replace")))
+                rates = dict(zip(_RATES, rest, strict=False))
+                version, name, *quantiles = rest[len(_RATES) :]
+                run = name.rstrip(b"\0").decode(errors="replace")
+                found.append(Figures(busy, weight_version=version, run=run, latency_quantiles_ms=tuple(quantiles), **rates))
         return found
 
     def busy(self) -> bool:

@@ -27,6 +27,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
+from azq.usage import usage
 from azq.wire import codec, keys
 from azq.wire.messages import SCHEMA, Heartbeat
 
@@ -137,7 +138,7 @@ class Pulse:
             schema=SCHEMA,
             started_ms=self._started_ms,
             sent_ms=time.time_ns() // 1_000_000,
-            rates=self._server.stats.rates(),
+            rates={**self._server.rates(), **usage()},
             weight_versions=self._server.versions,
         )
 

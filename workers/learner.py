@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -31,9 +32,10 @@ from azq.learner.outage import Outage
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
-from azq.metrics import SAMPLES_PER_S
+from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
+from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
@@ -55,7 +57,7 @@ def main(config: Config, run: str) -> int:
     directory = Path(view.record.directory)
     with _signals() as stop, lock_folder(directory):
         bus = RedisBus(client)
-        beat = Beat(bus, run, config.worker)
+        beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
         learner = _open(config, view, bus, client, ledger, beat.worker)
         notify(READY, f"STATUS=learning {run}")
@@ -130,10 +132,11 @@ def _signals() -> Iterator[threading.Event]:
 class Beat:
     """Says that the learner lives: a heartbeat in the control plane, and the watchdog's ping. Fed from the learner's own loop."""
 
-    def __init__(self, bus: Bus, run: str, config: WorkerConfig) -> None:
+    def __init__(self, bus: Bus, run: str, directory: Path, config: WorkerConfig) -> None:
         self.worker = f"learner@{socket.gethostname()}:{os.getpid()}"
         self._bus = bus
         self._run = run
+        self._directory = directory
         self._config = config
         self._outage = Outage()
         self._started_ms = int(time.time() * 1000)
@@ -167,6 +170,12 @@ class Beat:
             started_ms=self._started_ms,
             sent_ms=int(time.time() * 1000),
             run=self._run,
-            rates={SAMPLES_PER_S: status.samples_per_s} if status else {},
+            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **self._costs()},
             weight_versions={self._run: status.weight_version} if status else {},
         )
+
+    def _costs(self) -> dict[str, float]:
+        figures = usage()
+        with suppress(OSError):  # a folder that is gone is the segment log's to report
+            figures[DISK_FREE_BYTES] = float(shutil.disk_usage(self._directory).free)
+        return figures

@@ -14,6 +14,7 @@ from azq import __version__, logs
 from azq.config import WorkerConfig
 from azq.errors import ExitCode
 from azq.sdnotify import WATCHDOG, notify
+from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
@@ -92,7 +93,8 @@ class Heart(threading.Thread):
     def frame(self) -> bytes:
         """The heartbeat of this moment."""
         figures = self._board.read()
-        return encode(Heartbeat(**self._facts, sent_ms=int(time.time() * 1000), rates=merge(figures), weight_versions=versions(figures)))
+        rates = {**merge(figures), **usage()}
+        return encode(Heartbeat(**self._facts, sent_ms=int(time.time() * 1000), rates=rates, weight_versions=versions(figures)))
 
     def _beat(self) -> None:
         self._try(lambda bus: bus.put(keys.beat(self._facts["worker"]), self.frame(), life_s=self._config.heartbeat_life_s))

@@ -29,7 +29,13 @@ def merge(figures: Sequence[Figures]) -> dict[str, float]:
         name: float(sum(getattr(child, field) * child.evaluations_per_s for child in figures) / weight) if weight else 0.0
         for name, field in _MEANS.items()
     }
-    return {**sums, **means}
+    return {**sums, **means, **_slowest(figures)}
+
+
+def _slowest(figures: Sequence[Figures]) -> dict[str, float]:
+    """Latency quantiles of the child that waits longest; quantiles of several children do not add up to one."""
+    columns = zip(*(child.latency_quantiles_ms for child in figures), strict=True)
+    return {metrics.at_quantile(metrics.EVAL_LATENCY_MS, at): max(column) for at, column in zip(metrics.QUANTILES, columns, strict=True)}
 
 
 def versions(figures: Sequence[Figures]) -> dict[str, int]:
@@ -49,10 +55,13 @@ class Meter:
         self._seen = (0, 0, 0, 0)
         self._requests = Rate()
         self._seen_requests = 0
+        self._resent = 0.0  # by the slice of now
+        self._resent_before = 0.0  # by the slices before it
 
     def begin(self) -> None:
         """A new slice starts from zero."""
         self._seen, self._seen_requests = (0, 0, 0, 0), 0
+        self._resent_before, self._resent = self._resent_before + self._resent, 0.0
 
     def figures(self, progress: Progress, run: str, *, resent: float = 0.0, busy: bool = True) -> Figures:
         """The figures as of now."""
@@ -64,4 +73,8 @@ class Meter:
         games, plies, simulations, evaluations = (rate.per_s() for rate in self._rates)
         requests = self._requests.per_s()
         batch = evaluations / requests if requests else 0.0
-        return Figures(busy, games, plies, simulations, evaluations, batch, progress.latency_ms, resent, progress.weight_version, run)
+        self._resent = resent
+        total, quantiles = self._resent_before + resent, progress.latencies_ms.quantiles()
+        return Figures(
+            busy, games, plies, simulations, evaluations, batch, progress.latency_ms, total, progress.weight_version, run, quantiles
+        )

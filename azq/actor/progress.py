@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from azq.metrics import Recent
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class Progress:
     open_games: int = 0
     abandoned: int = 0
     weight_version: int = 0
+    latencies_ms: Recent = field(default_factory=Recent)  # of single requests
 
     @property
     def mean_batch(self) -> float:

@@ -171,6 +171,7 @@ class SelfPlay:
         self._evaluated_s = now
         self._progress.requests += 1
         self._progress.latency_s += now - group.submitted_s
+        self._progress.latencies_ms.add(1000 * (now - group.submitted_s))
         self._progress.weight_version = evaluation.weight_version
         self._progress.evaluations += group.apply(evaluation)
         return True

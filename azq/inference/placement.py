@@ -10,6 +10,7 @@ import torch
 
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
+from azq.metrics import GPU_MEMORY_BYTES, GPU_MEMORY_USED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,13 @@ class Placement:
     device: torch.device
     dtype: torch.dtype
     threads: int  # of the CPU, for one forward pass
+
+    def memory(self) -> dict[str, float]:
+        """A GPU's memory in use, by whomever, and in all; nothing of a CPU."""
+        if self.device.type != "cuda":
+            return {}
+        free, total = torch.cuda.mem_get_info(self.device)
+        return {GPU_MEMORY_USED_BYTES: float(total - free), GPU_MEMORY_BYTES: float(total)}
 
 
 def place(config: InferenceConfig) -> Placement:

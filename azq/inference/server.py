@@ -133,6 +133,10 @@ class InferenceServer:
         """Newest version served of each run."""
         return {run: served.current for run, served in self._served.items() if served.current}
 
+    def rates(self) -> dict[str, float]:
+        """The figures of the last seconds, and the device's memory."""
+        return {**self.stats.rates(), **self._placement.memory()}
+
     def _plan(self) -> Plan:
         waiting = [Waiting((p.run, self._resolve(p)), p.request.count, p.arrived_s) for p in self._pending]
         deadline_s = self._config.deadline_ms / 1e3

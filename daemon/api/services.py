@@ -16,6 +16,7 @@ from azq.ledger.types import JobView, RunState, RunView
 from azq.wire.messages import RunRecord
 from daemon.health import Health
 from daemon.observe import LedgerReader
+from daemon.planes import PlaneProbe
 
 
 class LedgerFace(LedgerReader, Protocol):
@@ -46,6 +47,7 @@ class Services:
     health: Health
     home: Path
     game_names: Callable[[], Sequence[str]]
+    planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
 
 

@@ -284,7 +284,7 @@ def test_metrics_are_prometheus_text_and_independent_of_other_apps(site: Site) -
     text = site.client.get("/metrics").text
     assert 'azq_learner_step{run="first"} 5.0' in text
     assert 'azq_queue_slots{queue="selfplay.cpu"} 1.0' in text
-    assert "azq_broker_up 1.0" in text
+    assert 'azq_broker_up{plane="control"} 1.0' in text
     assert 'azq_run_state{run="first",state="running"} 1.0' in text
 
 
@@ -297,7 +297,7 @@ def test_a_broker_that_is_gone_is_a_503_problem_and_shows_in_metrics(site: Site,
     response = site.client.get("/v1/runs/first")
     assert_problem(response, 503, "no broker")
     assert response.headers["retry-after"] == "2"
-    assert "azq_broker_up 0.0" in site.client.get("/metrics").text
+    assert 'azq_broker_up{plane="control"} 0.0' in site.client.get("/metrics").text
 
 
 def test_a_crash_tells_no_internals(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

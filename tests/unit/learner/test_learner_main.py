@@ -49,9 +49,9 @@ def test_without_a_broker_address_the_remedy_is_named():
         main(Config(), "ttt")
 
 
-def test_heartbeats_appear_and_go():
+def test_heartbeats_appear_and_go(tmp_path):
     bus = MemoryBus()
-    beat = Beat(bus, "ttt", WorkerConfig())
+    beat = Beat(bus, "ttt", tmp_path, WorkerConfig())
     beat.turn(None)
     sent = decode(bus.get(keys.beat(beat.worker)), Heartbeat)
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())

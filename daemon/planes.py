@@ -1,0 +1,60 @@
+"""How the two brokers are: memory, unread messages, dead letters. One round trip a plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import redis
+
+from azq.bus.connect import translate
+from azq.errors import BrokerError
+from azq.wire import keys
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneFacts:
+    """One broker instance at one moment."""
+
+    plane: str  # "control" | "data"
+    up: bool = False
+    used_bytes: int = 0
+    limit_bytes: int = 0  # 0: none set
+    dead_letters: int = 0  # ever
+    waiting: Mapping[str, int] = field(default_factory=dict)  # run -> entries of the plane's stream that nobody acknowledged yet
+
+
+class PlaneProbe(Protocol):
+    """Whatever can be asked for `PlaneFacts`."""
+
+    def look(self, runs: Sequence[str]) -> PlaneFacts:
+        """The plane now; one that does not answer is not up."""
+
+
+class Plane:
+    """A broker instance behind a client; `stream_of` names the stream of a run whose length is the plane's backlog."""
+
+    def __init__(self, name: str, client: redis.Redis, stream_of: Callable[[str], str]) -> None:
+        self._name = name
+        self._client = client
+        self._stream_of = stream_of
+
+    def look(self, runs: Sequence[str]) -> PlaneFacts:
+        """The plane now; one that does not answer is not up."""
+        try:
+            with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+                pipe.info("memory")
+                pipe.get(keys.DEAD_COUNT)
+                for run in runs:
+                    pipe.xlen(self._stream_of(run))
+                memory, dead, *lengths = pipe.execute()
+        except BrokerError:
+            return PlaneFacts(self._name)
+        waiting = dict(zip(runs, map(int, lengths), strict=True))
+        return PlaneFacts(self._name, True, int(memory["used_memory"]), int(memory["maxmemory"]), int(dead or 0), waiting)
+
+
+def open_planes(control: redis.Redis, data: redis.Redis) -> tuple[Plane, Plane]:
+    """Both planes of a fleet; they may be one server."""
+    return Plane("control", control, keys.samples), Plane("data", data, keys.eval_stream)
