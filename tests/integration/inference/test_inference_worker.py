@@ -90,9 +90,9 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
         return [codec.decode(frame, Heartbeat) for frame in control.values(keys.BEAT_PREFIX).values()]
 
     eventually(lambda: any(beat.weight_versions == {run: 1} for beat in beats()), "its heartbeat names the weights it serves")
+    eventually(lambda: beats()[0].rates["evaluations_per_s"] > 0, "its heartbeat counts evaluations")
     (beat,) = beats()
     assert (beat.role, beat.pid) == ("inference", process.pid)
-    assert beat.rates["evaluations_per_s"] > 0
     process.send_signal(signal.SIGTERM)
     assert said(notices, "STOPPING=1")
     _, log = process.communicate(timeout=WAIT_S)

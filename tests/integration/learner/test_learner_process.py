@@ -93,9 +93,12 @@ class Place:
         counts = self.ledger.counts(RUN)
         return counts.balanced and counts.finished == counts.inserted > 0
 
+    def log(self, process: subprocess.Popen[bytes]) -> str:
+        return (self.folder / f"learner-{self.processes.index(process)}.log").read_text()
+
     def output(self, process: subprocess.Popen[bytes]) -> str:
         process.wait(timeout=30)
-        return (self.folder / f"learner-{self.processes.index(process)}.log").read_text()
+        return self.log(process)
 
     def stop(self, process: subprocess.Popen[bytes]) -> str:
         process.send_signal(signal.SIGTERM)
@@ -186,12 +189,12 @@ def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
         until(place.all_inserted, "the games before")
         step = place.status().step
         server.stop()
+        until(lambda: "broker_away" in place.log(process), "the learner sees that nobody answers")
         server = EmbeddedServer("control", tmp_path / "broker")
         server.start()
         place.finish_games(20)
         until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 40, "the games after")
-        output = place.stop(process)
-        assert "broker_away" in output
+        place.stop(process)
         assert place.status().step >= step
         assert place.ledger.counts(RUN).balanced
     finally:
