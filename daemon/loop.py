@@ -19,7 +19,7 @@ from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
 from daemon.act import Hands, act
 from daemon.health import Health
-from daemon.observe import LedgerReader, observe
+from daemon.observe import Observer
 from daemon.reconcile import reconcile
 from daemon.state import ReportUnroutable
 
@@ -32,7 +32,7 @@ class Loop:
     def __init__(
         self,
         config: DaemonConfig,
-        ledger: LedgerReader,
+        observer: Observer,
         hands: Hands,
         bus: Bus,
         *,
@@ -43,7 +43,7 @@ class Loop:
         life_s: float,
     ) -> None:
         self._config = config
-        self._ledger = ledger
+        self._observer = observer
         self._hands = hands
         self._bus = bus
         self._hold = hold
@@ -51,7 +51,6 @@ class Loop:
         self._has_positions = has_positions
         self._health = health
         self._life_s = life_s
-        self._full_ms: dict[str, int] = {}
         self._started_ms = time.time_ns() // 1_000_000
         self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
 
@@ -79,8 +78,7 @@ class Loop:
     def _look_and_act(self) -> list[ReportUnroutable]:
         self._hold()
         now_ms = self._clock_ms()
-        desired, observed = observe(self._ledger, self._bus, now_ms, self._full_ms)
-        self._full_ms = dict(observed.full_ms)
+        desired, observed = self._observer.look(now_ms)
         actions = reconcile(desired, observed, now_ms, self._config, self._has_positions)
         act(actions, self._hands, now_ms)
         self._beat()

@@ -23,9 +23,11 @@ from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
 from daemon.api.services import Services
+from daemon.beats import Beats
 from daemon.health import Health
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
+from daemon.observe import Observer
 from daemon.planes import open_planes
 from daemon.server import Server, bind, url_of
 
@@ -52,7 +54,7 @@ def main(config: Config) -> int:
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
-        loop, services = _build(config, client, lock)
+        loop, services = build(config, client, lock)
         server = Server(create_app(services), listener)
         server.start()
         stack.callback(server.stop)
@@ -64,12 +66,14 @@ def main(config: Config) -> int:
     return int(ExitCode.OK)
 
 
-def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
+def build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
+    """The loop and what the REST interface works with, over one connection."""
     bus, ledger, health = RedisBus(client), Ledger(client), Health()
+    beats = Beats(bus, max_age_s=2 * config.daemon.tick_s)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
     loop = Loop(
         config.daemon,
-        ledger,
+        Observer(ledger, bus, beats),
         Hands(ledger, bus, publish, config.daemon.max_attempts),
         bus,
         hold=lock.hold,
@@ -79,7 +83,7 @@ def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop,
         life_s=config.worker.heartbeat_life_s,
     )
     data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
-    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data))
+    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data), beats=beats)
 
 
 def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from azq.config import DaemonConfig, RunSections
@@ -41,15 +42,31 @@ def reconcile(
     `has_positions(game)` tells whether the arena has graded positions of a game.
     """
     actions: list[Action] = []
+    sharing = _sharing(desired, observed)
     for run in desired.runs:
         seen = observed.runs.get(run.name)
         if seen is not None:
-            actions += _reconcile_run(run, seen, observed, now_ms, config, has_positions)
+            actions += _reconcile_run(run, seen, observed, now_ms, config, has_positions, sharing)
     return actions
 
 
+def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
+    """How many runs want self-play slots of each hardware tag just now."""
+    return Counter(
+        run.sections.run.tag
+        for run in desired.runs
+        if run.state is RunState.RUNNING and run.sections and (seen := observed.runs.get(run.name)) and not stalled(seen)
+    )
+
+
 def _reconcile_run(
-    run: DesiredRun, seen: ObservedRun, observed: Observed, now_ms: int, config: DaemonConfig, has_positions: Callable[[str], bool]
+    run: DesiredRun,
+    seen: ObservedRun,
+    observed: Observed,
+    now_ms: int,
+    config: DaemonConfig,
+    has_positions: Callable[[str], bool],
+    sharing: Mapping[str, int],
 ) -> list[Action]:
     actions: list[Action] = list(_expire(run, seen, now_ms))
     if run.state is RunState.RUNNING and (ending := _ending(run, seen)) is not None:
@@ -60,7 +77,7 @@ def _reconcile_run(
         return actions
     actions += _deliver(run.state, seen, observed, now_ms, config)
     if run.state is RunState.RUNNING:
-        actions += _top_up(run.name, run.sections, seen, observed, config)
+        actions += _top_up(run.name, run.sections, seen, observed, config, sharing[run.sections.run.tag])
     finished = run.state is RunState.FINISHED
     if finished and now_ms - run.changed_ms < SETTLE_MS:
         return actions
@@ -136,7 +153,8 @@ def _is_lost(view: JobView, full_ms: int, now_ms: int, config: DaemonConfig) -> 
     return now_ms - max(view.published_ms, full_ms) >= config.unclaimed_s * 1000
 
 
-def _top_up(name: str, sections: RunSections, seen: ObservedRun, observed: Observed, config: DaemonConfig) -> list[Action]:
+def _top_up(name: str, sections: RunSections, seen: ObservedRun, observed: Observed, config: DaemonConfig, sharing: int) -> list[Action]:
+    """New jobs up to the run's share of the slots; shares are rounded up, so that no slot is without a job."""
     tag = sections.run.tag
     slots = slots_of(observed.workers, queue_of(SELFPLAY, tag))
     if not slots:
@@ -145,4 +163,5 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, observed: Obser
         return []
     active = sum(view.job.kind == SELFPLAY and view.job.tag == tag for view in seen.jobs)
     job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)
-    return [job] * max(0, slots + config.jobs_ahead - active)
+    share = -(-slots // sharing)
+    return [job] * max(0, share + config.jobs_ahead - active)

@@ -44,6 +44,9 @@ class Bus(Protocol):
     def newest(self, stream: str, count: int = 1) -> list[Entry]:
         """The newest frames, newest first."""
 
+    def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
+        """The newest frame of each stream, in one round trip; None where there is none."""
+
     def length(self, stream: str) -> int:
         """Entries in a stream."""
 
@@ -58,6 +61,9 @@ class Bus(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """A value, or None."""
+
+    def get_each(self, names: Sequence[str]) -> list[bytes | None]:
+        """The values of many keys, in one round trip; None where there is none."""
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`."""

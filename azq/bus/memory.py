@@ -102,6 +102,11 @@ class MemoryBus:
             held = self._streams.get(stream, _Stream())
             return [Entry(stream, _text(key), held.frames[key]) for key in reversed(held.ids[-count:])]
 
+    def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
+        """The newest frame of each stream; None where there is none."""
+        with self._changed:
+            return [next(iter(self.newest(stream)), None) for stream in streams]
+
     def length(self, stream: str) -> int:
         """Entries in a stream."""
         with self._changed:
@@ -140,6 +145,11 @@ class MemoryBus:
         with self._changed:
             self._check()
             return self._live(key)
+
+    def get_each(self, names: Sequence[str]) -> list[bytes | None]:
+        """The values of many keys; None where there is none."""
+        with self._changed:
+            return [self.get(name) for name in names]
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`, by key."""

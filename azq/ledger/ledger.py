@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import redis
@@ -11,13 +11,15 @@ import redis
 from azq import logs
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import scripts
-from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
+from azq.ledger.answers import counts_of, fields_of, job_view, run_look, run_view, split_job_id
 from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms
-from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunState, RunView
+from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+
+T = TypeVar("T")
 
 log = logs.get(__name__)
 
@@ -54,15 +56,11 @@ class Ledger:
 
     def runs(self) -> list[RunView]:
         """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
-        views = []
-        for name in self._names():
-            word, *answer = self._call(scripts.READ_RUN, name, "")
-            try:
-                if word == "ok":
-                    views.append(run_view(int(answer[0]), fields_of(answer[1])))
-            except WireError as error:
-                log.warning("run_unreadable", run=name, reason=str(error))
-        return views
+        return self._read_all(scripts.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
+
+    def look(self) -> list[RunLook]:
+        """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
+        return self._read_all(scripts.LOOK, run_look)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         """Changes a run's state; setting the one it has changes nothing.
@@ -222,13 +220,33 @@ class Ledger:
     # -- the one door to the server
 
     def _call(self, body: str, run: str, number: str, *arguments: str | bytes | float) -> list[Any]:
-        now: str | int = "" if self._clock_ms is None else self._clock_ms()
+        with translate(self._client):
+            word, *answer = self._script(body)(keys=run_keys(run), args=[self._now(), number, *arguments])
+        return [bytes(word).decode(), *answer]
+
+    def _read_all(self, body: str, read: Callable[[str, list[Any]], T]) -> list[T]:
+        """What a script answers of each run, all asked in one round trip."""
+        names, found = self._names(), []
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            for name in names:
+                self._script(body)(keys=run_keys(name), args=[self._now(), ""], client=pipe)
+            answers = pipe.execute()
+        for name, (word, *answer) in zip(names, answers, strict=True):
+            try:
+                if word == b"ok":
+                    found.append(read(name, answer))
+            except WireError as error:
+                log.warning("run_unreadable", run=name, reason=str(error))
+        return found
+
+    def _script(self, body: str) -> Any:
         script = self._scripts.get(body)
         if script is None:
             script = self._scripts.setdefault(body, self._client.register_script(scripts.source(body)))
-        with translate(self._client):
-            word, *answer = script(keys=run_keys(run), args=[now, number, *arguments])
-        return [bytes(word).decode(), *answer]
+        return script
+
+    def _now(self) -> str | int:
+        return "" if self._clock_ms is None else self._clock_ms()
 
     def _commit(self, body: str, lease: Lease, *arguments: str | bytes | float) -> list[Any]:
         run, number = split_job_id(lease.job.job_id)

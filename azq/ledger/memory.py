@@ -13,7 +13,7 @@ import msgspec
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
-from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, RunState, RunView
+from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RunRecord, SampleEvent
@@ -60,6 +60,13 @@ class MemoryLedger:
     def runs(self) -> list[RunView]:
         with self._lock:
             return [self.run(name) for name in sorted(self._runs)]
+
+    def look(self) -> list[RunLook]:
+        with self._lock:
+            return [
+                RunLook(self.run(name), self.counts(name), tuple(self.jobs(name, limit=len(state.queue))), rules.recent(state))
+                for name, state in sorted(self._runs.items())
+            ]
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         with self._lock:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from azq.config import RUN_NAME_PATTERN
 from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
-from azq.ledger.types import Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
+from azq.ledger.types import RECENT, Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
 from azq.wire.messages import RunRecord
 
 KEPT_ENDED_JOBS = 200
@@ -236,6 +237,14 @@ def lease_ms(lease_s: float) -> int:
 def number_of(lease: Lease) -> int:
     """The number of a lease's job."""
     return int(lease.job.job_id.rpartition(":")[2])
+
+
+def recent(state: State) -> tuple[JobView, ...]:
+    """The newest ended self-play jobs back to the last one that did not fail."""
+    views = [state.jobs[number].view for number in state.ended[:RECENT]]
+    selfplay = [view for view in views if view.job.kind == "selfplay"]
+    failed = list(takewhile(lambda view: view.state is JobState.FAILED, selfplay))
+    return tuple(selfplay[: len(failed) + 1])
 
 
 # -- parts of rules

@@ -14,7 +14,9 @@ was taken over), `missing` (no such run or job), `conflict` and the state that f
 
 from __future__ import annotations
 
+from azq.ledger.answers import JOB_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS
+from azq.ledger.types import RECENT
 
 _PREAMBLE = """
 local RUN, LEDGER, OPEN, POOL, ABANDONED, JOBS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -51,7 +53,7 @@ local function renew()
   return 'go_on'
 end
 
-local function view(of) return {of, call('HGETALL', JOB_PREFIX .. of)} end
+local function view(of) return {of, call('HMGET', JOB_PREFIX .. of, JOB_FIELDS)} end
 
 -- Held games go to the front of the pool, the oldest foremost, so that old games end first.
 local function give_back(of)
@@ -86,7 +88,7 @@ local function end_lease(of, problem, max_attempts)
     call('HSET', key, 'state', 'queued', 'published_ms', '0', 'claimed_ms', '0', 'error', problem)
   end
 end
-""".replace("KEPT", str(KEPT_ENDED_JOBS))
+""".replace("KEPT", str(KEPT_ENDED_JOBS)).replace("JOB_FIELDS", ", ".join(f"'{name}'" for name in JOB_FIELDS))
 
 # ARGV[3] RunRecord frame. Answers ok or conflict.
 CREATE_RUN = """
@@ -314,13 +316,43 @@ end_lease(number, ARGV[6], tonumber(ARGV[7]))
 return {'ok'}
 """
 
-# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
-COUNTS = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
+_COUNTED = """
 local counted = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
 for i = 1, 5 do counted[i] = counted[i] or '0' end
-return {'ok', counted[1], counted[2], text(call('HLEN', OPEN)), counted[3], counted[4], text(call('XLEN', SAMPLES)), counted[5]}
+local counts = {counted[1], counted[2], text(call('HLEN', OPEN)), counted[3], counted[4], text(call('XLEN', SAMPLES)), counted[5]}
 """
+
+# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
+COUNTS = (
+    """
+if call('EXISTS', RUN) == 0 then return {'missing'} end
+"""
+    + _COUNTED
+    + """
+return {'ok', unpack(counts)}
+"""
+)
+
+# Answers ok, now, the run's fields, its counts, the jobs queued and leased, and the newest ended self-play jobs back to the
+# last one that did not fail.
+LOOK = (
+    """
+if call('EXISTS', RUN) == 0 then return {'missing'} end
+local jobs, recent = {}, {}
+for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end
+for _, of in ipairs(call('LRANGE', DONE, 0, RECENT - 1)) do
+  local job = call('HMGET', JOB_PREFIX .. of, 'kind', 'state')
+  if job[1] == 'selfplay' then
+    recent[#recent + 1] = view(of)
+    if job[2] ~= 'failed' then break end
+  end
+end
+""".replace("RECENT", str(RECENT))
+    + _COUNTED
+    + """
+return {'ok', text(now), call('HGETALL', RUN), counts, jobs, recent}
+"""
+)
 
 # ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
 # games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.

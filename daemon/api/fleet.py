@@ -8,7 +8,6 @@ from http import HTTPStatus
 from fastapi import APIRouter, Response
 
 import azq
-from daemon import observe
 from daemon.api.problems import problem
 from daemon.api.schemas import HealthOut
 from daemon.api.services import Services, Use
@@ -23,7 +22,7 @@ SHORTEST_PATIENCE_S = 5.0
 @router.get("/v1/workers", tags=["workers"])
 def list_workers(use: Use, role: str | None = None) -> list[WorkerStatus]:
     """Processes whose heartbeat lives: self-play, eval and inference workers, learners, daemons."""
-    return [worker_status(beat, use.clock_ms()) for beat in observe.read_workers(use.bus) if role in (None, beat.role)]
+    return [worker_status(beat, use.clock_ms()) for beat in use.workers() if role in (None, beat.role)]
 
 
 @router.get("/healthz", tags=["daemon"])

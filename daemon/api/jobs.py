@@ -11,7 +11,6 @@ from fastapi import status as http
 from azq.config import RunSections, parse_run
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.types import RunState
-from daemon import observe
 from daemon.api.schemas import JobOut, Name, NewJob
 from daemon.api.services import Use
 from daemon.fleet import eval_tag, live_tags
@@ -27,7 +26,7 @@ def enqueue_job(body: NewJob, use: Use) -> JobOut:
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
     sections = parse_run(json.loads(view.record.sections), f"sections of run {body.run}")
-    workers = observe.read_workers(use.bus)
+    workers = use.workers()
     tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == EVAL else sections.run.tag)
     tags = live_tags(workers, body.kind)
     if tag not in tags:

@@ -42,7 +42,7 @@ class _Fleet(Collector):
         use = self._services
         yield from figures.of_daemon(use.health.pulse)
         try:
-            workers = observe.read_workers(use.bus)
+            workers = use.workers()
             facts = [observe.gather(use.ledger, use.bus, view.record.run, workers) for view in use.ledger.runs()]
         except BrokerError:
             yield from figures.of_planes([PlaneFacts("control"), *self._planes([])[1:]])

@@ -79,7 +79,7 @@ def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
 @router.get("/{run}/status")
 def run_status(run: str, use: Use) -> RunStatus:
     """Everything the live table of `azq up` shows."""
-    facts = observe.gather(use.ledger, use.bus, run)
+    facts = observe.gather(use.ledger, use.bus, run, use.workers())
     return summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run))
 
 

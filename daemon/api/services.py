@@ -13,7 +13,8 @@ from fastapi import Depends, Request
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, RunState, RunView
-from azq.wire.messages import RunRecord
+from azq.wire.messages import Heartbeat, RunRecord
+from daemon.beats import Beats
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
@@ -49,6 +50,11 @@ class Services:
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
+    beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
+
+    def workers(self) -> tuple[Heartbeat, ...]:
+        """The live processes. Raises `BrokerError`."""
+        return (self.beats or Beats(self.bus)).read()
 
 
 def _services(request: Request) -> Services:

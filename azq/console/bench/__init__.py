@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from azq.console.bench.bus import bench_bus
+from azq.console.bench.daemon import bench_daemon
 from azq.console.bench.inference import bench_inference
 from azq.console.bench.learner import bench_learner
 from azq.console.bench.peers import bench_peers
@@ -19,6 +20,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "inference": bench_inference,
     "learner": bench_learner,
     "bus": bench_bus,
+    "daemon": bench_daemon,
     "peers": bench_peers,
     "strength": bench_strength,
 }
