@@ -90,6 +90,20 @@ def bench_daemon(
     _bench("daemon", as_json, config, overrides, workers=workers, runs=runs, seconds=seconds)
 
 
+@bench_app.command("rest")
+def bench_rest(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
+    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
+    seconds: BenchSeconds = 10.0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
+    _bench("rest", as_json, config, overrides, workers=workers, runs=runs, rate=rate, seconds=seconds)
+
+
 @bench_app.command("peers")
 def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
