@@ -12,6 +12,7 @@ from azq.errors import WireError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
+from daemon.team import Team, WorkerStatus, team_of, worker_status
 
 log = logs.get(__name__)
 
@@ -30,6 +31,8 @@ class Beats:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[bytes, Heartbeat | None]] = {}
         self._beats: tuple[Heartbeat, ...] = ()
+        self._teams: dict[str, Team] = {}
+        self._rows: dict[str, WorkerStatus] = {}
         self._read_s = float("-inf")
 
     def read(self) -> tuple[Heartbeat, ...]:
@@ -42,11 +45,25 @@ class Beats:
         with self._lock:
             return self._look()
 
+    def team(self, run: str, now_ms: int) -> Team:
+        """The workers of a run as of `read`; put together once for all who ask before the next look. Raises `BrokerError`."""
+        self.read()
+        with self._lock:
+            if run not in self._teams:
+                self._teams[run] = team_of(self._beats, run, lambda beat: self._listed(beat, now_ms))
+            return self._teams[run]
+
+    def _listed(self, beat: Heartbeat, now_ms: int) -> WorkerStatus:
+        if beat.worker not in self._rows:
+            self._rows[beat.worker] = worker_status(beat, now_ms)
+        return self._rows[beat.worker]
+
     def _look(self) -> tuple[Heartbeat, ...]:
         found = self._bus.values(keys.BEAT_PREFIX)
         self._known = {key: self._decoded(key, frame) for key, frame in found.items()}
         beats = (beat for _, beat in self._known.values() if beat is not None)
         self._beats, self._read_s = tuple(sorted(beats, key=lambda beat: (beat.role, beat.worker))), self._clock()
+        self._teams, self._rows = {}, {}
         return self._beats
 
     def _decoded(self, key: str, frame: bytes) -> tuple[bytes, Heartbeat | None]:

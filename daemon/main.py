@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -31,6 +32,7 @@ from daemon.observe import Observer
 from daemon.planes import open_planes
 from daemon.server import Server, bind, url_of
 
+SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
 log = logs.get(__name__)
@@ -46,6 +48,7 @@ def main(config: Config) -> int:
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stops = _catch_signals()
+    sys.setswitchinterval(SWITCH_S)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)

@@ -31,6 +31,7 @@ class LedgerReader(Protocol):
     def run(self, name: str) -> RunView: ...
     def runs(self) -> list[RunView]: ...
     def look(self) -> list[RunLook]: ...
+    def look_at(self, name: str) -> RunLook: ...
     def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]: ...
     def counts(self, run: str) -> LedgerCounts: ...
 
@@ -74,13 +75,13 @@ def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[Ma
 
 def gather(ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
-    view = ledger.run(run)
+    look = ledger.look_at(run)
     matches, grades = read_results(bus, run)
     weights = read_weights(bus, run)
     return RunFacts(
-        view=view,
-        counts=ledger.counts(run),
-        jobs=tuple(ledger.jobs(run)),
+        view=look.view,
+        counts=look.counts,
+        jobs=look.jobs,
         learner=read_learner(bus, run),
         weights=weights[0] if weights else None,
         matches=tuple(matches),

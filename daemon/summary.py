@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
-from azq import metrics
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
+from daemon.team import Team, WorkerStatus, team_of, worker_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,6 @@ class LedgerStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """One live process."""
-
-    worker: str
-    role: str
-    host: str
-    pid: int
-    version: str
-    run: str
-    queues: tuple[str, ...]
-    tags: tuple[str, ...]
-    slots: int
-    age_s: float  # since its last heartbeat
-    up_s: float
-    rates: dict[str, float]
-    weight_versions: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class RunStatus:
     """Everything the live table shows."""
 
@@ -121,11 +103,13 @@ class RunStatus:
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
 
 
-def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = ()) -> RunStatus:
-    """The status of one run; `ratings` are those of its matches."""
+def summarise(
+    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
+) -> RunStatus:
+    """The status of one run; `ratings` are those of its matches, `team` is that of `facts.workers` where it is known already."""
     name = facts.view.record.run
     learner = facts.learner
-    workers = [beat for beat in facts.workers if beat.run in ("", name)]
+    team = team or team_of(facts.workers, name, partial(worker_status, now_ms=now_ms))
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
     return RunStatus(
@@ -136,10 +120,10 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         active_s=facts.view.active_ms / 1000,
         until=dict(facts.view.record.until),
         progress=learner.progress if learner else 0.0,
-        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
-        evaluations_per_s=_evaluations_per_s(workers),
-        mean_batch=_mean_batch(workers),
+        games_per_s=team.games_per_s,
+        simulations_per_s=team.simulations_per_s,
+        evaluations_per_s=team.evaluations_per_s,
+        mean_batch=team.mean_batch,
         open_games=facts.counts.open,
         samples=learner.samples_inserted if learner else 0,
         window=learner.window if learner else 0,
@@ -153,12 +137,12 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         selfplay_stalled=learner.stall_selfplay if learner else False,
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
-        policy_lag=_policy_lag(workers, name, version),
+        policy_lag=team.policy_lag(version),
         strength=strength(facts.grades, ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
-        workers=tuple(worker_status(beat, now_ms) for beat in workers),
+        workers=team.workers,
         conditions=(*conditions, *failed_matches(facts.matches)),
     )
 
@@ -182,25 +166,6 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
         counts.in_transit,
         counts.duplicates_dropped,
         counts.balanced,
-    )
-
-
-def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
-    """A heartbeat as operators read it."""
-    return WorkerStatus(
-        worker=beat.worker,
-        role=beat.role,
-        host=beat.host,
-        pid=beat.pid,
-        version=beat.version,
-        run=beat.run,
-        queues=beat.queues,
-        tags=beat.tags,
-        slots=beat.slots,
-        age_s=max(0, now_ms - beat.sent_ms) / 1000,
-        up_s=max(0, beat.sent_ms - beat.started_ms) / 1000,
-        rates=dict(beat.rates),
-        weight_versions=dict(beat.weight_versions),
     )
 
 
@@ -228,27 +193,16 @@ def _version(player: str) -> int | None:
     return int(number) if kind == "weights" and number.isdigit() else None
 
 
-def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:
-    return sum(beat.rates.get(rate, 0.0) for beat in workers if beat.role in roles)
-
-
-def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
-    """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
-    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, ("selfplay", "eval"))
-
-
-def _mean_batch(workers: Sequence[Heartbeat]) -> float:
-    """Mean over the inference workers, each weighted by its batches per second."""
-    pairs = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), beat.rates.get(metrics.MEAN_BATCH, 0.0)) for beat in workers]
-    busy = [(rate, batch) for rate, batch in pairs if rate > 0 and batch > 0]
-    batches_per_s = sum(rate / batch for rate, batch in busy)
-    return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0
-
-
-def _policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
-    """Versions between the newest weights and those that self-play searches with, mean over its workers."""
-    said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
-    lags = said or [
-        max(0, version - beat.weight_versions[run]) for beat in workers if beat.role == "selfplay" and run in beat.weight_versions
-    ]
-    return sum(lags) / len(lags) if lags else 0.0
+__all__ = [
+    "LedgerStatus",
+    "Rated",
+    "RunFacts",
+    "RunStatus",
+    "Strength",
+    "WorkerStatus",
+    "failed_matches",
+    "ledger_status",
+    "strength",
+    "summarise",
+    "worker_status",
+]

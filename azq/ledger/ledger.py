@@ -62,6 +62,13 @@ class Ledger:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
         return self._read_all(scripts.LOOK, run_look)
 
+    def look_at(self, name: str) -> RunLook:
+        """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
+        word, *answer = self._call(scripts.LOOK, name, "")
+        if word == "missing":
+            raise self._no_run(name)
+        return run_look(name, answer)
+
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         """Changes a run's state; setting the one it has changes nothing.
 

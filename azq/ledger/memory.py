@@ -63,10 +63,12 @@ class MemoryLedger:
 
     def look(self) -> list[RunLook]:
         with self._lock:
-            return [
-                RunLook(self.run(name), self.counts(name), tuple(self.jobs(name, limit=len(state.queue))), rules.recent(state))
-                for name, state in sorted(self._runs.items())
-            ]
+            return [self.look_at(name) for name in sorted(self._runs)]
+
+    def look_at(self, name: str) -> RunLook:
+        with self._lock:
+            state = self.state(name)
+            return RunLook(self.run(name), self.counts(name), tuple(self.jobs(name, limit=len(state.queue))), rules.recent(state))
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         with self._lock:

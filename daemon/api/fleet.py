@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from http import HTTPStatus
+from itertools import islice
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 import azq
+from daemon.api.answer import answer
 from daemon.api.problems import problem
 from daemon.api.schemas import HealthOut
 from daemon.api.services import Services, Use
 from daemon.health import why_not_ready
-from daemon.summary import WorkerStatus, worker_status
+from daemon.team import WorkerStatus, worker_status
 
 router = APIRouter()
 PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
 SHORTEST_PATIENCE_S = 5.0
 
 
-@router.get("/v1/workers", tags=["workers"])
-def list_workers(use: Use, role: str | None = None) -> list[WorkerStatus]:
-    """Processes whose heartbeat lives: self-play, eval and inference workers, learners, daemons."""
-    return [worker_status(beat, use.clock_ms()) for beat in use.workers() if role in (None, beat.role)]
+@router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus])
+def list_workers(use: Use, role: str | None = None, limit: Annotated[int | None, Query(ge=1)] = None) -> Response:
+    """Processes whose heartbeat lives: self-play, eval and inference workers, learners, daemons; all of them, or the first."""
+    now_ms = use.clock_ms()
+    return answer([worker_status(beat, now_ms) for beat in islice((beat for beat in use.workers() if role in (None, beat.role)), limit)])
 
 
 @router.get("/healthz", tags=["daemon"])

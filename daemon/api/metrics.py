@@ -51,7 +51,7 @@ class _Fleet(Collector):
         yield from figures.of_planes(self._planes([fact.view.record.run for fact in facts]) or [PlaneFacts("control", up=True)])
         yield from figures.of_jobs(workers, [view for fact in facts for view in fact.jobs])
         yield from figures.of_workers(workers, now_ms)
-        yield from figures.of_runs([summarise(fact, now_ms, rate(fact.matches)) for fact in facts])
+        yield from figures.of_runs([summarise(fact, now_ms, rate(fact.matches), team=use.team(fact.view.record.run)) for fact in facts])
 
     def _planes(self, runs: list[str]) -> list[PlaneFacts]:
         return [plane.look(runs) for plane in self._services.planes]

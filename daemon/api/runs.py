@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi import status as http
 
 from azq.arena.rating import rate
@@ -15,6 +16,7 @@ from azq.games.loading import is_python_file
 from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
 from daemon import observe
+from daemon.api.answer import answer
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunOut, WeightsOut, goals
 from daemon.api.services import Services, Use
 from daemon.summary import LedgerStatus, RunStatus, ledger_status, summarise
@@ -76,17 +78,18 @@ def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
     return _change(use, run, RunState.FINISHED, body)
 
 
-@router.get("/{run}/status")
-def run_status(run: str, use: Use) -> RunStatus:
+@router.get("/{run}/status", response_model=RunStatus)
+def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
-    facts = observe.gather(use.ledger, use.bus, run, use.workers())
-    return summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run))
+    facts = observe.gather(use.ledger, use.bus, run, ())
+    team = use.team(run)
+    status = summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run), team)
+    return answer(replace(status, workers=cast(Any, team.encoded)))
 
 
 @router.get("/{run}/ledger", tags=["ledger"])
 def run_ledger(run: str, use: Use) -> LedgerStatus:
     """The proof that no game was lost: opened = finished + open + abandoned, finished = inserted + in transit."""
-    use.ledger.run(run)
     return ledger_status(use.ledger.counts(run))
 
 

@@ -18,6 +18,7 @@ from daemon.beats import Beats
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
+from daemon.team import Team
 
 
 class LedgerFace(LedgerReader, Protocol):
@@ -54,7 +55,14 @@ class Services:
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""
-        return (self.beats or Beats(self.bus)).read()
+        return self._beats().read()
+
+    def team(self, run: str) -> Team:
+        """The live processes that may work for a run. Raises `BrokerError`."""
+        return self._beats().team(run, self.clock_ms())
+
+    def _beats(self) -> Beats:
+        return self.beats or Beats(self.bus)
 
 
 def _services(request: Request) -> Services:

@@ -24,7 +24,7 @@ MIX = {
     "/v1/runs/{run}/ledger": 0.18,
     "/v1/workers?limit=100": 0.2,
     "/v1/workers": 0.02,
-    "/v1/jobs": 0.13,
+    "/v1/jobs?run={run}&limit=100": 0.13,
     "/healthz": 0.1,
 }
 METRICS = "/metrics"
