@@ -15,6 +15,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
 from daemon.beats import Beats
 from daemon.fleet import condense, note_full
+from daemon.standings import Standings
 from daemon.state import Desired, DesiredRun, Observed, ObservedRun
 from daemon.summary import RunFacts
 
@@ -73,19 +74,22 @@ def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[Ma
     return matches, grades
 
 
-def gather(ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None) -> RunFacts:
+def gather(
+    ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
-    look = ledger.look_at(run)
-    matches, grades = read_results(bus, run)
-    weights = read_weights(bus, run)
+    look, standings = ledger.look_at(run), standings or Standings()
+    newest, result = bus.newest_each([keys.weights(run), keys.results(run)])
+    standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
     return RunFacts(
         view=look.view,
         counts=look.counts,
         jobs=look.jobs,
         learner=read_learner(bus, run),
-        weights=weights[0] if weights else None,
-        matches=tuple(matches),
-        grades=tuple(grades),
+        weights=_decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None,
+        matches=standing.matches,
+        grades=standing.grades,
+        ratings=standing.ratings,
         workers=read_workers(bus) if workers is None else workers,
     )
 

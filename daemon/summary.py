@@ -12,20 +12,6 @@ from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult
 from daemon.team import Team, WorkerStatus, team_of, worker_status
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What was read of one run."""
-
-    view: RunView
-    counts: LedgerCounts
-    jobs: tuple[JobView, ...] = ()  # queued and leased
-    learner: LearnerStatus | None = None
-    weights: WeightEvent | None = None
-    matches: tuple[MatchResult, ...] = ()  # newest first
-    grades: tuple[GradeResult, ...] = ()  # newest first
-    workers: tuple[Heartbeat, ...] = ()
-
-
 class Rated(Protocol):
     """What a rating tells of one player."""
 
@@ -37,6 +23,21 @@ class Rated(Protocol):
     def low(self) -> float: ...
     @property
     def high(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What was read of one run."""
+
+    view: RunView
+    counts: LedgerCounts
+    jobs: tuple[JobView, ...] = ()  # queued and leased
+    learner: LearnerStatus | None = None
+    weights: WeightEvent | None = None
+    matches: tuple[MatchResult, ...] = ()  # newest first
+    grades: tuple[GradeResult, ...] = ()  # newest first
+    ratings: Sequence[Rated] = ()  # of the matches
+    workers: tuple[Heartbeat, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class RunStatus:
 def summarise(
     facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
 ) -> RunStatus:
-    """The status of one run; `ratings` are those of its matches, `team` is that of `facts.workers` where it is known already."""
+    """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
     name = facts.view.record.run
     learner = facts.learner
     team = team or team_of(facts.workers, name, partial(worker_status, now_ms=now_ms))
@@ -138,7 +139,7 @@ def summarise(
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
         policy_lag=team.policy_lag(version),
-        strength=strength(facts.grades, ratings),
+        strength=strength(facts.grades, ratings or facts.ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,

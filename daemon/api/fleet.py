@@ -30,8 +30,8 @@ def list_workers(use: Use, role: str | None = None, limit: Annotated[int | None,
 
 
 @router.get("/healthz", tags=["daemon"])
-def healthz(use: Use) -> HealthOut:
-    """The process answers. Needs no token."""
+async def healthz(use: Use) -> HealthOut:
+    """The process answers, also while every thread waits for a broker that hangs. Needs no token."""
     return _health(use, "alive")
 
 

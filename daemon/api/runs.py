@@ -81,9 +81,9 @@ def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
 @router.get("/{run}/status", response_model=RunStatus)
 def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
-    facts = observe.gather(use.ledger, use.bus, run, ())
+    facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
     team = use.team(run)
-    status = summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run), team)
+    status = summarise(facts, use.clock_ms(), (), use.health.conditions(run), team)
     return answer(replace(status, workers=cast(Any, team.encoded)))
 
 

@@ -18,6 +18,7 @@ from daemon.beats import Beats
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
+from daemon.standings import Standings
 from daemon.team import Team
 
 
@@ -52,6 +53,7 @@ class Services:
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
+    standings: Standings = field(default_factory=Standings)
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""
@@ -65,7 +67,7 @@ class Services:
         return self.beats or Beats(self.bus)
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # async: a plain function would cost each request a change of threads
     services: Services = request.app.state.services
     return services
 
