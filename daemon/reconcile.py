@@ -30,7 +30,6 @@ from daemon.state import (
 )
 
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
-IN_TRANSIT_LIMIT = 20_000  # games that wait for the learner before self-play stalls, should the learner be gone
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -55,7 +54,10 @@ def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
     return Counter(
         run.sections.run.tag
         for run in desired.runs
-        if run.state is RunState.RUNNING and run.sections and (seen := observed.runs.get(run.name)) and not stalled(seen)
+        if run.state is RunState.RUNNING
+        and run.sections
+        and (seen := observed.runs.get(run.name))
+        and not stalled(seen, run.sections.selfplay.max_waiting_games)
     )
 
 
@@ -93,11 +95,11 @@ def goal_reached(until: Mapping[str, float], seen: ObservedRun) -> str:
     return ", ".join(f"{goal}={limit:g} reached" for goal, limit in until.items() if done.get(goal, 0) >= limit)
 
 
-def stalled(seen: ObservedRun) -> str:
-    """Why a run gets no new self-play jobs just now; empty where it does."""
+def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
+    """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
     if seen.learner is not None and seen.learner.stall_selfplay:
         return "self-play is ahead of the learner (samples_per_insert)"
-    if seen.counts.in_transit >= IN_TRANSIT_LIMIT:
+    if seen.counts.in_transit >= max_waiting_games:
         return f"{seen.counts.in_transit} finished games wait for the learner"
     return ""
 
@@ -159,7 +161,7 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, observed: Obser
     slots = slots_of(observed.workers, queue_of(SELFPLAY, tag))
     if not slots:
         return [ReportUnroutable(name, queue_of(SELFPLAY, tag), live_tags(observed.workers, SELFPLAY))]
-    if stalled(seen):
+    if stalled(seen, sections.selfplay.max_waiting_games):
         return []
     active = sum(view.job.kind == SELFPLAY and view.job.tag == tag for view in seen.jobs)
     job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
 from daemon.team import Team, WorkerStatus, team_of, worker_status
@@ -135,7 +136,7 @@ def summarise(
         loss_policy=learner.loss_policy if learner and learner.step else None,
         loss_value=learner.loss_value if learner and learner.step else None,
         learning_rate=learner.learning_rate if learner else None,
-        selfplay_stalled=learner.stall_selfplay if learner else False,
+        selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
         policy_lag=team.policy_lag(version),

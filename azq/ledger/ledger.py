@@ -12,7 +12,7 @@ from azq import logs
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, job_view, run_look, run_view, split_job_id
-from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms
+from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms, max_waiting
 from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -44,7 +44,7 @@ class Ledger:
         check_run_name(record.run)
         with translate(self._client):
             self._client.sadd(keys.RUNS, record.run)
-        word, *_ = self._call(scripts.CREATE_RUN, record.run, "", encode(record))
+        word, *_ = self._call(scripts.CREATE_RUN, record.run, "", encode(record), max_waiting(record))
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         return self.run(record.run)
@@ -83,7 +83,7 @@ class Ledger:
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self._call(scripts.REPLACE_RECORD, record.run, "", b"", encode(record))
+        word, *_ = self._call(scripts.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
         if word == "missing":
             raise self._no_run(record.run)
         return self.run(record.run)
@@ -93,7 +93,7 @@ class Ledger:
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self._call(scripts.REPLACE_RECORD, name, "", values["record"], encode(changed))
+            word, *_ = self._call(scripts.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
             if word == "missing":
                 raise self._no_run(name)
             if word == "ok":

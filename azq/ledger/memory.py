@@ -132,8 +132,10 @@ class MemoryLedger:
 
     def renew(self, lease: Lease) -> Directive:
         with self._lock:
-            stalled = self._bus.get(keys.stall(lease.job.run)) is not None
-            self._runs[lease.job.run], directive = rules.renew(self.state(lease.job.run), self._clock_ms(), lease, stalled=stalled)
+            state, run = self.state(lease.job.run), lease.job.run
+            full = self._bus.length(keys.samples(run)) >= rules.max_waiting(state.record)
+            stalled = full or self._bus.get(keys.stall(run)) is not None
+            self._runs[run], directive = rules.renew(state, self._clock_ms(), lease, stalled=stalled)
             return directive
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from azq.config import RUN_NAME_PATTERN
+import msgspec
+
+from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
 from azq.ledger.types import RECENT, Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
 from azq.wire.messages import RunRecord
@@ -61,6 +63,22 @@ class State:
 
 
 # -- runs
+
+
+class _SelfPlay(msgspec.Struct):
+    max_waiting_games: int = SelfPlayConfig().max_waiting_games
+
+
+class _Sections(msgspec.Struct):
+    selfplay: _SelfPlay = msgspec.field(default_factory=_SelfPlay)
+
+
+def max_waiting(record: RunRecord) -> int:
+    """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
+    try:
+        return msgspec.json.decode(record.sections, type=_Sections).selfplay.max_waiting_games
+    except msgspec.DecodeError:
+        return _SelfPlay().max_waiting_games
 
 
 def check_run_name(name: str) -> None:

@@ -45,11 +45,17 @@ local function may_work(kind)
   return state == 'running' or (state == 'finished' and kind == 'eval')
 end
 
+-- Games that wait for a learner which is away would fill the broker.
+local function full()
+  local most = call('HGET', RUN, 'max_waiting')
+  return most and call('XLEN', SAMPLES) >= tonumber(most)
+end
+
 local function renew()
   call('HSET', JOB, 'lease_until_ms', text(now + tonumber(ARGV[5])))
   local job = call('HMGET', JOB, 'kind', 'cancel')
   if job[2] == '1' or not may_work(job[1]) then return 'release' end
-  if job[1] == 'selfplay' and call('EXISTS', STALL) == 1 then return 'stall' end
+  if job[1] == 'selfplay' and (call('EXISTS', STALL) == 1 or full()) then return 'stall' end
   return 'go_on'
 end
 
@@ -90,10 +96,11 @@ local function end_lease(of, problem, max_attempts)
 end
 """.replace("KEPT", str(KEPT_ENDED_JOBS)).replace("JOB_FIELDS", ", ".join(f"'{name}'" for name in JOB_FIELDS))
 
-# ARGV[3] RunRecord frame. Answers ok or conflict.
+# ARGV[3] RunRecord frame, ARGV[4] most games that may wait for the learner. Answers ok or conflict.
 CREATE_RUN = """
 if call('EXISTS', RUN) == 1 then return {'conflict', call('HGET', RUN, 'state')} end
-call('HSET', RUN, 'record', ARGV[3], 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now))
+call('HSET', RUN, 'record', ARGV[3], 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
+  'max_waiting', ARGV[4])
 return {'ok'}
 """
 
@@ -116,11 +123,12 @@ call('HSET', RUN, 'state', ARGV[3], 'reason', ARGV[4], 'active_ms', text(active)
 return {'ok'}
 """
 
-# ARGV[3] RunRecord frame as it was read ('': whatever it is), ARGV[4] as it shall be. Answers ok, missing or conflict.
+# ARGV[3] RunRecord frame as it was read ('': whatever it is), ARGV[4] as it shall be, ARGV[5] most games that may wait for the
+# learner. Answers ok, missing or conflict.
 REPLACE_RECORD = """
 if call('EXISTS', RUN) == 0 then return {'missing'} end
 if ARGV[3] ~= '' and call('HGET', RUN, 'record') ~= ARGV[3] then return {'conflict', 'changed meanwhile'} end
-call('HSET', RUN, 'record', ARGV[4])
+call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
 return {'ok'}
 """
 
