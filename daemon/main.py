@@ -27,7 +27,7 @@ from daemon.health import Health
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
 from daemon.planes import open_planes
-from daemon.server import Server, bind, url_of
+from daemon.server import Server, bind, check_tls, url_of
 
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
@@ -37,10 +37,11 @@ log = logs.get(__name__)
 def main(config: Config) -> int:
     """Runs until SIGTERM or SIGINT; returns an exit code.
 
-    Raises `ConfigError` (open binding without token, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
+    Raises `ConfigError` (open binding without token, unusable TLS files, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
     `StateConflict` (another daemon serves this control plane).
     """
     check_binding(config.daemon)
+    check_tls(config.daemon)
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stops = _catch_signals()
@@ -53,10 +54,11 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
         loop, services = _build(config, client, lock)
-        server = Server(create_app(services), listener)
+        certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
+        server = Server(create_app(services), listener, certificate=certificate, key=key)
         server.start()
         stack.callback(server.stop)
-        log.info("listening", url=url_of(listener))
+        log.info("listening", url=url_of(listener, tls=certificate is not None))
         _serve(config, loop, server, stops)
         notify(STOPPING)
         _quietly(loop.leave)

@@ -11,6 +11,7 @@ import azq
 from daemon import observe
 from daemon.api.problems import problem
 from daemon.api.schemas import HealthOut
+from daemon.api.scopes import WORKER
 from daemon.api.services import Services, Use
 from daemon.health import why_not_ready
 from daemon.summary import WorkerStatus, worker_status
@@ -20,7 +21,7 @@ PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
 SHORTEST_PATIENCE_S = 5.0
 
 
-@router.get("/v1/workers", tags=["workers"])
+@router.get("/v1/workers", tags=["workers"], dependencies=[WORKER])
 def list_workers(use: Use, role: str | None = None) -> list[WorkerStatus]:
     """Processes whose heartbeat lives: self-play, eval and inference workers, learners, daemons."""
     return [worker_status(beat, use.clock_ms()) for beat in observe.read_workers(use.bus) if role in (None, beat.role)]

@@ -13,6 +13,7 @@ from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.types import RunState
 from daemon import observe
 from daemon.api.schemas import JobOut, Name, NewJob
+from daemon.api.scopes import OPERATE, READ
 from daemon.api.services import Use
 from daemon.fleet import eval_tag, live_tags
 from daemon.state import EVAL, SELFPLAY, queue_of
@@ -20,7 +21,7 @@ from daemon.state import EVAL, SELFPLAY, queue_of
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.post("", status_code=http.HTTP_201_CREATED)
+@router.post("", status_code=http.HTTP_201_CREATED, dependencies=[OPERATE])
 def enqueue_job(body: NewJob, use: Use) -> JobOut:
     """Enqueues a job; the daemon hands it to Celery at its next tick. 409 when no live worker takes its queue."""
     view = use.ledger.run(body.run)
@@ -40,7 +41,7 @@ def enqueue_job(body: NewJob, use: Use) -> JobOut:
     return JobOut.of(queued)
 
 
-@router.get("")
+@router.get("", dependencies=[READ])
 def list_jobs(use: Use, run: Name | None = None, active: bool = True, limit: Annotated[int, Query(ge=1, le=1000)] = 200) -> list[JobOut]:
     """Queued and leased jobs; with `active=false` the newest ended ones too."""
     if run is not None:
@@ -48,13 +49,13 @@ def list_jobs(use: Use, run: Name | None = None, active: bool = True, limit: Ann
     return [JobOut.of(view) for view in use.ledger.jobs(run, active_only=active, limit=limit)]
 
 
-@router.get("/{job_id}")
+@router.get("/{job_id}", dependencies=[READ])
 def show_job(job_id: str, use: Use) -> JobOut:
     """One job."""
     return JobOut.of(use.ledger.job(job_id))
 
 
-@router.post("/{job_id}/revoke")
+@router.post("/{job_id}/revoke", dependencies=[OPERATE])
 def revoke_job(job_id: str, use: Use) -> JobOut:
     """Takes a job back: a queued one at once, a leased one at its worker's next journal write. Its games go back to the pool."""
     return JobOut.of(use.ledger.cancel(job_id))

@@ -16,6 +16,7 @@ from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
 from daemon import observe
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunOut, WeightsOut, goals
+from daemon.api.scopes import OPERATE, READ
 from daemon.api.services import Services, Use
 from daemon.summary import LedgerStatus, RunStatus, ledger_status, summarise
 
@@ -23,7 +24,7 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"])
 Count = Annotated[int, Query(ge=1, le=observe.RESULTS_READ)]
 
 
-@router.post("", status_code=http.HTTP_201_CREATED)
+@router.post("", status_code=http.HTTP_201_CREATED, dependencies=[OPERATE])
 def create_run(body: NewRun, use: Use) -> RunOut:
     """Creates a run, which starts at once; its name must be new."""
     sections = parse_run(body.sections, "request body, sections")
@@ -42,25 +43,25 @@ def create_run(body: NewRun, use: Use) -> RunOut:
     return RunOut.of(use.ledger.create_run(record))
 
 
-@router.get("")
+@router.get("", dependencies=[READ])
 def list_runs(use: Use) -> list[RunOut]:
     """All runs, by name."""
     return [RunOut.of(view) for view in sorted(use.ledger.runs(), key=lambda view: view.record.run)]
 
 
-@router.get("/{run}")
+@router.get("/{run}", dependencies=[READ])
 def show_run(run: str, use: Use) -> RunOut:
     """One run with its settings."""
     return RunOut.of(use.ledger.run(run))
 
 
-@router.post("/{run}/pause")
+@router.post("/{run}/pause", dependencies=[OPERATE])
 def pause_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
     """Pauses a run: its open games go back to the pool at their workers' next journal write."""
     return _change(use, run, RunState.PAUSED, body)
 
 
-@router.post("/{run}/resume")
+@router.post("/{run}/resume", dependencies=[OPERATE])
 def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     """Goes on with a paused, finished or failed run, towards other goals where they are given."""
     if use.ledger.run(run).state is RunState.RUNNING:
@@ -70,34 +71,34 @@ def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
 
 
-@router.post("/{run}/finish")
+@router.post("/{run}/finish", dependencies=[OPERATE])
 def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
     """Ends a run; it can be resumed."""
     return _change(use, run, RunState.FINISHED, body)
 
 
-@router.get("/{run}/status")
+@router.get("/{run}/status", dependencies=[READ])
 def run_status(run: str, use: Use) -> RunStatus:
     """Everything the live table of `azq up` shows."""
     facts = observe.gather(use.ledger, use.bus, run)
     return summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run))
 
 
-@router.get("/{run}/ledger", tags=["ledger"])
+@router.get("/{run}/ledger", tags=["ledger"], dependencies=[READ])
 def run_ledger(run: str, use: Use) -> LedgerStatus:
     """The proof that no game was lost: opened = finished + open + abandoned, finished = inserted + in transit."""
     use.ledger.run(run)
     return ledger_status(use.ledger.counts(run))
 
 
-@router.get("/{run}/weights", tags=["weights"])
+@router.get("/{run}/weights", tags=["weights"], dependencies=[READ])
 def run_weights(run: str, use: Use, limit: Count = 20) -> list[WeightsOut]:
     """The newest published weights, newest first."""
     use.ledger.run(run)
     return [WeightsOut.of(event) for event in observe.read_weights(use.bus, run, limit)]
 
 
-@router.get("/{run}/matches", tags=["matches"])
+@router.get("/{run}/matches", tags=["matches"], dependencies=[READ])
 def run_matches(run: str, use: Use, limit: Count = 200) -> ArenaOut:
     """Results of the newest evaluation jobs, and ratings with 95 % intervals."""
     use.ledger.run(run)
