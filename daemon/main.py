@@ -7,6 +7,7 @@ import queue
 import signal
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import redis
 
@@ -18,7 +19,9 @@ from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.ledger import Ledger
+from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, notify
+from azq.store import Store, open_store
 from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
@@ -81,7 +84,16 @@ def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop,
         life_s=config.worker.heartbeat_life_s,
     )
     data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
-    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data))
+    return loop, Services(
+        ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data), store_of=partial(_store_of, config, client)
+    )
+
+
+def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
+    """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
+    said = Path(view.record.directory)
+    directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
+    return open_store(config.store.url, directory=directory / "weights", client=client)
 
 
 def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:

@@ -25,6 +25,7 @@ from azq.errors import (
     TooManyRequests,
     UnknownTagError,
     WeightsError,
+    WireError,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -43,6 +44,7 @@ STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
     (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
     (StoreError, HTTPStatus.BAD_GATEWAY),
     (WeightsError, HTTPStatus.BAD_GATEWAY),
+    (WireError, HTTPStatus.BAD_GATEWAY),
 )
 RETRY_AFTER_S = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
 
