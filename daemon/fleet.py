@@ -26,6 +26,11 @@ def live_tags(workers: Sequence[Heartbeat], kind: str) -> tuple[str, ...]:
     return tuple(queue.removeprefix(prefix) for queue in live_queues(workers) if queue.startswith(prefix))
 
 
+def tags_of(beat: Heartbeat) -> frozenset[str]:
+    """Hardware tags of one process: those it names and those of the queues it takes."""
+    return frozenset(beat.tags) | {queue.partition(".")[2] for queue in beat.queues}
+
+
 def eval_tag(workers: Sequence[Heartbeat], wanted: str) -> str:
     """The run's own tag where an eval worker has it, else `cpu`, else any live one; the wanted one when there is none.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from azq import logs
-from azq.bus.base import Bus
+from azq.bus.base import Bus, Entry
 from azq.config import parse_run
 from azq.errors import ConfigError, WireError
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
@@ -62,12 +63,17 @@ def read_round(bus: Bus, run: str) -> EvalRound | None:
 
 def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
     """The newest matches and grades, newest first."""
+    return split_results(bus.newest(keys.results(run), count))
+
+
+def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[GradeResult]]:
+    """Matches and grades among entries of a results stream, in their order."""
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
-    for entry in bus.newest(keys.results(run), count):
+    for entry in entries:
         if (match := _try(entry.frame, MatchResult)) is not None:
             matches.append(match)
-        elif (grade := _decode(entry.frame, GradeResult, f"{keys.results(run)} {entry.id}")) is not None:
+        elif (grade := _decode(entry.frame, GradeResult, f"{entry.stream} {entry.id}")) is not None:
             grades.append(grade)
     return matches, grades
 

@@ -31,6 +31,7 @@ from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
 from azq.games.loading import absolute
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
+from azq.presets import preset as preset_of
 from azq.wire.messages import RunRecord
 from daemon.observe import read_weights
 
@@ -101,7 +102,7 @@ def read_start(
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
-        base = rundir.preset(game or machine.run.game, preset)
+        base = preset_of(game or machine.run.game, preset)
     chosen = [f'run.game="{game}"'] if game else []
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts

@@ -16,6 +16,9 @@ control plane
     azq:{run}:samples               stream     SampleEvent frames; group `learner`; deleted when acknowledged
     azq:{run}:weights               stream     WeightEvent frames, all of them; plain readers
     azq:{run}:results               stream     MatchResult and GradeResult frames, all of them; plain readers
+    azq:{run}:events                stream     RunEvent frames: what became of the run and its jobs   capped
+    azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
+    azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
@@ -95,6 +98,18 @@ def weights(name: str) -> str:
 
 def results(name: str) -> str:
     return f"azq:{{{name}}}:results"
+
+
+def events(name: str) -> str:
+    return f"azq:{{{name}}}:events"
+
+
+def once(name: str, key: str) -> str:
+    return f"azq:{{{name}}}:once:{key}"
+
+
+def pinned(key: str) -> str:
+    return f"azq:once:{key}"
 
 
 def learner_status(name: str) -> str:

@@ -133,6 +133,14 @@ class GradeResult(Message, frozen=True):
     loss_by_class: dict[str, float] = {}  # class name -> mean loss
 
 
+class RunEvent(Message, frozen=True):
+    """Something became of a run or of one of its jobs; written in the same step as the change itself."""
+
+    kind: str  # "run.<state>", "job.queued", "job.leased", "job.requeued", "job.<final state>"
+    at_ms: int
+    about: dict[str, str]  # what it concerns: job, kind, tag, attempt, owner, error, reason
+
+
 class EvalRound(Message, frozen=True):
     """The newest evaluation round that the daemon asked for; kept so that a restarted daemon does not ask again."""
 

@@ -12,7 +12,8 @@ from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
-from azq.ledger.types import JobView, RunState, RunView
+from azq.ledger.types import JobView, Once, RunState, RunView
+from azq.store import Store, open_store
 from azq.wire.messages import RunRecord
 from daemon.health import Health
 from daemon.observe import LedgerReader
@@ -22,12 +23,24 @@ from daemon.planes import PlaneProbe
 class LedgerFace(LedgerReader, Protocol):
     """The part of the ledger that the REST interface needs."""
 
-    def create_run(self, record: RunRecord) -> RunView: ...
+    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]: ...
+    def first_run(self, name: str, once: Once | None) -> RunView | None: ...
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
-    def enqueue(
-        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
-    ) -> JobView: ...
+    def enqueue_once(
+        self,
+        once: Once | None,
+        run: str,
+        kind: str,
+        tag: str,
+        *,
+        priority: int = 6,
+        games: int = 0,
+        slice_s: float = 0,
+        payload: bytes = b"",
+    ) -> tuple[JobView, bool]: ...
+    def first_job(self, run: str, once: Once | None) -> JobView | None: ...
+    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]: ...
     def job(self, job_id: str) -> JobView: ...
     def cancel(self, job_id: str) -> JobView: ...
 
@@ -35,6 +48,11 @@ class LedgerFace(LedgerReader, Protocol):
 def wall_ms() -> int:
     """Milliseconds since 1970 by this host's clock."""
     return time.time_ns() // 1_000_000
+
+
+def local_store(view: RunView) -> Store:
+    """Blobs in the run's own folder on this host."""
+    return open_store("file", directory=Path(view.record.directory) / "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,7 @@ class Services:
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
+    store_of: Callable[[RunView], Store] = field(default=local_store)
 
 
 def _services(request: Request) -> Services:
