@@ -16,6 +16,7 @@ def fleet_of(config: Config) -> Fleet:
         control_url=_reachable(broker.public_control_url or broker.control_url),
         data_url=_reachable(broker.public_data_url or broker.data_url or broker.public_control_url or broker.control_url),
         store_url=config.store.url,
+        lease_s=config.daemon.lease_s,
         heartbeat_s=config.worker.heartbeat_s,
         heartbeat_life_s=config.worker.heartbeat_life_s,
         sent_ms=0,

@@ -166,6 +166,7 @@ class Fleet(Message, frozen=True):
     control_url: str  # as other machines reach it, without password; empty: they cannot
     data_url: str
     store_url: str
+    lease_s: float
     heartbeat_s: float
     heartbeat_life_s: float
     sent_ms: int

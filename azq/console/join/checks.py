@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from daemon.api.auth import is_loopback
 from daemon.observe import read_weights
 
 CLOCK_WARN_S = 2.0
+POLL_S = 0.2
 
 Verdict = Literal["ok", "warn"]
 
@@ -50,7 +52,8 @@ def check_broker(client: redis.Redis, plane: str) -> list[Check]:
         client.ping()
         delay_ms = 1e3 * (time.perf_counter() - began)
         info: dict[str, Any] = client.info()
-    found = Check(plane, "ok", f"{address_of(client)} answers in {delay_ms:.1f} ms, version {info.get('redis_version', 'unknown')}")
+    program = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info.get('redis_version', 'unknown')}"
+    found = Check(plane, "ok", f"{address_of(client)} answers in {delay_ms:.1f} ms, {program}")
     return [found, *judge_broker(info, plane, address_of(client))]
 
 
@@ -88,6 +91,14 @@ def judge_clock(theirs_s: float, ours_s: float) -> Check:
         return Check("clock", "ok", f"differs by {abs(ahead_s):.2f} s")
     direction = "ahead of" if ahead_s > 0 else "behind"
     return Check("clock", "warn", f"{abs(ahead_s):.1f} s {direction} the control plane's: start a time service (chrony, systemd-timesyncd)")
+
+
+def wait_for_fleet(client: redis.Redis, patience_s: float) -> Fleet | None:
+    """What the live daemon tells; None where none lives, also after a moment in which one may just start again."""
+    deadline, pause = time.monotonic() + patience_s, threading.Event()
+    while (fleet := read_fleet(client)) is None and time.monotonic() < deadline:
+        pause.wait(POLL_S)
+    return fleet
 
 
 def read_fleet(client: redis.Redis) -> Fleet | None:

@@ -23,6 +23,7 @@ class Membership:
     control_url: str
     data_url: str
     store_url: str
+    lease_s: float
     heartbeat_s: float
     heartbeat_life_s: float
     tags: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class Membership:
         values: dict[str, Any] = {
             "broker": {"control_url": address(self.control_url), "data_url": address(self.data_url)},
             "store": {"url": self.store_url},
+            "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
         }
         return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from azq.config import WorkerConfig, load
+from azq.config import Config, load
 from azq.console.join import checks, foreground, units
 from azq.console.join.checks import Check
 from azq.console.join.files import SECRETS, SETTINGS, Membership, plan_files
@@ -20,9 +20,11 @@ from azq.console.systemd import Step, carry_out
 from azq.errors import BrokerRefused, ConfigError
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
+from daemon.invitation import fleet_of
 
 LOGS = "logs"
 CONNECT_TIMEOUT_S = 5.0
+DAEMON_PATIENCE_S = 10.0  # a daemon that died is back by then
 
 NO_TOKEN = Token()
 
@@ -108,7 +110,7 @@ def look(wish: Wish, roles: tuple[str, ...], note: Callable[..., None]) -> Membe
         control_url, client = _enter(wish.control_url, wish.token.text)
         stack.callback(client.close)
         note(*checks.check_broker(client, "control"), checks.check_clock(client))
-        fleet = checks.read_fleet(client)
+        fleet = checks.wait_for_fleet(client, 0.0 if wish.data_url else DAEMON_PATIENCE_S)
         note(checks.check_fleet(fleet))
         data_url = checks.choose_data_url(wish.data_url, fleet, control_url)
         data_url, data = _enter(data_url, "" if has_password(data_url) else password_of(control_url))
@@ -132,10 +134,9 @@ def _enter(url: str, token: str) -> tuple[str, redis.Redis]:
 
 
 def _member(control_url: str, data_url: str, fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:
-    own = WorkerConfig()
-    if fleet is None:
-        return Membership(control_url, data_url, "redis", own.heartbeat_s, own.heartbeat_life_s, tags)
-    return Membership(control_url, data_url, fleet.store_url, fleet.heartbeat_s, fleet.heartbeat_life_s, tags)
+    agreed = fleet or fleet_of(Config())
+    store_url = fleet.store_url if fleet else "redis"
+    return Membership(control_url, data_url, store_url, agreed.lease_s, agreed.heartbeat_s, agreed.heartbeat_life_s, tags)
 
 
 def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_systemd: bool) -> tuple[list[Step], list[str]]:
