@@ -38,6 +38,8 @@ class BrokerConfig(Section):
 
     control_url: str = ""  # empty: an embedded server is started by `azq up`
     data_url: str = ""  # empty: likewise; may equal control_url
+    public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
+    public_data_url: str = ""
     connect_timeout_s: Seconds = 5.0
 
 
@@ -87,6 +89,7 @@ class WorkerConfig(Section):
     """This host's Celery workers."""
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
+    concurrency: Positive = 1  # jobs at once in one worker
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0

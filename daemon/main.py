@@ -27,6 +27,7 @@ from daemon.api.app import create_app
 from daemon.api.auth import check_binding
 from daemon.api.services import Services
 from daemon.health import Health
+from daemon.invitation import fleet_of
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
 from daemon.planes import open_planes
@@ -82,6 +83,7 @@ def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop,
         has_positions=positions.available,
         health=health,
         life_s=config.worker.heartbeat_life_s,
+        fleet=fleet_of(config),
     )
     data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
     return loop, Services(

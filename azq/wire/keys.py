@@ -24,6 +24,7 @@ control plane
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
+    azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
     azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
     azq:dead                        stream     DeadLetter frames, capped                           (either plane)
     azq:dead:count                  string     dead letters ever                                   (either plane)
@@ -38,6 +39,7 @@ RUNS = "azq:runs"
 DEAD = "azq:dead"
 DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
+FLEET = "azq:fleet"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"

@@ -167,6 +167,19 @@ class Heartbeat(Message, frozen=True):
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
 
 
+class Fleet(Message, frozen=True):
+    """What the live daemon tells a machine that joins; holds no secret."""
+
+    version: str  # azq's
+    control_url: str  # as other machines reach it, without password; empty: they cannot
+    data_url: str
+    store_url: str
+    lease_s: float
+    heartbeat_s: float
+    heartbeat_life_s: float
+    sent_ms: int
+
+
 class RunRecord(Message, frozen=True):
     """A run as the control plane keeps it."""
 
