@@ -6,7 +6,7 @@ from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 
 import azq
-from daemon.api import fleet, jobs, metrics, problems, runs
+from daemon.api import fleet, games, history, jobs, metrics, page, problems, queues, runs
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.schemas import ProblemOut
@@ -27,8 +27,9 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redirect_slashes=False,
     )
     app.state.services = services
-    for module in (runs, jobs, fleet, metrics):
+    for module in (runs, history, games, jobs, queues, fleet, metrics, page):
         app.include_router(module.router)
+    page.mount(app)
     problems.install(app)
     app.add_middleware(Guard, token=services.config.token.get_secret_value(), max_body_bytes=max_body_bytes)
     return app
