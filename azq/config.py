@@ -72,6 +72,7 @@ class DaemonConfig(Section):
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
     max_attempts: Positive = 4
+    history_every_s: Seconds = 5.0  # between two points of the charts
     jobs_ahead: Positive = 1  # queued jobs kept beyond what live workers hold, per tag
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Fleet, Heartbeat
 from daemon.act import Hands, act
 from daemon.health import Health
+from daemon.history import Recorder
 from daemon.observe import LedgerReader, observe
 from daemon.reconcile import reconcile
 from daemon.state import ReportUnroutable
@@ -56,6 +57,7 @@ class Loop:
         self._life_s = life_s
         self._fleet = fleet
         self._full_ms: dict[str, int] = {}
+        self._history = Recorder(bus, config.history_every_s)
         self._started_ms = time.time_ns() // 1_000_000
         self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
 
@@ -88,6 +90,7 @@ class Loop:
         actions = reconcile(desired, observed, now_ms, self._config, self._has_positions)
         act(actions, self._hands, now_ms)
         self._beat()
+        self._history.note(desired, observed, now_ms)
         return [action for action in actions if isinstance(action, ReportUnroutable)]
 
     def _beat(self) -> None:

@@ -52,6 +52,17 @@ class Strength:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetRates:
+    """What a set of workers does together."""
+
+    games_per_s: float
+    simulations_per_s: float
+    evaluations_per_s: float
+    mean_batch: float
+    network_busy: float
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerStatus:
     """The ledger's counts and whether they add up."""
 
@@ -99,6 +110,7 @@ class RunStatus:
     simulations_per_s: float
     evaluations_per_s: float
     mean_batch: float
+    network_busy: float  # share of wall time in forward passes, mean over the inference workers
     open_games: int
     samples: int
     window: int  # samples that the learner draws from
@@ -126,6 +138,7 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
     name = facts.view.record.run
     learner = facts.learner
     workers = [beat for beat in facts.workers if beat.run in ("", name)]
+    rates = fleet_rates(workers)
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
     return RunStatus(
@@ -136,10 +149,11 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         active_s=facts.view.active_ms / 1000,
         until=dict(facts.view.record.until),
         progress=learner.progress if learner else 0.0,
-        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
-        evaluations_per_s=_evaluations_per_s(workers),
-        mean_batch=_mean_batch(workers),
+        games_per_s=rates.games_per_s,
+        simulations_per_s=rates.simulations_per_s,
+        evaluations_per_s=rates.evaluations_per_s,
+        mean_batch=rates.mean_batch,
+        network_busy=rates.network_busy,
         open_games=facts.counts.open,
         samples=learner.samples_inserted if learner else 0,
         window=learner.window if learner else 0,
@@ -153,13 +167,25 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         selfplay_stalled=learner.stall_selfplay if learner else False,
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
-        policy_lag=_policy_lag(workers, name, version),
+        policy_lag=policy_lag(workers, name, version),
         strength=strength(facts.grades, ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=tuple(worker_status(beat, now_ms) for beat in workers),
         conditions=(*conditions, *failed_matches(facts.matches)),
+    )
+
+
+def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
+    """The rates of all these workers, summed or averaged as each asks for."""
+    busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
+    return FleetRates(
+        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
+        evaluations_per_s=_evaluations_per_s(workers),
+        mean_batch=_mean_batch(workers),
+        network_busy=sum(busy) / len(busy) if busy else 0.0,
     )
 
 
@@ -245,7 +271,7 @@ def _mean_batch(workers: Sequence[Heartbeat]) -> float:
     return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0
 
 
-def _policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
+def policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
     """Versions between the newest weights and those that self-play searches with, mean over its workers."""
     said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
     lags = said or [

@@ -25,6 +25,7 @@ control plane
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
     azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
+    azq:{run}:history               stream     HistoryPoint frames, capped: about two days at the daemon's default interval; plain readers
     azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
     azq:dead                        stream     DeadLetter frames, capped                           (either plane)
     azq:dead:count                  string     dead letters ever                                   (either plane)
@@ -120,6 +121,10 @@ def learner_status(name: str) -> str:
 
 def stall(name: str) -> str:
     return f"azq:{{{name}}}:stall"
+
+
+def history(name: str) -> str:
+    return f"azq:{{{name}}}:history"
 
 
 def eval_round(name: str) -> str:

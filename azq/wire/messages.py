@@ -210,6 +210,25 @@ class LearnerStatus(Message, frozen=True):
     progress: float = 0.0  # of the run's horizon, 0..1
 
 
+class HistoryPoint(Message, frozen=True):
+    """A running run's figures at one moment, for charts; rates and means are those of the live table."""
+
+    at_ms: int
+    games_per_s: float = 0.0
+    simulations_per_s: float = 0.0
+    evaluations_per_s: float = 0.0
+    mean_batch: float = 0.0
+    network_busy: float = 0.0
+    policy_lag: float = 0.0
+    samples_per_s: float = 0.0
+    loss_policy: float = 0.0  # tells nothing while `step` is 0
+    loss_value: float = 0.0
+    open_games: int = 0
+    samples: int = 0
+    step: int = 0  # 0: no live learner, or none that has begun
+    weight_version: int = 0
+
+
 class DeadLetter(Message, frozen=True):
     """A frame nobody could read, kept for inspection."""
 

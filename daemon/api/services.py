@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Protocol, TypeAlias
 
@@ -13,11 +14,14 @@ from fastapi import Depends, Request
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, Once, RunState, RunView
+from azq.replay.browse import SegmentReader
 from azq.store import Store, open_store
 from azq.wire.messages import RunRecord
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
+
+READERS = 16
 
 
 class LedgerFace(LedgerReader, Protocol):
@@ -55,6 +59,11 @@ def local_store(view: RunView) -> Store:
     return open_store("file", directory=Path(view.record.directory) / "weights")
 
 
+def kept_readers() -> Callable[[Path], SegmentReader]:
+    """Readers of segments folders; those used lately stay, with what they know of their files."""
+    return lru_cache(READERS)(SegmentReader)
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Ledger and control-plane bus, the daemon's settings and pulse, and what it knows of games."""
@@ -68,6 +77,7 @@ class Services:
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
     store_of: Callable[[RunView], Store] = field(default=local_store)
+    games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
 
 
 def _services(request: Request) -> Services:
