@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
-from daemon.api import fleet, jobs, metrics, problems, runs, weights
+from daemon.api import events, fleet, jobs, metrics, problems, runs, weights
 from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
@@ -29,7 +29,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redirect_slashes=False,
     )
     app.state.services = services
-    for module in (runs, weights, jobs, fleet, metrics):
+    for module in (runs, weights, events, jobs, fleet, metrics):
         app.include_router(module.router)
     problems.install(app)
     config = services.config

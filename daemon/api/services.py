@@ -15,6 +15,7 @@ from azq.config import DaemonConfig
 from azq.ledger.types import JobView, Once, RunState, RunView
 from azq.store import Store, open_store
 from azq.wire.messages import RunRecord
+from daemon.api.streams import Streams
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
@@ -68,6 +69,7 @@ class Services:
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
     store_of: Callable[[RunView], Store] = field(default=local_store)
+    streams: Streams = field(default_factory=Streams)
 
 
 def _services(request: Request) -> Services:
