@@ -62,6 +62,7 @@ def main(config: Config) -> int:
         server = Server(create_app(services), listener, certificate=certificate, key=key)
         server.start()
         stack.callback(server.stop)
+        stack.callback(services.streams.close)
         log.info("listening", url=url_of(listener, tls=certificate is not None))
         _serve(config, loop, server, stops)
         notify(STOPPING)

@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
-from daemon.api import fleet, games, history, jobs, metrics, page, problems, queues, runs, weights
+from daemon.api import events, fleet, games, history, jobs, metrics, page, problems, queues, runs, weights
 from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
@@ -29,7 +29,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redirect_slashes=False,
     )
     app.state.services = services
-    for module in (runs, weights, history, games, jobs, queues, fleet, metrics, page):
+    for module in (runs, weights, events, history, games, jobs, queues, fleet, metrics, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)

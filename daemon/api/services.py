@@ -17,6 +17,7 @@ from azq.ledger.types import JobView, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
 from azq.store import Store, open_store
 from azq.wire.messages import RunRecord
+from daemon.api.streams import Streams
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
@@ -78,6 +79,7 @@ class Services:
     clock_ms: Callable[[], int] = field(default=wall_ms)
     store_of: Callable[[RunView], Store] = field(default=local_store)
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
+    streams: Streams = field(default_factory=Streams)
 
 
 def _services(request: Request) -> Services:
