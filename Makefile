@@ -33,8 +33,9 @@ $(VENV)/.built: $(VENV)/.deps $(CORE)
 up: setup
 	$(BIN)/azq up
 
+# Tests mostly wait for processes; a file's tests stay together, for they share what they start.
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import typer
 
 from azq import __version__, logs
 from azq.cli_bench import bench_app
+from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
 from azq.errors import AzqError, ExitCode
 
@@ -25,6 +26,8 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(games_app, name="games")
 app.add_typer(systemd_app, name="systemd")
 app.add_typer(drill_app, name="drill")
+app.command("join")(join)
+app.command("join-token")(join_token)
 
 
 def main() -> None:
@@ -53,13 +56,16 @@ def up(
     preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu.")] = "",
     overrides: Overrides = None,
     until: Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="Stop there.")] = None,
+    listen: Annotated[str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join: `azq join`.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Train: start every process on this machine, watch the agent learn; Ctrl-C drains, twice aborts. Resumes the run if it exists."""
     from azq.console.up import up as command
 
-    end = command(game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset)
+    end = command(
+        game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset, listen=listen
+    )
     raise typer.Exit(end)
 
 
@@ -168,9 +174,9 @@ def grade(
 @app.command()
 def worker(
     queues: Annotated[
-        str, typer.Option("--queues", help="Celery queues, comma-separated: selfplay.cpu,eval.cpu")
+        str, typer.Option("--queues", help="Celery queues, separated by commas or colons: selfplay.cpu,eval.cpu")
     ] = "selfplay.cpu,eval.cpu",
-    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Jobs at once.")] = 1,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Jobs at once, else worker.concurrency.")] = None,
     tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -183,7 +189,7 @@ def worker(
     def body() -> int:
         from workers.worker import main as worker_main
 
-        return worker_main(settings, _names(queues), concurrency)
+        return worker_main(settings, _names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
 
     raise typer.Exit(run_main("worker", body))
 

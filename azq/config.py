@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.errors import ConfigError
@@ -38,6 +38,8 @@ class BrokerConfig(Section):
 
     control_url: str = ""  # empty: an embedded server is started by `azq up`
     data_url: str = ""  # empty: likewise; may equal control_url
+    public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
+    public_data_url: str = ""
     connect_timeout_s: Seconds = 5.0
 
 
@@ -47,23 +49,48 @@ class StoreConfig(Section):
     url: str = "file"
 
 
+class TokenConfig(Section):
+    """One bearer token of the REST interface and what it may do."""
+
+    token: Annotated[SecretStr, Field(min_length=8)]
+    scope: Literal["read", "operate", "worker"] = "read"  # operate includes read, read includes worker
+
+
 class DaemonConfig(Section):
     """The operations daemon and its REST interface."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    token: SecretStr = SecretStr("")  # required when host is not loopback
+    token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
+    tokens: dict[Tag, TokenConfig] = {}  # by name; names may show in logs
+    rate_per_s: Annotated[float, Field(gt=0.0)] = 1000.0  # requests of one token, or of one address where there is none
+    rate_burst: Positive = 2000
+    event_streams: Positive = 64  # open at once
+    tls_certificate: Path | None = None  # PEM, the whole chain; both or none
+    tls_key: Path | None = None
     tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
     max_attempts: Positive = 4
+    history_every_s: Seconds = 5.0  # between two points of the charts
     jobs_ahead: Positive = 1  # queued jobs kept beyond what live workers hold, per tag
+
+    @model_validator(mode="after")
+    def _sound(self) -> DaemonConfig:
+        secrets = [self.token, *(entry.token for entry in self.tokens.values())]
+        given = [secret.get_secret_value() for secret in secrets if secret.get_secret_value()]
+        if len(set(given)) < len(given):
+            raise ValueError("two names share one token; give each its own")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together; set both or none")
+        return self
 
 
 class WorkerConfig(Section):
     """This host's Celery workers."""
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
+    concurrency: Positive = 1  # jobs at once in one worker
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0

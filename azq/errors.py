@@ -19,7 +19,13 @@
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── NotFound                 no such run, job, weights                                 exit 9
     ├── StateConflict            the thing exists and its state forbids this               exit 10
-    └── MissingExtra             an optional package is not installed                      exit 11
+    ├── MissingExtra             an optional package is not installed                      exit 11
+    └── RequestError             a request that the REST interface refuses                 exit 12
+        ├── InvalidRequest       a body, header, cursor or event id it cannot use
+        ├── KeyReused            an Idempotency-Key sent again with another body
+        ├── AccessDenied         no token, a wrong one, or one that may not do this
+        ├── TooManyRequests      faster than daemon.rate_per_s, or too many open event streams
+        └── DaemonUnavailable    nobody answers at the daemon's address, or it is not ready
 
 Messages follow one form: what is wrong, where, and what to do about it.
 """
@@ -44,6 +50,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 9
     CONFLICT = 10
     MISSING_EXTRA = 11
+    REQUEST = 12
     INTERRUPTED = 130
 
 
@@ -167,3 +174,29 @@ class MissingExtra(AzqError):
     """An optional package is not installed."""
 
     exit_code = ExitCode.MISSING_EXTRA
+
+
+class RequestError(AzqError):
+    """A request that the REST interface refuses."""
+
+    exit_code = ExitCode.REQUEST
+
+
+class InvalidRequest(RequestError):
+    """A body, header, cursor or event id that the REST interface cannot use."""
+
+
+class KeyReused(RequestError):
+    """An Idempotency-Key that was sent before with another body; nothing was changed."""
+
+
+class AccessDenied(RequestError):
+    """No token, a wrong one, or one whose scope does not allow this."""
+
+
+class TooManyRequests(RequestError):
+    """More requests, or open streams, than the daemon allows."""
+
+
+class DaemonUnavailable(RequestError):
+    """Nobody answers at the daemon's address, or it is not ready."""

@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from azq.config import TAG_PATTERN
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, UnknownTagError
 from azq.wire import keys
-from azq.wire.connect import address
+from azq.wire.connect import address, keepalive_options
 from azq.wire.messages import Job
 
 KINDS = ("selfplay", "eval")
@@ -94,6 +94,7 @@ def make_app(
             "socket_connect_timeout": 5,
             "socket_timeout": socket_timeout_s,
             "socket_keepalive": True,
+            **({} if control_url.startswith("unix://") else {"socket_keepalive_options": keepalive_options()}),
             "health_check_interval": 25,
         },
     )

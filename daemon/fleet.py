@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from azq.ledger.types import JobState, JobView
+from azq.wire.messages import Heartbeat
 from daemon.state import EVAL, Offer, Offering, queue_of
 
 
@@ -31,6 +32,11 @@ def live_tags(workers: Sequence[Offering], kind: str) -> tuple[str, ...]:
     """Hardware tags for which a job of this kind finds a live worker, sorted."""
     prefix = queue_of(kind, "")
     return tuple(queue.removeprefix(prefix) for queue in live_queues(workers) if queue.startswith(prefix))
+
+
+def tags_of(beat: Heartbeat) -> frozenset[str]:
+    """Hardware tags of one process: those it names and those of the queues it takes."""
+    return frozenset(beat.tags) | {queue.partition(".")[2] for queue in beat.queues}
 
 
 def eval_tag(workers: Sequence[Offering], wanted: str) -> str:

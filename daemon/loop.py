@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Callable
 
+import msgspec
+
 import azq
 from azq import logs
 from azq.bus.base import Bus
@@ -16,9 +18,10 @@ from azq.sdnotify import WATCHDOG, notify
 from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import SCHEMA, Heartbeat
+from azq.wire.messages import SCHEMA, Fleet, Heartbeat
 from daemon.act import Hands, act
 from daemon.health import Health
+from daemon.history import Recorder
 from daemon.observe import Observer
 from daemon.reconcile import reconcile
 from daemon.state import ReportUnroutable
@@ -41,6 +44,7 @@ class Loop:
         has_positions: Callable[[str], bool],
         health: Health,
         life_s: float,
+        fleet: Fleet | None = None,
     ) -> None:
         self._config = config
         self._observer = observer
@@ -51,6 +55,8 @@ class Loop:
         self._has_positions = has_positions
         self._health = health
         self._life_s = life_s
+        self._fleet = fleet
+        self._history = Recorder(bus, config.history_every_s)
         self._started_ms = time.time_ns() // 1_000_000
         self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
 
@@ -82,6 +88,7 @@ class Loop:
         actions = reconcile(desired, observed, now_ms, self._config, self._has_positions)
         act(actions, self._hands, now_ms)
         self._beat()
+        self._history.note(desired, observed, now_ms)
         return [action for action in actions if isinstance(action, ReportUnroutable)]
 
     def _beat(self) -> None:
@@ -97,6 +104,8 @@ class Loop:
             rates=usage(),
         )
         self._bus.put(keys.beat(self._name), encode(beat), life_s=self._life_s)
+        if self._fleet is not None:
+            self._bus.put(keys.FLEET, encode(msgspec.structs.replace(self._fleet, sent_ms=beat.sent_ms)), life_s=self._life_s)
 
     def _failed(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, BrokerError) else f"{type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import redis
 
@@ -19,18 +20,21 @@ from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.ledger import Ledger
+from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, notify
+from azq.store import Store, open_store
 from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
 from daemon.api.services import Services
 from daemon.beats import Beats
 from daemon.health import Health
+from daemon.invitation import fleet_of
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
 from daemon.observe import Observer
 from daemon.planes import open_planes
-from daemon.server import Server, bind, url_of
+from daemon.server import Server, bind, check_tls, url_of
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
@@ -41,10 +45,11 @@ log = logs.get(__name__)
 def main(config: Config) -> int:
     """Runs until SIGTERM or SIGINT; returns an exit code.
 
-    Raises `ConfigError` (open binding without token, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
+    Raises `ConfigError` (open binding without token, unusable TLS files, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
     `StateConflict` (another daemon serves this control plane).
     """
     check_binding(config.daemon)
+    check_tls(config.daemon)
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stops = _catch_signals()
@@ -58,10 +63,12 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
         loop, services = build(config, client, lock)
-        server = Server(create_app(services), listener)
+        certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
+        server = Server(create_app(services), listener, certificate=certificate, key=key)
         server.start()
         stack.callback(server.stop)
-        log.info("listening", url=url_of(listener))
+        stack.callback(services.streams.close)
+        log.info("listening", url=url_of(listener, tls=certificate is not None))
         _serve(config, loop, server, stops)
         notify(STOPPING)
         _quietly(loop.leave)
@@ -84,9 +91,27 @@ def build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, 
         has_positions=positions.available,
         health=health,
         life_s=config.worker.heartbeat_life_s,
+        fleet=fleet_of(config),
     )
     data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
-    return loop, Services(ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data), beats=beats)
+    return loop, Services(
+        ledger,
+        bus,
+        config.daemon,
+        health,
+        config.home,
+        games.names,
+        open_planes(client, data),
+        store_of=partial(_store_of, config, client),
+        beats=beats,
+    )
+
+
+def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
+    """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
+    said = Path(view.record.directory)
+    directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
+    return open_store(config.store.url, directory=directory / "weights", client=client)
 
 
 def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from azq import logs
@@ -64,12 +65,17 @@ def read_round(bus: Bus, run: str) -> EvalRound | None:
 
 def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
     """The newest matches and grades, newest first."""
+    return split_results(bus.newest(keys.results(run), count))
+
+
+def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[GradeResult]]:
+    """Matches and grades among entries of a results stream, in their order."""
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
-    for entry in bus.newest(keys.results(run), count):
+    for entry in entries:
         if (match := _try(entry.frame, MatchResult)) is not None:
             matches.append(match)
-        elif (grade := _decode(entry.frame, GradeResult, f"{keys.results(run)} {entry.id}")) is not None:
+        elif (grade := _decode(entry.frame, GradeResult, f"{entry.stream} {entry.id}")) is not None:
             grades.append(grade)
     return matches, grades
 
@@ -107,7 +113,7 @@ class Observer:
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
         looks = self._ledger.look()
-        offers = condense(self._beats.refresh())
+        workers = self._beats.refresh()
         names = [look.view.record.run for look in looks]
         learners = self._bus.get_each([keys.learner_status(name) for name in names])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])
@@ -116,9 +122,9 @@ class Observer:
             name: _observed(look, learner, latest, newest)
             for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
         }
-        self._full_ms = note_full(self._full_ms, offers, [view for look in looks for view in look.jobs], now_ms)
+        self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
         self._parsed = {look.view.record.sections: parsed for look in looks if (parsed := self._parsed.get(look.view.record.sections))}
-        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(offers, runs, self._full_ms)
+        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
 
     def _desire(self, view: RunView) -> DesiredRun:
         record = view.record

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 import threading
 import time
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -34,17 +36,45 @@ def bind(config: DaemonConfig) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def check_tls(config: DaemonConfig) -> None:
+    """Raises `ConfigError` naming the file at fault when certificate and key are set and cannot be served with."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return
+    for setting, path in (("tls_certificate", config.tls_certificate), ("tls_key", config.tls_key)):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"daemon.{setting}: {path} cannot be read ({error.strerror or error}); mend the path or its rights") from None
+    try:  # an empty password, or a locked key would ask the terminal for one
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.tls_certificate, config.tls_key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ConfigError(
+            f"daemon.tls_certificate {config.tls_certificate} and daemon.tls_key {config.tls_key} cannot be used ({reason}); "
+            "both are PEM files that belong together, the key without a password"
+        ) from None
+
+
+def url_of(listener: socket.socket, *, tls: bool = False) -> str:
     """Where the interface answers."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Server:
     """uvicorn in a thread; signals stay with the main thread."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
-        settings = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2)
+    def __init__(self, app: FastAPI, listener: socket.socket, *, certificate: Path | None = None, key: Path | None = None) -> None:
+        settings = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
         self._server = uvicorn.Server(settings)
         self._listener = listener
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="rest", daemon=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
-from azq.wire.messages import GradeSpec, LearnerStatus, MatchSpec
+from azq.wire.messages import GradeSpec, Heartbeat, LearnerStatus, MatchSpec
 
 SELFPLAY = "selfplay"
 EVAL = "eval"
@@ -73,7 +73,7 @@ class ObservedRun:
 class Observed:
     """Everything the daemon looks at in one tick."""
 
-    workers: Sequence[Offering] = ()
+    workers: tuple[Heartbeat, ...] = ()
     runs: Mapping[str, ObservedRun] = field(default_factory=dict)
     full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
-from daemon.team import Team, WorkerStatus, team_of, worker_status
+from daemon.team import FleetRates, Team, WorkerStatus, fleet_rates, policy_lag, team_of, worker_status
 
 
 class Rated(Protocol):
@@ -83,6 +83,7 @@ class RunStatus:
     simulations_per_s: float
     evaluations_per_s: float
     mean_batch: float
+    network_busy: float  # share of wall time in forward passes, mean over the inference workers
     open_games: int
     samples: int
     window: int  # samples that the learner draws from
@@ -112,6 +113,7 @@ def summarise(
     name = facts.view.record.run
     learner = facts.learner
     team = team or team_of(facts.workers, name, partial(worker_status, now_ms=now_ms))
+    rates = team.rates
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
     return RunStatus(
@@ -122,10 +124,11 @@ def summarise(
         active_s=facts.view.active_ms / 1000,
         until=dict(facts.view.record.until),
         progress=learner.progress if learner else 0.0,
-        games_per_s=team.games_per_s,
-        simulations_per_s=team.simulations_per_s,
-        evaluations_per_s=team.evaluations_per_s,
-        mean_batch=team.mean_batch,
+        games_per_s=rates.games_per_s,
+        simulations_per_s=rates.simulations_per_s,
+        evaluations_per_s=rates.evaluations_per_s,
+        mean_batch=rates.mean_batch,
+        network_busy=rates.network_busy,
         open_games=facts.counts.open,
         samples=learner.samples_inserted if learner else 0,
         window=learner.window if learner else 0,
@@ -139,7 +142,7 @@ def summarise(
         selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
-        policy_lag=team.policy_lag(version),
+        policy_lag=team.lag(version),
         strength=strength(facts.grades, ratings or facts.ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,
@@ -196,6 +199,7 @@ def _version(player: str) -> int | None:
 
 
 __all__ = [
+    "FleetRates",
     "LedgerStatus",
     "Rated",
     "RunFacts",
@@ -203,7 +207,9 @@ __all__ = [
     "Strength",
     "WorkerStatus",
     "failed_matches",
+    "fleet_rates",
     "ledger_status",
+    "policy_lag",
     "strength",
     "summarise",
     "worker_status",

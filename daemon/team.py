@@ -31,39 +31,32 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetRates:
+    """What a set of workers does together."""
+
+    games_per_s: float
+    simulations_per_s: float
+    evaluations_per_s: float
+    mean_batch: float
+    network_busy: float
+
+
+@dataclass(frozen=True, slots=True)
 class Team:
     """Everything that a run's status says of its workers."""
 
     workers: tuple[WorkerStatus, ...]
     encoded: msgspec.Raw  # the workers as JSON
-    games_per_s: float
-    simulations_per_s: float
-    evaluations_per_s: float
-    mean_batch: float
-    lags: tuple[float, ...]  # that self-play workers say themselves
-    versions: tuple[int, ...]  # of the run's weights that self-play workers search with
-
-    def policy_lag(self, version: int) -> float:
-        """Versions between the newest weights and those that self-play searches with, mean over its workers."""
-        lags = self.lags or [max(0, version - held) for held in self.versions]
-        return sum(lags) / len(lags) if lags else 0.0
+    rates: FleetRates
+    lag: Callable[[int], float]  # of their weights behind a version, see `policy_lag`
 
 
 def team_of(beats: Iterable[Heartbeat], run: str, status: Callable[[Heartbeat], WorkerStatus]) -> Team:
     """The workers that may work for a run: those bound to none, and its own; `status` tells how each is read."""
-    workers = [beat for beat in beats if beat.run in ("", run)]
-    listed = tuple(map(status, workers))
-    playing = [beat for beat in workers if beat.role == "selfplay"]
-    return Team(
-        workers=listed,
-        encoded=msgspec.Raw(msgspec.json.encode(listed)),
-        games_per_s=_total(playing, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
-        evaluations_per_s=_evaluations_per_s(workers),
-        mean_batch=_mean_batch(workers),
-        lags=tuple(beat.rates[metrics.POLICY_LAG] for beat in playing if metrics.POLICY_LAG in beat.rates),
-        versions=tuple(beat.weight_versions[run] for beat in playing if run in beat.weight_versions),
-    )
+    members = [beat for beat in beats if beat.run in ("", run)]
+    listed = tuple(map(status, members))
+    lagging = [beat for beat in members if beat.role == "selfplay"]
+    return Team(listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(members), lambda version: policy_lag(lagging, run, version))
 
 
 def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
@@ -83,6 +76,27 @@ def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
         rates=dict(beat.rates),
         weight_versions=dict(beat.weight_versions),
     )
+
+
+def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
+    """The rates of all these workers, summed or averaged as each asks for."""
+    busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
+    return FleetRates(
+        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
+        evaluations_per_s=_evaluations_per_s(workers),
+        mean_batch=_mean_batch(workers),
+        network_busy=sum(busy) / len(busy) if busy else 0.0,
+    )
+
+
+def policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
+    """Versions between the newest weights and those that self-play searches with, mean over its workers."""
+    said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
+    lags = said or [
+        max(0, version - beat.weight_versions[run]) for beat in workers if beat.role == "selfplay" and run in beat.weight_versions
+    ]
+    return sum(lags) / len(lags) if lags else 0.0
 
 
 def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:

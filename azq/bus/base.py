@@ -6,7 +6,7 @@ Every method may raise `BrokerUnavailable` or `BrokerRefused`; none retries by i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,8 +41,11 @@ class Bus(Protocol):
     def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
         """Frames after `last_id` ("0" from the start) without a group: every reader sees all."""
 
-    def newest(self, stream: str, count: int = 1) -> list[Entry]:
-        """The newest frames, newest first."""
+    def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
+        """The newest frames, newest first; with `before` those older than that id."""
+
+    def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
+        """Up to `count` frames of each stream after the id given for it, read at one moment, by age."""
 
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""

@@ -32,6 +32,7 @@ START_TIMEOUT_S = 10.0
 LOAD_TIMEOUT_S = 300.0  # a large append-only file takes its time
 STOP_TIMEOUT_S = 20.0
 DATA_MEMORY = "1gb"
+TCP_KEEPALIVE_S = 10  # a client whose machine was cut off holds its messages no longer than about twice that
 _LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107 and the server appends nothing
 _POLL_S = 0.01
 
@@ -48,10 +49,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 class EmbeddedServer:
     """One embedded server. `start`, then `url`; `stop` ends only a server that this object started."""
 
-    def __init__(self, role: Role, directory: Path, *, maxmemory: str = DATA_MEMORY) -> None:
+    def __init__(
+        self, role: Role, directory: Path, *, maxmemory: str = DATA_MEMORY, listen: tuple[str, int] | None = None, password: str = ""
+    ) -> None:
         self._role = role
         self._directory = directory.absolute()
         self._maxmemory = maxmemory
+        self._listen = listen  # host and port for other machines, besides the socket
+        self._password = password  # empty: the one in its folder, or a new one
         self._socket = _socket_path(self._directory, role)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
@@ -59,10 +64,14 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """The address with its password. Raises `BrokerUnavailable` where no server was ever started."""
-        url = self.known_url()
-        if url is None:
+        return self._url_of(self.password)
+
+    @property
+    def password(self) -> str:
+        """Its password. Raises `BrokerUnavailable` where no server was ever started."""
+        if (password := self._kept_password()) is None:
             raise BrokerUnavailable(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
-        return url
+        return password
 
     @property
     def pid(self) -> int:
@@ -71,13 +80,8 @@ class EmbeddedServer:
 
     def known_url(self) -> str | None:
         """The address of the server that was started here at some time, whether it runs or not; None where there was none."""
-        try:
-            password = self._password_file.read_text("ascii").strip()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(f"{self._password_file} is not readable: {error.strerror}; run azq as the user who owns it") from None
-        return f"unix://:{quote(password, safe='')}@{quote(str(self._socket))}"
+        password = self._kept_password()
+        return None if password is None else self._url_of(password)
 
     def start(self, *, detached: bool = False) -> bool:
         """Starts the server and waits until it answers; True when one ran here already and was adopted.
@@ -89,6 +93,7 @@ class EmbeddedServer:
         with self._start_lock():
             if self._answers():
                 self._pid = self._ask_pid()
+                self._check_listening()
                 return True
             binary = find_server()
             self._write_settings()
@@ -131,6 +136,29 @@ class EmbeddedServer:
     def _log_file(self) -> Path:
         return self._directory / "server.log"
 
+    def _kept_password(self) -> str | None:
+        try:
+            return self._password_file.read_text("ascii").strip()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{self._password_file} is not readable: {error.strerror}; run azq as the user who owns it") from None
+
+    def _url_of(self, password: str) -> str:
+        return f"unix://:{quote(password, safe='')}@{quote(str(self._socket))}"
+
+    def _check_listening(self) -> None:
+        """An adopted server has the settings of whoever started it."""
+        if self._listen is None:
+            return
+        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
+            port = int(client.info("server")["tcp_port"])
+        if port != self._listen[1]:
+            raise ConfigError(
+                f"an embedded {self._role} server (pid {self._pid}) runs already and does not listen at port {self._listen[1]}; "
+                "stop it, then start again"
+            )
+
     def _make_directories(self) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -147,9 +175,9 @@ class EmbeddedServer:
             yield
 
     def _write_settings(self) -> None:
-        if not self._password_file.exists():
-            _write_private(self._password_file, secrets.token_urlsafe(24))
-        lines = settings(self._role, self._directory, self._socket, self._password_file.read_text("ascii").strip(), self._maxmemory)
+        if self._password or not self._password_file.exists():
+            _write_private(self._password_file, self._password or secrets.token_urlsafe(24))
+        lines = settings(self._role, self._directory, self._socket, self.password, self._maxmemory, self._listen)
         _write_private(self._settings_file, "\n".join(lines) + "\n")
 
     def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
@@ -200,10 +228,10 @@ class EmbeddedServer:
         return " | ".join(lines[-3:]) or "it said nothing"
 
 
-def settings(role: Role, directory: Path, socket: Path, password: str, maxmemory: str) -> list[str]:
+def settings(role: Role, directory: Path, socket: Path, password: str, maxmemory: str, listen: tuple[str, int] | None = None) -> list[str]:
     """The lines of an embedded server's settings file. Holds the password."""
     common = [
-        "port 0",
+        *(("port 0",) if listen is None else (f"bind {listen[0]}", f"port {listen[1]}", f"tcp-keepalive {TCP_KEEPALIVE_S}")),
         f"unixsocket {_quoted(str(socket))}",
         "unixsocketperm 700",
         f"requirepass {password}",

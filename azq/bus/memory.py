@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -95,12 +95,20 @@ class MemoryBus:
         start = _id(last_id)
         return self._wait(lambda: self._since(stream, start, count), block_ms / 1000)
 
-    def newest(self, stream: str, count: int = 1) -> list[Entry]:
-        """The newest frames, newest first."""
+    def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
+        """The newest frames, newest first; with `before` those older than that id."""
         with self._changed:
             self._check()
             held = self._streams.get(stream, _Stream())
-            return [Entry(stream, _text(key), held.frames[key]) for key in reversed(held.ids[-count:])]
+            end = len(held.ids) if before is None else bisect_left(held.ids, _id(before))
+            return [Entry(stream, _text(key), held.frames[key]) for key in reversed(held.ids[max(0, end - count) : end])]
+
+    def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
+        """Up to `count` frames of each stream after the id given for it, by age."""
+        with self._changed:
+            self._check()
+            found = [entry for stream, last_id in last_ids.items() for entry in self._since(stream, _id(last_id), count)]
+            return sorted(found, key=lambda entry: _id(entry.id))
 
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream; None where there is none."""

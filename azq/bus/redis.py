@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -87,10 +87,18 @@ class RedisBus:
         """Up to `count` frames after `last_id`, oldest first."""
         return self._waiting(lambda wait_ms: _entries(self._client.xread({stream: last_id}, count=count, block=wait_ms)), block_ms)
 
-    def newest(self, stream: str, count: int = 1) -> list[Entry]:
-        """The newest frames, newest first."""
+    def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
+        """The newest frames, newest first; with `before` those older than that id."""
         with translate(self._client):
-            return _entries([(stream.encode(), self._client.xrevrange(stream, count=count))])
+            return _entries([(stream.encode(), self._client.xrevrange(stream, max=f"({before}" if before else "+", count=count))])
+
+    def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
+        """Up to `count` frames of each stream after the id given for it, read in one command, by age."""
+        if not last_ids:
+            return []
+        with translate(self._client):
+            wanted: Any = dict(last_ids)
+            return _entries(self._client.xread(wanted, count=count))
 
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""

@@ -63,21 +63,29 @@ def _embedded_url(home: Path, role: str) -> str:
 class Brokers:
     """Starts the embedded servers that the settings leave to azq, and stops them at the end."""
 
-    def __init__(self, config: Config, home: Path) -> None:
+    def __init__(self, config: Config, home: Path, listen: tuple[str, int] | None = None) -> None:
+        if listen and config.broker.control_url:
+            raise ConfigError("--listen is for embedded brokers, and broker.control_url names a server; that server says where it listens")
         self._config = config
-        folder = home.absolute() / BROKER_FOLDER
+        self._folder = home.absolute() / BROKER_FOLDER
+        self._listen = listen
         self._servers: dict[str, EmbeddedServer] = {}
-        if not config.broker.control_url:
-            self._servers["control"] = EmbeddedServer("control", folder / "control")
-        if not config.broker.data_url and "control" in self._servers:
-            self._servers["data"] = EmbeddedServer("data", folder / "data")
         self.control: redis.Redis
 
     def apply(self, config: Config) -> Config:
         """Settings with the addresses in force."""
         control = self._servers["control"].url if "control" in self._servers else config.broker.control_url
         data = self._servers["data"].url if "data" in self._servers else (config.broker.data_url or control)
-        return with_urls(config, control, data)
+        return self._with_public(with_urls(config, control, data))
+
+    def _with_public(self, config: Config) -> Config:
+        """Settings that tell other machines where the embedded servers listen, and weights where those machines see them."""
+        if self._listen is None:
+            return config
+        host, port = self._listen
+        public = {f"public_{role}_url": f"redis://{host}:{port + place}/0" for place, role in enumerate(self._servers)}
+        store = config.store.model_copy(update={"url": "redis"}) if config.store.url == "file" else config.store
+        return config.model_copy(update={"broker": config.broker.model_copy(update=public), "store": store})
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -92,22 +100,34 @@ class Brokers:
         return dead
 
     def __enter__(self) -> Brokers:
-        started: list[EmbeddedServer] = []
         try:
-            for server in self._servers.values():
-                server.start()
-                started.append(server)
+            self._start()
             self.control = connect(self.apply(self._config).broker.control_url, timeout_s=self._config.broker.connect_timeout_s)
         except BaseException:
-            for server in started:
-                server.stop()
+            self._stop()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.control.close()
+        self._stop()
+
+    def _start(self) -> None:
+        if self._config.broker.control_url:
+            return
+        control = self._servers["control"] = EmbeddedServer("control", self._folder / "control", listen=self._listen)
+        control.start()
+        if self._config.broker.data_url:
+            return
+        beside = (self._listen[0], self._listen[1] + 1) if self._listen else None
+        # Whoever joins from another machine has one token: both planes then have one password.
+        password = control.password if self._listen else ""
+        self._servers["data"] = EmbeddedServer("data", self._folder / "data", listen=beside, password=password)
+        self._servers["data"].start()
+
+    def _stop(self) -> None:
         for server in reversed(self._servers.values()):
-            server.stop()
+            server.stop()  # only what it started itself
 
 
 @contextlib.contextmanager

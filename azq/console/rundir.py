@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, merge, parse_run
+from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, parse_run
 from azq.errors import ConfigError, NotFound
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
@@ -76,25 +75,6 @@ def list_runs(home: Path) -> list[str]:
 def name_of(game: str) -> str:
     """The run's name where nobody gave one: the game's, or its class's."""
     return re.sub(r"[^a-z0-9_-]", "-", game.rpartition(":")[2].lower()).strip("-_")
-
-
-def preset(game: str, variant: str = "") -> dict[str, Any]:
-    """The settings that learn this game on two cores, or its `variant` over them; only the game's name where there is no preset.
-
-    Raises `ConfigError` naming the variants of the game where there is no such one.
-    """
-    folder = importlib.resources.files("azq.console") / "presets"
-    base = folder / ("python.toml" if ":" in game else f"{game}.toml")
-    values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
-    values["run"]["game"] = game
-    if not variant:
-        return values
-    overlay = folder / f"{game}-{variant}.toml"
-    if not overlay.is_file():
-        names = sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(f"{game}-"))
-        known = ", ".join(name.removeprefix(f"{game}-").removesuffix(".toml") for name in names)
-        raise ConfigError(f"{game} has no preset {variant!r}; it has: {known or 'only the one for two cores'}")
-    return merge(values, tomllib.loads(overlay.read_text("utf-8")))
 
 
 def to_toml(values: Mapping[str, Any]) -> str:

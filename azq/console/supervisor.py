@@ -79,6 +79,15 @@ def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(spec.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(env), start_new_session=True)
 
 
+def last_line(path: Path) -> str:
+    """The last thing a process wrote into its log, which says why it ended."""
+    try:
+        lines = path.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it said nothing"
+
+
 @dataclass(slots=True)
 class Supervisor:
     """Children by name; `tick` keeps them alive, `stop` ends some of them."""

@@ -46,7 +46,7 @@ class WriteFile:
     secret: bool = False
 
     def __str__(self) -> str:
-        notes = [f"mode {self.mode:04o}", "kept if it exists" if self.keep else "", "holds a generated password" if self.secret else ""]
+        notes = [f"mode {self.mode:04o}", "kept if it exists" if self.keep else "", "holds a password" if self.secret else ""]
         return f"write {self.path} ({', '.join(filter(None, notes))})"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import re
 import sys
 import threading
 import time
@@ -23,19 +23,22 @@ from azq.bus.base import Bus
 from azq.config import Config, load
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
+from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import PARENT_VARIABLE, machine_environment
-from azq.console.supervisor import ChildSpec, Supervisor
+from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
 from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
 from azq.games.loading import absolute
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
+from azq.presets import preset as preset_of
 from azq.wire.messages import RunRecord
 from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 WORKERS = ("selfplay", "eval")
+LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
@@ -62,13 +65,16 @@ def up(
     config_file: Path | None,
     as_json: bool,
     preset: str = "",
+    listen: str | None = None,
 ) -> int:
-    """Trains until Ctrl-C or the end that was asked for; returns an exit code."""
+    """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
     logs.setup("up")
     start = read_start(game, run, overrides, until, config_file, as_json, preset)
     start.run.home.mkdir(parents=True, exist_ok=True)
-    with home_lock(start.run.home), Brokers(start.config, start.run.home) as brokers:
+    with home_lock(start.run.home), Brokers(start.config, start.run.home, parse_listen(listen)) as brokers:
         config = brokers.apply(start.config)
+        if listen:
+            log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control, config)
         view = open_run(ledger, watch.bus, start)
@@ -101,11 +107,21 @@ def read_start(
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
-        base = rundir.preset(game or machine.run.game, preset)
+        base = preset_of(game or machine.run.game, preset)
     chosen = [f'run.game="{game}"'] if game else []
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
     return Start(config, folder, parse_until(until), as_json)
+
+
+def parse_listen(text: str | None) -> tuple[str, int] | None:
+    """`192.168.0.5` or `first:6379` as host and port of the control plane; the data plane takes the port after it."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(LISTEN_PORT))
+    if not host or not re.fullmatch(r"[A-Za-z0-9.-]+", host) or not port.isdigit() or not 0 < int(port) < 65535:
+        raise ConfigError(f"--listen {text!r} is not HOST or HOST:PORT; name an address of this machine that the others reach")
+    return host, int(port)
 
 
 def parse_until(text: str | None) -> dict[str, float]:
@@ -156,39 +172,6 @@ def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float])
         "steps": float(weights[0].step if weights else 0),
     }
     return {key: value + done[key] for key, value in until.items()}
-
-
-class Interrupts(contextlib.AbstractContextManager["Interrupts"]):
-    """Counts SIGINT and SIGTERM: the first drains, the second aborts."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._wake = threading.Event()
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _handle(self, *_: object) -> None:
-        self.count += 1
-        self._wake.set()
-
-    def wait(self, seconds: float) -> None:
-        """Sleeps, unless a signal comes; raises `Aborted` on the second one."""
-        if self.count >= 2:
-            raise Aborted
-        self._wake.wait(seconds)
-        self._wake.clear()
-
-
-class Aborted(Exception):
-    """The operator asked twice to stop."""
 
 
 class Session:
@@ -294,15 +277,6 @@ class Session:
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()
         self._interrupts.wait(seconds)
-
-
-def last_line(path: Path) -> str:
-    """The last thing a process wrote into its log, which says why it ended."""
-    try:
-        lines = path.read_text("utf-8", "replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "it said nothing"
 
 
 def _patient_wait(seconds: float) -> None:

@@ -49,6 +49,11 @@ def job_view(run: str, answer: Sequence[Any]) -> JobView:
     )
 
 
+def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
+    """A job from its hash, with its number among the fields."""
+    return job_view(run, (values["number"], [values[name] for name in JOB_FIELDS]))
+
+
 def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
     """A run from its hash; the time it has been running goes on until `now_ms`. Raises `WireError` for an unreadable record."""
     state = RunState(values["state"].decode())

@@ -10,10 +10,11 @@ import redis
 
 from azq import logs
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
-from azq.ledger import scripts
-from azq.ledger.answers import counts_of, fields_of, job_view, run_look, run_view, split_job_id
+from azq.ledger import run_scripts, scripts
+from azq.ledger.answers import counts_of, fields_of, job_view, new_job, run_look, run_view, split_job_id
+from azq.ledger.once import reused
 from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms, max_waiting
-from azq.ledger.types import Directive, JobView, Lease, LedgerCounts, RunLook, RunState, RunView
+from azq.ledger.types import ONCE_LIFE_S, Directive, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -41,13 +42,25 @@ class Ledger:
 
     def create_run(self, record: RunRecord) -> RunView:
         """A new run, running at once. Raises `StateConflict` when the name is taken and `ConfigError` when it is none."""
+        return self.create_run_once(record, None)[0]
+
+    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]:
+        """A new run, or what the first request under this key created, and whether it is that. Raises also `KeyReused`."""
         check_run_name(record.run)
+        self._pin(record.run, once)
         with translate(self._client):
             self._client.sadd(keys.RUNS, record.run)
-        word, *_ = self._call(scripts.CREATE_RUN, record.run, "", encode(record), max_waiting(record))
+        fingerprint = once.fingerprint if once else ""
+        word, *answer = self._call(run_scripts.CREATE_RUN, record.run, "", encode(record), fingerprint, max_waiting(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
-        return self.run(record.run)
+        first = _first(word, answer)
+        return (_new_run(first), True) if first is not None else (self.run(record.run), False)
+
+    def first_run(self, name: str, once: Once | None) -> RunView | None:
+        """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
+        first = self._read_once(name, once)
+        return None if first is None else _new_run(first)
 
     def run(self, name: str) -> RunView:
         """One run. Raises `NotFound` naming the runs there are."""
@@ -56,15 +69,15 @@ class Ledger:
 
     def runs(self) -> list[RunView]:
         """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
-        return self._read_all(scripts.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
+        return self._read_all(run_scripts.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
 
     def look(self) -> list[RunLook]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
-        return self._read_all(scripts.LOOK, run_look)
+        return self._read_all(run_scripts.LOOK, run_look)
 
     def look_at(self, name: str) -> RunLook:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
-        word, *answer = self._call(scripts.LOOK, name, "")
+        word, *answer = self._call(run_scripts.LOOK, name, "")
         if word == "missing":
             raise self._no_run(name)
         return run_look(name, answer)
@@ -74,7 +87,7 @@ class Ledger:
 
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
-        word, *answer = self._call(scripts.SET_RUN_STATE, name, "", state.value, reason)
+        word, *answer = self._call(run_scripts.SET_RUN_STATE, name, "", state.value, reason)
         if word == "missing":
             raise self._no_run(name)
         if word == "conflict":
@@ -83,7 +96,7 @@ class Ledger:
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self._call(scripts.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
+        word, *_ = self._call(run_scripts.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
         if word == "missing":
             raise self._no_run(record.run)
         return self.run(record.run)
@@ -93,7 +106,7 @@ class Ledger:
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self._call(scripts.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
+            word, *_ = self._call(run_scripts.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
             if word == "missing":
                 raise self._no_run(name)
             if word == "ok":
@@ -105,10 +118,33 @@ class Ledger:
         self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
     ) -> JobView:
         """A new job: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
-        word, *answer = self._call(scripts.ENQUEUE, run, "", kind, tag, priority, games, repr(float(slice_s)), payload)
+        return self.enqueue_once(None, run, kind, tag, priority=priority, games=games, slice_s=slice_s, payload=payload)[0]
+
+    def enqueue_once(
+        self,
+        once: Once | None,
+        run: str,
+        kind: str,
+        tag: str,
+        *,
+        priority: int = 6,
+        games: int = 0,
+        slice_s: float = 0,
+        payload: bytes = b"",
+    ) -> tuple[JobView, bool]:
+        """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
+        self._pin(run, once)
+        values = (kind, tag, priority, games, repr(float(slice_s)), payload, once.fingerprint if once else "")
+        word, *answer = self._call(scripts.ENQUEUE, run, "", *values, once=once)
         if word == "missing":
             raise self._no_run(run)
-        return job_view(run, answer[0])
+        first = _first(word, answer)
+        return (new_job(run, first), True) if first is not None else (job_view(run, answer[0]), False)
+
+    def first_job(self, run: str, once: Once | None) -> JobView | None:
+        """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""
+        first = self._read_once(run, once)
+        return None if first is None else new_job(run, first)
 
     def mark_published(self, job_id: str, attempt: int) -> None:
         """Notes that this attempt was handed to the queue; too late, it changes nothing."""
@@ -126,6 +162,11 @@ class Ledger:
             _, answer = self._call(scripts.READ_JOBS, name, "", int(not active_only), max(1, limit))
             views += [job_view(name, item) for item in answer]
         return views
+
+    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]:
+        """At most `limit` jobs of a run whose number is below, highest first; ended ones too, if asked for."""
+        _, answer = self._call(scripts.JOBS_BELOW, run, "", "" if below is None else below, int(not active_only), max(1, limit))
+        return [job_view(run, item) for item in answer]
 
     def cancel(self, job_id: str) -> JobView:
         """Cancels a queued job at once; a leased one ends when its worker renews. Raises `NotFound`, or `StateConflict` if it ended."""
@@ -226,9 +267,36 @@ class Ledger:
 
     # -- the one door to the server
 
-    def _call(self, body: str, run: str, number: str, *arguments: str | bytes | float) -> list[Any]:
+    def _pin(self, run: str, once: Once | None) -> None:
+        """Binds a key to its request for a day. Raises `KeyReused` where it is bound to another.
+
+        A process that dies between this and the change has changed nothing; the same request may be sent again.
+        """
+        if once is None:
+            return
         with translate(self._client):
-            word, *answer = self._script(body)(keys=run_keys(run), args=[self._now(), number, *arguments])
+            while not self._client.set(keys.pinned(once.key), _pin_of(run, once), nx=True, ex=ONCE_LIFE_S):
+                if self._is_pinned(run, once):
+                    return
+
+    def _is_pinned(self, run: str, once: Once) -> bool:
+        found = self._client.get(keys.pinned(once.key))
+        if found not in (None, _pin_of(run, once)):
+            raise reused()
+        return found is not None
+
+    def _read_once(self, run: str, once: Once | None) -> dict[str, bytes] | None:
+        if once is None:
+            return None
+        with translate(self._client):
+            if not self._is_pinned(run, once):
+                return None
+        word, *answer = self._call(run_scripts.READ_ONCE, run, "", once.fingerprint, once=once)
+        return _first(word, answer)
+
+    def _call(self, body: str, run: str, number: str, *arguments: str | bytes | float, once: Once | None = None) -> list[Any]:
+        with translate(self._client):
+            word, *answer = self._script(body)(keys=run_keys(run, once), args=[self._now(), number, *arguments])
         return [bytes(word).decode(), *answer]
 
     def _read_all(self, body: str, read: Callable[[str, list[Any]], T]) -> list[T]:
@@ -276,7 +344,7 @@ class Ledger:
         return job_view(run, answer[0])
 
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
-        word, *answer = self._call(scripts.READ_RUN, name, "")
+        word, *answer = self._call(run_scripts.READ_RUN, name, "")
         if word == "missing":
             raise self._no_run(name)
         return int(answer[0]), fields_of(answer[1])
@@ -290,7 +358,7 @@ class Ledger:
         return NotFound(f"no run {name!r}; there are: {', '.join(self._names()) or 'none'}")
 
 
-def run_keys(run: str) -> list[str]:
+def run_keys(run: str, once: Once | None = None) -> list[str]:
     """The keys of one run in the order that the scripts take them."""
     return [
         keys.run(run),
@@ -305,7 +373,24 @@ def run_keys(run: str) -> list[str]:
         keys.stall(run),
         keys.job_prefix(run),
         keys.held_prefix(run),
+        keys.events(run),
+        *([keys.once(run, once.key)] if once else []),
     ]
+
+
+def _pin_of(run: str, once: Once) -> bytes:
+    return f"{run} {once.fingerprint}".encode()
+
+
+def _first(word: str, answer: Sequence[Any]) -> dict[str, bytes] | None:
+    """What was created under a key before, where the script says so."""
+    if word == "reused":
+        raise reused()
+    return fields_of(answer[0]) if word == "replayed" else None
+
+
+def _new_run(values: Mapping[str, bytes]) -> RunView:
+    return run_view(int(values["changed_ms"]), values)
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

@@ -13,10 +13,11 @@ import msgspec
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
-from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, RunLook, RunState, RunView
+from azq.ledger.once import FirstAnswers
+from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import RunRecord, SampleEvent
+from azq.wire.messages import RunEvent, RunRecord, SampleEvent
 
 
 class Sink(Protocol):
@@ -36,6 +37,7 @@ class MemoryLedger:
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._lock = threading.RLock()
         self._runs: dict[str, rules.State] = {}
+        self._answers = FirstAnswers()
 
     def state(self, run: str) -> rules.State:
         """The whole state of a run, for tests. Raises `NotFound`."""
@@ -47,12 +49,25 @@ class MemoryLedger:
     # -- runs
 
     def create_run(self, record: RunRecord) -> RunView:
+        return self.create_run_once(record, None)[0]
+
+    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]:
         rules.check_run_name(record.run)
         with self._lock:
+            first = self._answers.bind(once, record.run, self._clock_ms())
+            if isinstance(first, RunView):
+                return first, True
             if record.run in self._runs:
                 raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
-            self._runs[record.run] = rules.State(record, self._clock_ms())
-            return self.run(record.run)
+            self._keep(rules.State(record, self._clock_ms()))
+            view = self.run(record.run)
+            self._answers.remember(once, view)
+            return view, False
+
+    def first_run(self, name: str, once: Once | None) -> RunView | None:
+        with self._lock:
+            answer = self._answers.recall(once, name, self._clock_ms())
+            return answer if isinstance(answer, RunView) else None
 
     def run(self, name: str) -> RunView:
         return rules.run_view(self.state(name), self._clock_ms())
@@ -72,12 +87,12 @@ class MemoryLedger:
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         with self._lock:
-            self._runs[name] = rules.set_run_state(self.state(name), self._clock_ms(), state, reason)
+            self._keep(rules.set_run_state(self.state(name), self._clock_ms(), state, reason))
             return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:
         with self._lock:
-            self._runs[record.run] = replace(self.state(record.run), record=record)
+            self._keep(replace(self.state(record.run), record=record))
             return self.run(record.run)
 
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
@@ -89,16 +104,40 @@ class MemoryLedger:
     def enqueue(
         self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
     ) -> JobView:
+        return self.enqueue_once(None, run, kind, tag, priority=priority, games=games, slice_s=slice_s, payload=payload)[0]
+
+    def enqueue_once(
+        self,
+        once: Once | None,
+        run: str,
+        kind: str,
+        tag: str,
+        *,
+        priority: int = 6,
+        games: int = 0,
+        slice_s: float = 0,
+        payload: bytes = b"",
+    ) -> tuple[JobView, bool]:
         with self._lock:
+            first = self._answers.bind(once, run, self._clock_ms())
+            if isinstance(first, JobView):
+                return first, True
             job = Job("", run, kind, tag, priority, games, float(slice_s), payload)
-            self._runs[run], view = rules.enqueue(self.state(run), self._clock_ms(), job)
-            return view
+            state, view = rules.enqueue(self.state(run), self._clock_ms(), job)
+            self._keep(state)
+            self._answers.remember(once, view)
+            return view, False
+
+    def first_job(self, run: str, once: Once | None) -> JobView | None:
+        with self._lock:
+            answer = self._answers.recall(once, run, self._clock_ms())
+            return answer if isinstance(answer, JobView) else None
 
     def mark_published(self, job_id: str, attempt: int) -> None:
         run, number = _split(job_id)
         with self._lock:
             if run in self._runs:
-                self._runs[run] = rules.mark_published(self._runs[run], self._clock_ms(), number, attempt)
+                self._keep(rules.mark_published(self._runs[run], self._clock_ms(), number, attempt))
 
     def job(self, job_id: str) -> JobView:
         state, number = self._find(job_id)
@@ -116,10 +155,19 @@ class MemoryLedger:
                 views += [state.jobs[number].view for number in numbers]
             return views
 
+    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]:
+        with self._lock:
+            state = self._runs.get(run)
+            if state is None:
+                return []
+            numbers = {number for _, number in state.queue} | (set() if active_only else set(state.ended))
+            wanted = sorted((number for number in numbers if below is None or number < below), reverse=True)
+            return [state.jobs[number].view for number in wanted[: max(1, limit)]]
+
     def cancel(self, job_id: str) -> JobView:
         with self._lock:
             state, number = self._find(job_id)
-            self._runs[state.record.run] = rules.cancel(state, self._clock_ms(), number)
+            self._keep(rules.cancel(state, self._clock_ms(), number))
             return self.job(job_id)
 
     def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
@@ -127,7 +175,8 @@ class MemoryLedger:
         with self._lock:
             if run not in self._runs:
                 return None
-            self._runs[run], lease = rules.claim(self._runs[run], self._clock_ms(), number, attempt, owner, lease_s)
+            state, lease = rules.claim(self._runs[run], self._clock_ms(), number, attempt, owner, lease_s)
+            self._keep(state)
             return lease
 
     def renew(self, lease: Lease) -> Directive:
@@ -135,32 +184,35 @@ class MemoryLedger:
             state, run = self.state(lease.job.run), lease.job.run
             full = self._bus.length(keys.samples(run)) >= rules.max_waiting(state.record)
             stalled = full or self._bus.get(keys.stall(run)) is not None
-            self._runs[run], directive = rules.renew(state, self._clock_ms(), lease, stalled=stalled)
+            state, directive = rules.renew(state, self._clock_ms(), lease, stalled=stalled)
+            self._keep(state)
             return directive
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:
         with self._lock:
             if run not in self._runs:
                 return []
-            self._runs[run], views = rules.expire(self._runs[run], self._clock_ms(), max_attempts)
+            state, views = rules.expire(self._runs[run], self._clock_ms(), max_attempts)
+            self._keep(state)
             return views
 
     def requeue(self, job_id: str, attempt: int) -> JobView:
         with self._lock:
             state, number = self._find(job_id)
-            self._runs[state.record.run] = rules.requeue(state, self._clock_ms(), number, attempt)
+            self._keep(rules.requeue(state, self._clock_ms(), number, attempt))
             return self.job(job_id)
 
     # -- open games
 
     def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
         with self._lock:
-            self._runs[lease.job.run], games = rules.adopt(self.state(lease.job.run), lease, max(0, count))
+            state, games = rules.adopt(self.state(lease.job.run), lease, max(0, count))
+            self._keep(state)
             return games
 
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         with self._lock:
-            self._runs[lease.job.run] = rules.journal(self.state(lease.job.run), lease, records)
+            self._keep(rules.journal(self.state(lease.job.run), lease, records))
             return self.renew(lease)
 
     def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
@@ -171,27 +223,27 @@ class MemoryLedger:
             state = rules.finish_games(self.state(lease.job.run), lease, uids)
             for event in events:  # first, so that a bus that is down leaves the games open
                 self._bus.publish(keys.samples(lease.job.run), encode(event))
-            self._runs[lease.job.run] = state
+            self._keep(state)
             return self.renew(lease)
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         with self._lock:
-            self._runs[lease.job.run] = rules.abandon(self.state(lease.job.run), lease, uid, reason)
+            self._keep(rules.abandon(self.state(lease.job.run), lease, uid, reason))
 
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         with self._lock:
-            self._runs[lease.job.run] = rules.release(self.state(lease.job.run), self._clock_ms(), lease, records)
+            self._keep(rules.release(self.state(lease.job.run), self._clock_ms(), lease, records))
 
     def complete(self, lease: Lease, result: bytes) -> None:
         with self._lock:
             state, fresh = rules.complete(self.state(lease.job.run), self._clock_ms(), lease)
             if fresh:
                 self._bus.publish(keys.results(lease.job.run), result)
-            self._runs[lease.job.run] = state
+            self._keep(state)
 
     def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
         with self._lock:
-            self._runs[lease.job.run] = rules.fail(self.state(lease.job.run), self._clock_ms(), lease, error, max_attempts)
+            self._keep(rules.fail(self.state(lease.job.run), self._clock_ms(), lease, error, max_attempts))
 
     # -- counts
 
@@ -213,8 +265,15 @@ class MemoryLedger:
     ) -> None:
         with self._lock:
             state = rules.refuse(self.state(run), refused or {})
-            self._runs[run] = replace(state, inserted=inserted, duplicates_dropped=duplicates_dropped)
+            self._keep(replace(state, inserted=inserted, duplicates_dropped=duplicates_dropped))
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, ack)
+
+    def _keep(self, after: rules.State) -> None:
+        run = after.record.run
+        for kind, about in rules.events(self._runs.get(run), after):
+            frame = encode(RunEvent(kind, self._clock_ms(), about))
+            self._bus.publish(keys.events(run), frame, max_length=rules.KEPT_EVENTS)
+        self._runs[run] = after
 
     def _find(self, job_id: str) -> tuple[rules.State, int]:
         run, number = _split(job_id)

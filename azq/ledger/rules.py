@@ -20,6 +20,7 @@ from azq.ledger.types import RECENT, Directive, GameRecord, Job, JobState, JobVi
 from azq.wire.messages import RunRecord
 
 KEPT_ENDED_JOBS = 200
+KEPT_EVENTS = 2000
 
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.FAILED}),
@@ -263,6 +264,29 @@ def recent(state: State) -> tuple[JobView, ...]:
     selfplay = [view for view in views if view.job.kind == "selfplay"]
     failed = list(takewhile(lambda view: view.state is JobState.FAILED, selfplay))
     return tuple(selfplay[: len(failed) + 1])
+
+
+# -- what others hear of it
+
+
+def events(before: State | None, after: State) -> list[tuple[str, dict[str, str]]]:
+    """What one change did to a run and its jobs, as kinds and details of `RunEvent`."""
+    said: list[tuple[str, dict[str, str]]] = []
+    if before is None or before.state is not after.state:
+        said.append((f"run.{after.state}", {"reason": after.reason}))
+    old = before.jobs if before else {}
+    for number, row in after.jobs.items():
+        if (kind := _became(old[number].view if number in old else None, row.view)) is not None:
+            view = row.view
+            about = {"job": str(number), "kind": view.job.kind, "tag": view.job.tag, "attempt": str(view.attempt)}
+            said.append((f"job.{kind}", {**about, "owner": view.owner, "error": view.error}))
+    return said
+
+
+def _became(before: JobView | None, after: JobView) -> str | None:
+    if before is not None and (before.state, before.attempt) == (after.state, after.attempt):
+        return None
+    return "requeued" if before is not None and after.state is JobState.QUEUED else str(after.state)
 
 
 # -- parts of rules

@@ -4,6 +4,7 @@ All scripts take the same keys and begin with the same arguments; `azq.wire.keys
 
     KEYS[1] run   KEYS[2] ledger   KEYS[3] open   KEYS[4] pool   KEYS[5] abandoned   KEYS[6] jobs   KEYS[7] jobs_done
     KEYS[8] samples   KEYS[9] results   KEYS[10] stall   KEYS[11] prefix of job hashes   KEYS[12] prefix of held sets
+    KEYS[13] events   KEYS[14] answer kept under an idempotency key                                 (where one was sent)
     ARGV[1] now in ms, or '' for the server's clock
     ARGV[2] number of the job, '' where the script is not about one
     ARGV[3] attempt           ARGV[4] owner           ARGV[5] length of the lease in ms         (scripts of a lease)
@@ -16,11 +17,11 @@ from __future__ import annotations
 
 from azq.ledger.answers import JOB_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS
-from azq.ledger.types import RECENT
+from azq.ledger.said import SAID
 
 _PREAMBLE = """
 local RUN, LEDGER, OPEN, POOL, ABANDONED, JOBS, DONE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local SAMPLES, RESULTS, STALL, JOB_PREFIX, HELD_PREFIX = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local SAMPLES, RESULTS, STALL, JOB_PREFIX, HELD_PREFIX, EVENTS, ONCE = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local number, attempt, owner = ARGV[2], ARGV[3], ARGV[4]
 local JOB, HELD = JOB_PREFIX .. (number or ''), HELD_PREFIX .. (number or '')
 local call = redis.call
@@ -33,7 +34,9 @@ local function clock()
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 local now = clock()
+"""
 
+_CHANGES = """
 local function lost()
   local job = call('HMGET', JOB, 'state', 'attempt', 'owner')
   return not (job[1] == 'leased' and job[2] == attempt and job[3] == owner)
@@ -59,6 +62,12 @@ local function renew()
   return 'go_on'
 end
 
+local function counted()
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
+  for i = 1, 5 do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5]}
+end
+
 local function view(of) return {of, call('HMGET', JOB_PREFIX .. of, JOB_FIELDS)} end
 
 -- Held games go to the front of the pool, the oldest foremost, so that old games end first.
@@ -71,6 +80,7 @@ end
 
 local function end_job(of, state, problem)
   call('HSET', JOB_PREFIX .. of, 'state', state, 'ended_ms', text(now), 'error', problem)
+  note_job('job.' .. state, of)
   call('ZREM', JOBS, of)
   call('LPUSH', DONE, of)
   while call('LLEN', DONE) > KEPT do
@@ -92,54 +102,24 @@ local function end_lease(of, problem, max_attempts)
   else
     call('HINCRBY', key, 'attempt', 1)
     call('HSET', key, 'state', 'queued', 'published_ms', '0', 'claimed_ms', '0', 'error', problem)
+    note_job('job.requeued', of)
   end
 end
 """.replace("KEPT", str(KEPT_ENDED_JOBS)).replace("JOB_FIELDS", ", ".join(f"'{name}'" for name in JOB_FIELDS))
 
-# ARGV[3] RunRecord frame, ARGV[4] most games that may wait for the learner. Answers ok or conflict.
-CREATE_RUN = """
-if call('EXISTS', RUN) == 1 then return {'conflict', call('HGET', RUN, 'state')} end
-call('HSET', RUN, 'record', ARGV[3], 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
-  'max_waiting', ARGV[4])
-return {'ok'}
-"""
-
-# Answers ok, now, and the run's fields.
-READ_RUN = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-return {'ok', text(now), call('HGETALL', RUN)}
-"""
-
-# ARGV[3] new state, ARGV[4] reason. A state set twice changes nothing.
-SET_RUN_STATE = """
-local allowed = {running = 'paused finished failed', paused = 'running finished failed', finished = 'running', failed = 'running'}
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-local run = call('HMGET', RUN, 'state', 'active_ms', 'changed_ms')
-if run[1] == ARGV[3] then return {'ok'} end
-if not string.find(allowed[run[1]], ARGV[3], 1, true) then return {'conflict', run[1]} end
-local active = tonumber(run[2])
-if run[1] == 'running' then active = active + math.max(0, now - tonumber(run[3])) end
-call('HSET', RUN, 'state', ARGV[3], 'reason', ARGV[4], 'active_ms', text(active), 'changed_ms', text(now))
-return {'ok'}
-"""
-
-# ARGV[3] RunRecord frame as it was read ('': whatever it is), ARGV[4] as it shall be, ARGV[5] most games that may wait for the
-# learner. Answers ok, missing or conflict.
-REPLACE_RECORD = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-if ARGV[3] ~= '' and call('HGET', RUN, 'record') ~= ARGV[3] then return {'conflict', 'changed meanwhile'} end
-call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
-return {'ok'}
-"""
-
-# ARGV[3] kind, ARGV[4] tag, ARGV[5] priority, ARGV[6] games, ARGV[7] slice_s, ARGV[8] payload. Answers ok and the job.
+# ARGV[3] kind, ARGV[4] tag, ARGV[5] priority, ARGV[6] games, ARGV[7] slice_s, ARGV[8] payload, ARGV[9] fingerprint where the
+# request has a key. Answers ok and the job, missing, or what a first answer says.
 ENQUEUE = """
+local before = first_answer(ARGV[9])
+if before then return before end
 if call('EXISTS', RUN) == 0 then return {'missing'} end
 local fresh = text(call('HINCRBY', LEDGER, 'job_seq', 1))
 call('HSET', JOB_PREFIX .. fresh, 'kind', ARGV[3], 'tag', ARGV[4], 'priority', ARGV[5], 'games', ARGV[6], 'slice_s', ARGV[7],
   'payload', ARGV[8], 'state', 'queued', 'attempt', '1', 'failures', '0', 'owner', '', 'lease_until_ms', '0', 'published_ms', '0',
   'created_ms', text(now), 'claimed_ms', '0', 'ended_ms', '0', 'error', '')
 call('ZADD', JOBS, text(now), fresh)
+remember(ARGV[9], JOB_PREFIX .. fresh, fresh)
+note_job('job.queued', fresh)
 return {'ok', view(fresh)}
 """
 
@@ -150,6 +130,19 @@ if call('ZSCORE', JOBS, number) and call('HGET', JOB, 'attempt') == attempt then
   call('ZADD', JOBS, text(now), number)
 end
 return {'ok'}
+"""
+
+# ARGV[3] number below which to look ('': all), ARGV[4] '1' for ended jobs too, ARGV[5] most. Answers ok and jobs, highest number first.
+JOBS_BELOW = """
+local numbers = call('ZRANGE', JOBS, 0, -1)
+if ARGV[4] == '1' then for _, of in ipairs(call('LRANGE', DONE, 0, -1)) do numbers[#numbers + 1] = of end end
+table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
+local below, most, jobs = tonumber(ARGV[3]) or math.huge, tonumber(ARGV[5]), {}
+for _, of in ipairs(numbers) do
+  if #jobs == most then break end
+  if tonumber(of) < below then jobs[#jobs + 1] = view(of) end
+end
+return {'ok', jobs}
 """
 
 # Answers ok and the job.
@@ -188,6 +181,7 @@ CLAIM = """
 local job = call('HMGET', JOB, 'state', 'attempt', 'kind')
 if job[1] ~= 'queued' or job[2] ~= attempt or not may_work(job[3]) then return {'refused'} end
 call('HSET', JOB, 'state', 'leased', 'owner', owner, 'claimed_ms', text(now), 'lease_until_ms', text(now + tonumber(ARGV[5])))
+note_job('job.leased', number)
 return {'ok', view(number)}
 """
 
@@ -218,6 +212,7 @@ if job[1] ~= 'queued' then return {'conflict', job[1]} end
 if job[2] ~= attempt then return {'conflict', 'queued under attempt ' .. job[2]} end
 call('HINCRBY', JOB, 'attempt', 1)
 call('HSET', JOB, 'published_ms', '0')
+note_job('job.requeued', number)
 return {'ok', view(number)}
 """
 
@@ -324,43 +319,8 @@ end_lease(number, ARGV[6], tonumber(ARGV[7]))
 return {'ok'}
 """
 
-_COUNTED = """
-local counted = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
-for i = 1, 5 do counted[i] = counted[i] or '0' end
-local counts = {counted[1], counted[2], text(call('HLEN', OPEN)), counted[3], counted[4], text(call('XLEN', SAMPLES)), counted[5]}
-"""
-
 # Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
-COUNTS = (
-    """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-"""
-    + _COUNTED
-    + """
-return {'ok', unpack(counts)}
-"""
-)
-
-# Answers ok, now, the run's fields, its counts, the jobs queued and leased, and the newest ended self-play jobs back to the
-# last one that did not fail.
-LOOK = (
-    """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-local jobs, recent = {}, {}
-for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end
-for _, of in ipairs(call('LRANGE', DONE, 0, RECENT - 1)) do
-  local job = call('HMGET', JOB_PREFIX .. of, 'kind', 'state')
-  if job[1] == 'selfplay' then
-    recent[#recent + 1] = view(of)
-    if job[2] ~= 'failed' then break end
-  end
-end
-""".replace("RECENT", str(RECENT))
-    + _COUNTED
-    + """
-return {'ok', text(now), call('HGETALL', RUN), counts, jobs, recent}
-"""
-)
+COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"
 
 # ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
 # games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.
@@ -386,4 +346,4 @@ return {'ok'}
 
 def source(body: str) -> str:
     """A script as the server gets it."""
-    return _PREAMBLE + body
+    return _PREAMBLE + SAID + _CHANGES + body

@@ -62,6 +62,17 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Once:
+    """A request that must have its effect once, however often it is sent."""
+
+    key: str  # names the request; hexadecimal
+    fingerprint: str  # of its body; another one under the same key is refused
+
+
+ONCE_LIFE_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """One run as the ledger knows it."""
 
@@ -102,4 +113,4 @@ class RunLook:
 
 RECENT = 10
 
-__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "RunLook", "RunState", "RunView"]
+__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "Once", "RunLook", "RunState", "RunView"]

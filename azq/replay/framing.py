@@ -10,12 +10,14 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from azq.errors import SegmentError
 from azq.wire.codec import MAX_FRAME_BYTES
 from azq.wire.messages import SCHEMA
 
 MAGIC = b"AZQSEG1\n"
+LONGEST_HEADER = 12 + 0xFFFF
 _HEADER = struct.Struct("<8sHH")
 _RECORD = struct.Struct("<II")
 _TAG = b"\xabSampleEvent"  # every frame carries it just behind its first bytes: a landmark for finding records behind damage
@@ -46,6 +48,14 @@ def record(frame: bytes) -> bytes:
 
 def check_header(data: Buffer, game: str, place: str) -> int:
     """The header's length; raises `SegmentError` naming `place` when it is not that of `game` in this schema."""
+    length, name = read_header(data, place)
+    if name != game:
+        raise SegmentError(f"{place} at offset 0: holds games of {name!r}, the run plays {game!r}; restore the run's own segments")
+    return length
+
+
+def read_header(data: Buffer, place: str) -> tuple[int, str]:
+    """The header's length and the name of the game; raises `SegmentError` naming `place` when it is none in this schema."""
     if len(data) < _HEADER.size:
         raise SegmentError(f"{place} at offset 0: {len(data)} bytes hold no segment header; restore the file from a copy")
     magic, schema, length = _HEADER.unpack_from(data)
@@ -54,9 +64,17 @@ def check_header(data: Buffer, game: str, place: str) -> int:
     if schema != SCHEMA:
         raise SegmentError(f"{place} at offset 0: written with schema {schema}, this azq reads {SCHEMA}; use the azq that wrote it")
     name = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "replace")
-    if name != game:
-        raise SegmentError(f"{place} at offset 0: holds games of {name!r}, the run plays {game!r}; restore the run's own segments")
-    return _HEADER.size + int(length)
+    return _HEADER.size + int(length), name
+
+
+def read_record(file: BinaryIO) -> bytes | None:
+    """The frame of the record where the file stands; None where no whole one follows: the end, or a half-written tail."""
+    head = file.read(_RECORD.size)
+    if len(head) < _RECORD.size:
+        return None
+    length, checksum = _RECORD.unpack(head)
+    frame = file.read(length) if 0 < length <= MAX_FRAME_BYTES else b""
+    return frame if len(frame) == length and zlib.crc32(frame) == checksum else None
 
 
 def frames(data: Buffer, start: int, end: int) -> Iterator[bytes]:

@@ -16,11 +16,16 @@ control plane
     azq:{run}:samples               stream     SampleEvent frames; group `learner`; deleted when acknowledged
     azq:{run}:weights               stream     WeightEvent frames, all of them; plain readers
     azq:{run}:results               stream     MatchResult and GradeResult frames, all of them; plain readers
+    azq:{run}:events                stream     RunEvent frames: what became of the run and its jobs   capped
+    azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
+    azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
+    azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
+    azq:{run}:history               stream     HistoryPoint frames, capped: about two days at the daemon's default interval; plain readers
     azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
     azq:dead                        stream     DeadLetter frames, capped                           (either plane)
     azq:dead:count                  string     dead letters ever                                   (either plane)
@@ -35,6 +40,7 @@ RUNS = "azq:runs"
 DEAD = "azq:dead"
 DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
+FLEET = "azq:fleet"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -97,12 +103,28 @@ def results(name: str) -> str:
     return f"azq:{{{name}}}:results"
 
 
+def events(name: str) -> str:
+    return f"azq:{{{name}}}:events"
+
+
+def once(name: str, key: str) -> str:
+    return f"azq:{{{name}}}:once:{key}"
+
+
+def pinned(key: str) -> str:
+    return f"azq:once:{key}"
+
+
 def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
 
 
 def stall(name: str) -> str:
     return f"azq:{{{name}}}:stall"
+
+
+def history(name: str) -> str:
+    return f"azq:{{{name}}}:history"
 
 
 def eval_round(name: str) -> str:

@@ -133,6 +133,14 @@ class GradeResult(Message, frozen=True):
     loss_by_class: dict[str, float] = {}  # class name -> mean loss
 
 
+class RunEvent(Message, frozen=True):
+    """Something became of a run or of one of its jobs; written in the same step as the change itself."""
+
+    kind: str  # "run.<state>", "job.queued", "job.leased", "job.requeued", "job.<final state>"
+    at_ms: int
+    about: dict[str, str]  # what it concerns: job, kind, tag, attempt, owner, error, reason
+
+
 class EvalRound(Message, frozen=True):
     """The newest evaluation round that the daemon asked for; kept so that a restarted daemon does not ask again."""
 
@@ -157,6 +165,19 @@ class Heartbeat(Message, frozen=True):
     slots: int = 1  # jobs it can hold at once
     rates: dict[str, float] = {}  # names are those of azq.metrics
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
+
+
+class Fleet(Message, frozen=True):
+    """What the live daemon tells a machine that joins; holds no secret."""
+
+    version: str  # azq's
+    control_url: str  # as other machines reach it, without password; empty: they cannot
+    data_url: str
+    store_url: str
+    lease_s: float
+    heartbeat_s: float
+    heartbeat_life_s: float
+    sent_ms: int
 
 
 class RunRecord(Message, frozen=True):
@@ -187,6 +208,25 @@ class LearnerStatus(Message, frozen=True):
     samples_per_s: float
     sent_ms: int
     progress: float = 0.0  # of the run's horizon, 0..1
+
+
+class HistoryPoint(Message, frozen=True):
+    """A running run's figures at one moment, for charts; rates and means are those of the live table."""
+
+    at_ms: int
+    games_per_s: float = 0.0
+    simulations_per_s: float = 0.0
+    evaluations_per_s: float = 0.0
+    mean_batch: float = 0.0
+    network_busy: float = 0.0
+    policy_lag: float = 0.0
+    samples_per_s: float = 0.0
+    loss_policy: float = 0.0  # tells nothing while `step` is 0
+    loss_value: float = 0.0
+    open_games: int = 0
+    samples: int = 0
+    step: int = 0  # 0: no live learner, or none that has begun
+    weight_version: int = 0
 
 
 class DeadLetter(Message, frozen=True):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Security
-from fastapi.security import HTTPBearer
+from functools import partial
+
+from fastapi import FastAPI
 
 import azq
-from daemon.api import fleet, jobs, metrics, problems, runs
+from daemon.api import events, fleet, games, history, jobs, metrics, page, problems, queues, runs, weights
+from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
+from daemon.api.rate import Limiter
 from daemon.api.schemas import ProblemOut
 from daemon.api.services import Services
 
@@ -23,12 +26,14 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         version=azq.__version__,
         description=DESCRIPTION,
         responses={"4XX": error, "5XX": error},
-        dependencies=[Security(HTTPBearer(auto_error=False, description="daemon.token, where one is set"))],
         redirect_slashes=False,
     )
     app.state.services = services
-    for module in (runs, jobs, fleet, metrics):
+    for module in (runs, weights, events, history, games, jobs, queues, fleet, metrics, page):
         app.include_router(module.router)
+    page.mount(app)
     problems.install(app)
-    app.add_middleware(Guard, token=services.config.token.get_secret_value(), max_body_bytes=max_body_bytes)
+    config = services.config
+    make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
+    app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
     return app

@@ -1,12 +1,69 @@
-"""Who may ask: a bearer token, needed wherever other machines reach the daemon. Pure."""
+"""Who may ask, and for what: bearer tokens, each with a scope. Pure."""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
 from azq.config import DaemonConfig
 from azq.errors import ConfigError
+
+
+class Scope(StrEnum):
+    """What a route asks of a token: operate includes read, read includes worker."""
+
+    WORKER = "worker"  # what a machine that joins must know
+    READ = "read"  # everything there is to see
+    OPERATE = "operate"  # everything
+
+
+_INCLUDED: Mapping[Scope, frozenset[Scope]] = {
+    Scope.WORKER: frozenset({Scope.WORKER}),
+    Scope.READ: frozenset({Scope.READ, Scope.WORKER}),
+    Scope.OPERATE: frozenset(Scope),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks: the name of a token in the settings, never the token."""
+
+    name: str
+    scope: Scope
+
+    def may(self, scope: Scope) -> bool:
+        """True when this token's scope includes the one that is needed."""
+        return scope in _INCLUDED[self.scope]
+
+
+LOCAL = Identity("local", Scope.OPERATE)  # where no token is set, this machine may do everything
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """All tokens of the settings with the identity that each one proves."""
+
+    entries: tuple[tuple[Identity, bytes], ...]
+
+    @classmethod
+    def of(cls, config: DaemonConfig) -> Keyring:
+        """From `daemon.token` and `daemon.tokens`."""
+        first = [(Identity("daemon.token", Scope.OPERATE), config.token)]
+        named = [(Identity(name, Scope(entry.scope)), entry.token) for name, entry in config.tokens.items()]
+        return cls(tuple((who, secret.get_secret_value().encode()) for who, secret in [*first, *named] if secret.get_secret_value()))
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def identify(self, authorization: str) -> Identity | None:
+        """Who the header proves to be asking; takes the same time for every wrong token, as every entry is compared."""
+        scheme, _, sent = authorization.partition(" ")
+        offered = sent.strip().encode()
+        proven = [who for who, token in self.entries if hmac.compare_digest(offered, token)]
+        return proven[0] if proven and scheme.lower() == "bearer" else None
 
 
 def is_loopback(host: str) -> bool:
@@ -21,13 +78,7 @@ def is_loopback(host: str) -> bool:
 
 def check_binding(config: DaemonConfig) -> None:
     """Raises `ConfigError` when the interface would be open to other machines without a token."""
-    if not is_loopback(config.host) and not config.token.get_secret_value():
+    if not is_loopback(config.host) and not Keyring.of(config):
         raise ConfigError(
             f"daemon.host = {config.host!r} is reachable from other machines: set daemon.token (AZQ_DAEMON__TOKEN), or bind 127.0.0.1"
         )
-
-
-def may_pass(token: str, authorization: str) -> bool:
-    """True when the header carries the token; takes the same time for every wrong one."""
-    scheme, _, sent = authorization.partition(" ")
-    return hmac.compare_digest(sent.strip().encode(), token.encode()) and scheme.lower() == "bearer"

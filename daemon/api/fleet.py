@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from http import HTTPStatus
-from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 import azq
+from azq.config import Tag
 from daemon.api.answer import answer
+from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.problems import problem
-from daemon.api.schemas import HealthOut
+from daemon.api.schemas import HealthOut, Name
+from daemon.api.scopes import WORKER
 from daemon.api.services import Services, Use
+from daemon.fleet import tags_of
 from daemon.health import why_not_ready
 from daemon.team import WorkerStatus, worker_status
 
@@ -22,11 +25,33 @@ PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
 SHORTEST_PATIENCE_S = 5.0
 
 
-@router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus])
-def list_workers(use: Use, role: str | None = None, limit: Annotated[int | None, Query(ge=1)] = None) -> Response:
-    """Processes whose heartbeat lives: self-play, eval and inference workers, learners, daemons; all of them, or the first."""
+@router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus], responses=LINKED, dependencies=[WORKER])
+def list_workers(
+    use: Use,
+    request: Request,
+    role: Annotated[str | None, Query(max_length=64)] = None,
+    host: Annotated[str | None, Query(max_length=255)] = None,
+    tag: Tag | None = None,
+    run: Name | None = None,
+    limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+    cursor: Cursor = None,
+) -> Response:
+    """Processes whose heartbeat lives, by role and name: self-play, eval and inference workers, learners, daemons."""
+    place = decode_cursor("workers", cursor, str, str)
+    found = (
+        beat
+        for beat in use.workers()
+        if (place is None or (beat.role, beat.worker) > place)
+        and role in (None, beat.role)
+        and host in (None, beat.host)
+        and (tag is None or tag in tags_of(beat))
+        and run in (None, beat.run)
+    )
+    page, after = take_page(found, limit, lambda beat: encode_cursor("workers", beat.role, beat.worker))
     now_ms = use.clock_ms()
-    return answer([worker_status(beat, now_ms) for beat in islice((beat for beat in use.workers() if role in (None, beat.role)), limit)])
+    response = answer([worker_status(beat, now_ms) for beat in page])
+    link_next(request, response, after)
+    return response
 
 
 @router.get("/healthz", tags=["daemon"])

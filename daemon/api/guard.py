@@ -1,29 +1,46 @@
-"""Who may ask, and how much: bearer token, Host header, size of the body. Plain ASGI, before anything else runs."""
+"""Who asks, how often and how much: bearer token, Host header, rate, size of the body. Plain ASGI, before anything else runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.api.auth import is_loopback, may_pass
-from daemon.api.problems import problem
+from azq.errors import AccessDenied, AzqError, TooManyRequests
+from daemon.api.auth import LOCAL, Identity, Keyring, is_loopback
+from daemon.api.problems import BodyTooLarge, problem, urn
+from daemon.api.rate import Limiter
+from daemon.api.scopes import IDENTITY
 
 MAX_BODY_BYTES = 1024 * 1024
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like
+STATIC_PATHS = frozenset({"/", "/favicon.ico"})
+STATIC_FOLDER = "/page/"  # the page holds no secret; it asks for the token and sends it with each request
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that ends a request before it is routed."""
+
+    status: HTTPStatus
+    detail: str
+    kind: type[AzqError] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 class Guard:
-    """Refuses before routing: 401 without the token, 421 for a foreign Host where there is no token, 413 for a body too large.
+    """Refuses before routing: 401 without a token, 421 for a foreign Host where none is set, 429 beyond the rate, 413 for a body too large.
 
     The Host check keeps web pages that a browser on this machine shows from reaching a daemon without token by DNS rebinding.
     """
 
-    def __init__(self, app: ASGIApp, token: str, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp, keyring: Keyring, make_limiter: Callable[[], Limiter], max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._app = app
-        self._token = token
+        self._keyring = keyring
+        self._limiter = make_limiter()
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,24 +48,43 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope["path"], Headers(scope=scope))
+        path, headers = scope["path"], Headers(scope=scope)
+        identity = self._keyring.identify(headers.get("authorization", "")) if self._keyring else LOCAL
+        refusal = self._too_fast(path, identity, scope) or self._not_allowed(path, identity, headers) or self._too_long(headers)
         if refusal is not None:
-            status, detail = refusal
-            headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
-            await problem(status, detail, instance=scope["path"], headers=headers)(scope, receive, send)
+            kind = urn(refusal.kind) if refusal.kind else "about:blank"
+            await problem(refusal.status, refusal.detail, kind=kind, instance=path, headers=refusal.headers)(scope, receive, send)
             return
+        scope[IDENTITY] = identity
         await self._app(scope, self._counted(receive), send)
 
-    def _refusal(self, path: str, headers: Headers) -> tuple[HTTPStatus, str] | None:
-        if path not in OPEN_PATHS:
-            if self._token and not may_pass(self._token, headers.get("authorization", "")):
-                return HTTPStatus.UNAUTHORIZED, "this daemon asks for a bearer token: send `Authorization: Bearer <daemon.token>`"
-            if not self._token and not is_loopback(_host_name(headers.get("host", ""))):
-                return HTTPStatus.MISDIRECTED_REQUEST, "without a token only requests to a loopback address are answered; set daemon.token"
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._max_body_bytes:
-            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large()
+    def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> Refusal | None:
+        if path in PROBES:
+            return None
+        named = identity if identity is not LOCAL else None
+        address = (scope.get("client") or ("unknown", 0))[0]
+        wait_s = self._limiter.wait_s(f"token {named.name}" if named else f"address {address}")
+        if not wait_s:
+            return None
+        text = f"more requests than daemon.rate_per_s allows; ask again in {wait_s} s"
+        return Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, TooManyRequests, {"Retry-After": str(wait_s)})
+
+    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> Refusal | None:
+        if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
+            return None
+        if identity is None:
+            text = "this daemon asks for a bearer token: send `Authorization: Bearer <daemon.token>`"
+            return Refusal(HTTPStatus.UNAUTHORIZED, text, AccessDenied, {"WWW-Authenticate": "Bearer"})
+        if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
+            text = "without a token only requests to a loopback address are answered; set daemon.token"
+            return Refusal(HTTPStatus.MISDIRECTED_REQUEST, text, AccessDenied)
         return None
+
+    def _too_long(self, headers: Headers) -> Refusal | None:
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length[:20]) <= self._max_body_bytes:
+            return None
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge.text(self._max_body_bytes))
 
     def _counted(self, receive: Receive) -> Receive:
         taken = 0
@@ -58,13 +94,10 @@ class Guard:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._max_body_bytes:
-                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._too_large())
+                raise BodyTooLarge(self._max_body_bytes)
             return message
 
         return counted
-
-    def _too_large(self) -> str:
-        return f"a request body may have {self._max_body_bytes} bytes"
 
 
 def _host_name(header: str) -> str:

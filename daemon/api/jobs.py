@@ -3,25 +3,100 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
 from fastapi import status as http
 
-from azq.config import RunSections, parse_run
+from azq.config import RunSections, Tag, parse_run
 from azq.errors import StateConflict, UnknownTagError
-from azq.ledger.types import RunState
+from azq.ledger.types import JobState, JobView, RunState
+from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
+from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.schemas import JobOut, Name, NewJob
-from daemon.api.services import Use
+from daemon.api.scopes import OPERATE, READ
+from daemon.api.services import Services, Use
 from daemon.fleet import eval_tag, live_tags
 from daemon.state import EVAL, SELFPLAY, queue_of
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.post("", status_code=http.HTTP_201_CREATED)
-def enqueue_job(body: NewJob, use: Use) -> JobOut:
+@router.post("", status_code=http.HTTP_201_CREATED, responses=REPLAYS, dependencies=[OPERATE])
+def enqueue_job(body: NewJob, use: Use, response: Response, idempotency_key: IdempotencyKey = None) -> JobOut:
     """Enqueues a job; the daemon hands it to Celery at its next tick. 409 when no live worker takes its queue."""
+    once = request_of("POST /v1/jobs", idempotency_key, body)
+    view = use.ledger.first_job(body.run, once)
+    replayed = view is not None
+    if view is None:
+        tag, games, slice_s = _settle(body, use)
+        view, replayed = use.ledger.enqueue_once(
+            once, body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload()
+        )
+    mark_replayed(response, replayed)
+    return JobOut.of(view)
+
+
+@router.get("", responses=LINKED, dependencies=[READ])
+def list_jobs(
+    use: Use,
+    request: Request,
+    response: Response,
+    run: Name | None = None,
+    active: bool = True,
+    kind: Literal["selfplay", "eval"] | None = None,
+    tag: Tag | None = None,
+    state: JobState | None = None,
+    since: Annotated[int, Query(ge=0, lt=2**53, description="Created at this time or later, in ms since 1970.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    cursor: Cursor = None,
+) -> list[JobOut]:
+    """Queued and leased jobs, by run, newest first; with `active=false` or the `state` of one, the newest ended ones too."""
+    if run is not None:
+        use.ledger.run(run)
+    active_only = active and state in (None, JobState.QUEUED, JobState.LEASED)
+    place = decode_cursor("jobs", cursor, str, int)
+    found = (
+        view
+        for view in _walk(use, run, place, active_only, limit)
+        if kind in (None, view.job.kind) and tag in (None, view.job.tag) and state in (None, view.state) and view.created_ms >= since
+    )
+    page, after = take_page(found, limit, lambda view: encode_cursor("jobs", view.job.run, _number(view)))
+    link_next(request, response, after)
+    return [JobOut.of(view) for view in page]
+
+
+@router.get("/{job_id}", dependencies=[READ])
+def show_job(job_id: str, use: Use) -> JobOut:
+    """One job."""
+    return JobOut.of(use.ledger.job(job_id))
+
+
+@router.post("/{job_id}/revoke", dependencies=[OPERATE])
+def revoke_job(job_id: str, use: Use) -> JobOut:
+    """Takes a job back: a queued one at once, a leased one at its worker's next journal write. Its games go back to the pool."""
+    return JobOut.of(use.ledger.cancel(job_id))
+
+
+def _walk(use: Services, run: str | None, place: tuple[str, int] | None, active_only: bool, limit: int) -> Iterator[JobView]:
+    """Jobs after a place, read run by run and no further than they are asked for."""
+    names = [run] if run is not None else [view.record.run for view in use.ledger.runs()]
+    for name in names:
+        if place is not None and name < place[0]:
+            continue
+        below = place[1] if place is not None and name == place[0] else None
+        while views := use.ledger.jobs_below(name, below, active_only=active_only, limit=limit + 1):
+            yield from views
+            below = _number(views[-1])
+
+
+def _number(view: JobView) -> int:
+    return int(view.job.job_id.rpartition(":")[2])
+
+
+def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
+    """Tag, games and slice of a job, the run's own where the request names none. Raises `StateConflict` and `UnknownTagError`."""
     view = use.ledger.run(body.run)
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
@@ -34,29 +109,7 @@ def enqueue_job(body: NewJob, use: Use) -> JobOut:
             f"no live worker takes {queue_of(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
             f"start `azq worker --queues {queue_of(body.kind, tag)}` on such a host, or ask for one of these"
         )
-    games, slice_s = _size(body, sections)
-    queued = use.ledger.enqueue(body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload())
-    return JobOut.of(queued)
-
-
-@router.get("")
-def list_jobs(use: Use, run: Name | None = None, active: bool = True, limit: Annotated[int, Query(ge=1, le=1000)] = 200) -> list[JobOut]:
-    """Queued and leased jobs; with `active=false` the newest ended ones too."""
-    if run is not None:
-        use.ledger.run(run)
-    return [JobOut.of(view) for view in use.ledger.jobs(run, active_only=active, limit=limit)]
-
-
-@router.get("/{job_id}")
-def show_job(job_id: str, use: Use) -> JobOut:
-    """One job."""
-    return JobOut.of(use.ledger.job(job_id))
-
-
-@router.post("/{job_id}/revoke")
-def revoke_job(job_id: str, use: Use) -> JobOut:
-    """Takes a job back: a queued one at once, a leased one at its worker's next journal write. Its games go back to the pool."""
-    return JobOut.of(use.ledger.cancel(job_id))
+    return tag, *_size(body, sections)
 
 
 def _size(body: NewJob, sections: RunSections) -> tuple[int, float]:

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from azq.errors import BrokerError
 from daemon import figures, observe
+from daemon.api.scopes import READ
 from daemon.api.services import Services, Use
 from daemon.planes import PlaneFacts
 from daemon.summary import summarise
@@ -18,7 +19,7 @@ from daemon.summary import summarise
 router = APIRouter()
 
 
-@router.get("/metrics", tags=["daemon"], response_class=Response)
+@router.get("/metrics", tags=["daemon"], response_class=Response, dependencies=[READ])
 def metrics(use: Use) -> Response:
     """Prometheus text format: the daemon, both brokers, every live process by its heartbeat, every run."""
     registry = CollectorRegistry(auto_describe=False)

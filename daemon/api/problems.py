@@ -11,7 +11,22 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from azq import logs
-from azq.errors import AzqError, BrokerError, ConfigError, MissingExtra, NotFound, StateConflict, UnknownTagError
+from azq.errors import (
+    AccessDenied,
+    AzqError,
+    BrokerError,
+    ConfigError,
+    InvalidRequest,
+    KeyReused,
+    MissingExtra,
+    NotFound,
+    StateConflict,
+    StoreError,
+    TooManyRequests,
+    UnknownTagError,
+    WeightsError,
+    WireError,
+)
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -23,9 +38,29 @@ STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
     (StateConflict, HTTPStatus.CONFLICT),
     (BrokerError, HTTPStatus.SERVICE_UNAVAILABLE),
     (MissingExtra, HTTPStatus.NOT_IMPLEMENTED),
+    (AccessDenied, HTTPStatus.FORBIDDEN),
+    (InvalidRequest, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (KeyReused, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
+    (StoreError, HTTPStatus.BAD_GATEWAY),
+    (WeightsError, HTTPStatus.BAD_GATEWAY),
+    (WireError, HTTPStatus.BAD_GATEWAY),
 )
+RETRY_AFTER_S = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
 
 log = logs.get(__name__)
+
+
+class BodyTooLarge(HTTPException):
+    """More bytes than a request body may have."""
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.text(most_bytes))
+
+    @staticmethod
+    def text(most_bytes: int) -> str:
+        """What the caller is told."""
+        return f"a request body may have {most_bytes} bytes"
 
 
 class ProblemResponse(JSONResponse):
@@ -40,6 +75,11 @@ def problem(
     """A response of that status; `kind` names the error class, `extra` are members of its own."""
     body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, "instance": instance, **extra}
     return ProblemResponse(body, status, headers)
+
+
+def urn(kind: type[AzqError]) -> str:
+    """The name of an error class as a problem's `type`; `azq.client` reads it back."""
+    return f"urn:azq:error:{kind.__name__}"
 
 
 def status_of(error: AzqError) -> HTTPStatus:
@@ -58,15 +98,15 @@ def install(app: FastAPI) -> None:
 async def _azq_error(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, AzqError)
     status = status_of(error)
-    headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
-    return problem(status, str(error), kind=f"urn:azq:error:{type(error).__name__}", instance=request.url.path, headers=headers)
+    headers = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else None
+    return problem(status, str(error), kind=urn(type(error)), instance=request.url.path, headers=headers)
 
 
 async def _invalid(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     errors = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
     detail = "; ".join(f"{item['where']}: {item['what']}" for item in errors)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind="urn:azq:error:InvalidRequest", instance=request.url.path, errors=errors)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=errors)
 
 
 async def _refused(request: Request, error: Exception) -> ProblemResponse:

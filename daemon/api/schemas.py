@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from azq.arena.rating import Rating, score_share
-from azq.config import RUN_NAME_PATTERN, Positive, Tag
+from azq.config import RUN_NAME_PATTERN, Tag
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 
-Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0)]]
+Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
 
 def goals(until: Until) -> dict[str, float]:
@@ -26,6 +26,7 @@ PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, 
     r"^(weights:[1-9][0-9]{0,8}|latest|random|rule|solver|pubeval|(uct|pimc):[1-9][0-9]{0,6}|gnubg:[0-9]|gtp:[ -~]{1,200})$"
 )
 Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
+Positive = Annotated[int, Field(gt=0, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -40,17 +41,43 @@ class NewRun(Body):
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}}]},
+        json_schema_extra={
+            "examples": [
+                {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
+                {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
+            ]
+        },
     )
 
     name: Name
+    game: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="With it the settings of this game's preset are the base of `sections`, as with `azq up --game`."
+    )
+    preset: Literal[""] | Tag = Field(default="", description="A variant of the game's preset, such as `gpu`.")
     sections: dict[str, Any] = Field(
         default={}, description="Run sections as in `azq.toml`: run, search, selfplay, network, learner, arena."
     )
     until: Until = Field(default={}, description="The first goal reached ends the run; empty: it has no end.")
     directory: str = Field(
-        default="", max_length=4096, description="The run's folder on the learner's host; empty: below the daemon's home."
+        default="",
+        max_length=4096,
+        pattern=r"^[^\x00-\x1f]*$",
+        description="On the learner's host; empty: below the daemon's home.",
     )
+
+    @model_validator(mode="after")
+    def _preset_of_a_game(self) -> NewRun:
+        if self.preset and self.game is None:
+            raise ValueError("`preset` is a variant of a game's; name the `game` too")
+        return self
+
+
+class RunChange(Body):
+    """What changes about a run."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+
+    until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
 
 
 class Reason(Body):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Protocol, TypeAlias
 
@@ -12,8 +13,11 @@ from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
-from azq.ledger.types import JobView, RunState, RunView
+from azq.ledger.types import JobView, Once, RunState, RunView
+from azq.replay.browse import SegmentReader
+from azq.store import Store, open_store
 from azq.wire.messages import Heartbeat, RunRecord
+from daemon.api.streams import Streams
 from daemon.beats import Beats
 from daemon.health import Health
 from daemon.observe import LedgerReader
@@ -21,16 +25,30 @@ from daemon.planes import PlaneProbe
 from daemon.standings import Standings
 from daemon.team import Team
 
+READERS = 16
+
 
 class LedgerFace(LedgerReader, Protocol):
     """The part of the ledger that the REST interface needs."""
 
-    def create_run(self, record: RunRecord) -> RunView: ...
+    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]: ...
+    def first_run(self, name: str, once: Once | None) -> RunView | None: ...
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
-    def enqueue(
-        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
-    ) -> JobView: ...
+    def enqueue_once(
+        self,
+        once: Once | None,
+        run: str,
+        kind: str,
+        tag: str,
+        *,
+        priority: int = 6,
+        games: int = 0,
+        slice_s: float = 0,
+        payload: bytes = b"",
+    ) -> tuple[JobView, bool]: ...
+    def first_job(self, run: str, once: Once | None) -> JobView | None: ...
+    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]: ...
     def job(self, job_id: str) -> JobView: ...
     def cancel(self, job_id: str) -> JobView: ...
 
@@ -38,6 +56,16 @@ class LedgerFace(LedgerReader, Protocol):
 def wall_ms() -> int:
     """Milliseconds since 1970 by this host's clock."""
     return time.time_ns() // 1_000_000
+
+
+def local_store(view: RunView) -> Store:
+    """Blobs in the run's own folder on this host."""
+    return open_store("file", directory=Path(view.record.directory) / "weights")
+
+
+def kept_readers() -> Callable[[Path], SegmentReader]:
+    """Readers of segments folders; those used lately stay, with what they know of their files."""
+    return lru_cache(READERS)(SegmentReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +80,9 @@ class Services:
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=wall_ms)
+    store_of: Callable[[RunView], Store] = field(default=local_store)
+    games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
+    streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
 

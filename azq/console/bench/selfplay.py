@@ -17,9 +17,9 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.console.bench.cpu import cpu_s, peak_rss_mb
 from azq.console.bench.rig import RUN, Rig, rig
-from azq.console.rundir import preset as preset_of
 from azq.errors import NotFound
 from azq.inference.client import StreamEvaluator
+from azq.presets import preset as preset_of
 from azq.search.evaluator import Evaluator
 from azq.wire.connect import connect
 

@@ -224,3 +224,13 @@ def wait_until(condition, seconds: float = 10.0) -> None:
             return
         pause.wait(0.01)
     raise AssertionError("the condition did not come true in time")
+
+
+def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus):
+    ids = [bus.publish("w", bytes([number])) for number in range(4)]
+    assert frames(bus.newest("w", 2, before=ids[2])) == [b"\1", b"\0"]
+    assert bus.newest("w", 2, before=ids[0]) == []
+    bus.publish("v", b"v")
+    assert bus.after_each({}) == []
+    read = bus.after_each({"w": ids[1], "v": "0", "none": "0"}, count=1)
+    assert {(entry.stream, entry.frame) for entry in read} == {("w", b"\2"), ("v", b"v")}

@@ -16,10 +16,10 @@ from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.types import JobState, Lease, RunState
+from azq.ledger.types import JobState, Lease, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, RunEvent, RunRecord, SampleEvent
 
 RUNS = ("a", "b")
 MAX_ATTEMPTS = 2
@@ -31,6 +31,8 @@ uids = st.lists(st.integers(1, 12), max_size=4, unique=True)
 
 operations = st.one_of(
     st.tuples(st.just("enqueue"), run_names, st.sampled_from(["selfplay", "eval"])),
+    st.tuples(st.just("enqueue_once"), run_names, st.sampled_from(["k1", "k2"]), st.sampled_from(["x", "y"])),
+    st.tuples(st.just("below"), run_names, st.integers(0, 8), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("mark_published"), which, st.integers(1, 3)),
     st.tuples(st.just("claim"), which, st.integers(0, 1), st.sampled_from(["w1", "w2"]), st.sampled_from([0.5, 5.0, 60.0])),
     st.tuples(st.just("claim"), which, st.just(0), st.sampled_from(["w1", "w2"]), st.just(5.0)),
@@ -126,7 +128,17 @@ class Pair:
             samples = [decode(fields[b"f"], SampleEvent) for _, fields in self.client.xrange(keys.samples(run))]
             assert samples == [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(run), "0")]
             assert self.client.xlen(keys.results(run)) == self.bus.length(keys.results(run))
+            assert self.said(self.client.xrange(keys.events(run))) == sorted(
+                map(story, (decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events(run), "0")))
+            )
             check_invariants(state, self.model.counts(run), [event.record.uid for event in samples])
+
+    def said(self, entries: Any) -> list[Any]:
+        return sorted(story(decode(fields[b"f"], RunEvent)) for _, fields in entries)
+
+
+def story(event: RunEvent) -> tuple[Any, ...]:
+    return event.at_ms, event.kind, sorted(event.about.items())
 
 
 def check_invariants(state, counts, finished_uids) -> None:
@@ -140,6 +152,12 @@ def check_invariants(state, counts, finished_uids) -> None:
 
 def enqueue(pair: Pair, run: str, kind: str) -> None:
     pair.jobs.append(pair.both("enqueue", run, kind, "cpu", games=3, slice_s=1.5, payload=b"p").job.job_id)
+
+
+def enqueue_once(pair: Pair, run: str, key: str, body: str) -> None:
+    answer = pair.both("enqueue_once", Once(key, body), run, "selfplay", "cpu", games=3)
+    if isinstance(answer, tuple) and not answer[1]:
+        pair.jobs.append(answer[0].job.job_id)
 
 
 def claim(pair: Pair, index: int, behind: int, owner: str, lease_s: float) -> None:
@@ -196,6 +214,8 @@ def sleep(pair: Pair, milliseconds: int) -> None:
 
 FREE = {
     "enqueue": enqueue,
+    "enqueue_once": enqueue_once,
+    "below": lambda pair, run, below, limit, active: pair.both("jobs_below", run, below or None, active_only=active, limit=limit),
     "mark_published": lambda pair, index, attempt: pair.both("mark_published", pair.job(index), attempt),
     "claim": claim,
     "expire": lambda pair, run: pair.both("expire", run, MAX_ATTEMPTS),

@@ -18,7 +18,7 @@ import json, sys
 from importlib.metadata import packages_distributions
 import azq, azq._core, daemon, workers
 from azq.arena import positions
-from azq.console.rundir import preset
+from azq.presets import preset
 print(json.dumps({
     "owners": {name: sorted(set(packages_distributions()[name])) for name in ("azq", "workers", "daemon")},
     "folders": sorted({str(__import__("pathlib").Path(module.__file__).parents[1]) for module in (azq, daemon, workers)}),

@@ -9,6 +9,7 @@ from azq import games
 from azq.config import RunSections, dump_run, load, parse_run
 from azq.console import rundir
 from azq.errors import ConfigError, NotFound
+from azq.presets import preset
 
 
 def test_settings_survive_the_file(tmp_path: Path) -> None:
@@ -40,14 +41,14 @@ def test_names_that_cannot_be_folders_or_keys_are_refused(name: str) -> None:
 @pytest.mark.parametrize("variant", ["", "gpu"])
 @pytest.mark.parametrize("game", games.names())
 def test_every_game_has_a_preset_for_two_cores_and_one_for_a_gpu(game: str, variant: str) -> None:
-    sections = parse_run(rundir.preset(game, variant), game)
+    sections = parse_run(preset(game, variant), game)
     assert sections.run.game == game
     assert games.load(game, **sections.run.params).name == game
 
 
 def test_an_unknown_preset_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="connect_four has no preset 'tpu'; it has: gpu"):
-        rundir.preset("connect_four", "tpu")
+        preset("connect_four", "tpu")
 
 
 def test_a_broken_run_file_is_named(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-learner@.service",
         "azq-worker@.service",
         "azq.target",
+        "joined.target",
     ]
 
 

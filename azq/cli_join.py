@@ -1,0 +1,45 @@
+"""Commands by which machines come together: `azq join` and `azq join-token`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from azq.cli_options import AsJson, ConfigFile, Overrides, emit
+
+
+def join(
+    control: Annotated[str, typer.Argument(metavar="URL", help="The fleet's control plane: redis://HOST:PORT/0.")],
+    data: Annotated[str, typer.Option("--data", metavar="URL", help="The data plane, where the daemon does not tell it.")] = "",
+    token: Annotated[str, typer.Option("--token", help="The token. Others here see it: rather --token-file or AZQ_JOIN_TOKEN.")] = "",
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="A file that holds the token; - reads standard input.")] = None,
+    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference; by default all that suit this machine.")] = "",
+    tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Self-play jobs at once.")] = None,
+    folder: Annotated[Path, typer.Option("--folder", help="For settings and logs where there is no systemd.")] = Path(),
+    foreground: Annotated[bool, typer.Option("--foreground", help="Work in this terminal, also where there is a systemd.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace settings that are there and differ.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look and tell, change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make this machine work for a fleet: check the way there, write the settings, start the services."""
+    from azq.console import join as joining
+    from azq.console.join.token import read_token
+
+    names = tuple(part.strip() for part in tags.split(",") if part.strip())
+    wish = joining.Wish(
+        control, data, read_token(token, token_file), roles, names, concurrency, folder.absolute(), foreground, force, dry_run
+    )
+    say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
+    raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
+
+
+def join_token(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Print the command that lets another machine join this fleet, and its token, a secret."""
+    from azq.config import load
+    from azq.console.join import invitation
+
+    values = invitation(load(config, overrides or []))
+    emit(values, as_json, f"{values['command']}\ntoken: {values['token'] or '(none: the brokers ask for no password)'}")

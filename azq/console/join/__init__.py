@@ -1,0 +1,6 @@
+"""`azq join`: this machine works for a fleet that another machine keeps, after one command."""
+
+from azq.console.join.join import Wish, join
+from azq.console.join.token import invitation
+
+__all__ = ["Wish", "invitation", "join"]

@@ -1,0 +1,111 @@
+"""The two files that a joined machine keeps: settings that everybody may read, and addresses with passwords that only their owner may."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.console.rundir import to_toml
+from azq.console.systemd import WriteFile
+from azq.errors import StateConflict
+from azq.wire.connect import address
+
+SETTINGS, SECRETS = "azq.toml", "azq.env"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Where the fleet is, with passwords, and what it is agreed on."""
+
+    control_url: str
+    data_url: str
+    store_url: str
+    lease_s: float
+    heartbeat_s: float
+    heartbeat_life_s: float
+    tags: tuple[str, ...] = ()
+
+    def settings(self) -> str:
+        """`azq.toml`, without secrets."""
+        values: dict[str, Any] = {
+            "broker": {"control_url": address(self.control_url), "data_url": address(self.data_url)},
+            "store": {"url": self.store_url},
+            "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
+            "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
+        }
+        return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
+
+    def secrets(self) -> str:
+        """`azq.env`: the addresses with passwords, over those of `azq.toml`."""
+        return f"AZQ_BROKER__CONTROL_URL={self.control_url}\nAZQ_BROKER__DATA_URL={self.data_url}\n"
+
+    def overrides(self) -> list[str]:
+        """The same as `section.key=value`."""
+        return [f'broker.control_url="{self.control_url}"', f'broker.data_url="{self.data_url}"']
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """A file that is to be: the step that writes it, or None where it stays, and what is said of that."""
+
+    path: Path
+    step: WriteFile | None
+    notes: tuple[str, ...] = ()
+
+
+def plan_files(folder: Path, member: Membership, force: bool) -> list[FilePlan]:
+    """Both files below a folder. One that is there and differs stays as it is, and the difference is shown, unless `force`.
+
+    Raises `StateConflict` where the secrets that are there lead to other brokers: nothing here would work for this fleet then.
+    """
+    secrets, settings = folder / SECRETS, folder / SETTINGS
+    return [
+        _plan(secrets, member.secrets(), 0o600, force, secret=True),
+        _plan(settings, member.settings(), 0o644, force, secret=False),
+    ]
+
+
+def plan_text(path: Path, wanted: str, mode: int, force: bool) -> FilePlan:
+    """A file of no secret."""
+    return _plan(path, wanted, mode, force, secret=False)
+
+
+def _plan(path: Path, wanted: str, mode: int, force: bool, *, secret: bool) -> FilePlan:
+    there = _read(path)
+    step = WriteFile(path, lambda: wanted, mode, secret=secret)
+    if there is None or (secret and not _addresses(there)):
+        return FilePlan(path, step)
+    if _meaning(there) == _meaning(wanted):
+        return FilePlan(path, None, (f"{path} is as it should be",))
+    if force:
+        return FilePlan(path, step, (f"{path} is replaced",))
+    if secret:
+        raise StateConflict(f"{path} leads to {' and '.join(_addresses(there))}, with other passwords or addresses; --force replaces it")
+    return FilePlan(path, None, (f"{path} is kept; --force would change it:", *difference(there, wanted)))
+
+
+def difference(there: str, wanted: str) -> Sequence[str]:
+    """The lines that differ, as `-` there and `+` wanted."""
+    lines = difflib.unified_diff(_meaning(there), _meaning(wanted), lineterm="", n=0)
+    return [f"    {line}" for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _meaning(text: str) -> list[str]:
+    """Its lines but for comments and blank ones."""
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def _addresses(text: str) -> list[str]:
+    return [address(line.partition("=")[2].strip("\"' ")) for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateConflict(f"{path} is there and cannot be read: {error}; mend or move it") from None

@@ -1,0 +1,120 @@
+"""The token of a fleet: the password of its brokers, and the ways to hand it over without showing it to others."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import sys
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+
+from azq.bus.redis import RedisBus
+from azq.config import Config
+from azq.console import brokers
+from azq.errors import ConfigError
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.connect import SCHEMES, address
+from azq.wire.messages import Fleet
+
+VARIABLE = "AZQ_JOIN_TOKEN"
+ANYWHERE = ("0.0.0.0", "::", "*")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A password and whether other users of this machine could read it; empty: none was given."""
+
+    text: str = ""
+    exposed: bool = False
+
+
+def read_token(given: str, file: Path | None, environment: MutableMapping[str, str] = os.environ) -> Token:
+    """The token from `--token`, `--token-file` (`-`: standard input) or `AZQ_JOIN_TOKEN`, which no child process inherits.
+
+    Raises `ConfigError` for two of them, and for a file that cannot be read or holds nothing.
+    """
+    inherited = environment.pop(VARIABLE, "")
+    if given and file is not None:
+        raise ConfigError("--token and --token-file are both given; choose one")
+    if given:
+        return Token(given, exposed=True)
+    if file is None:
+        return Token(inherited)
+    try:
+        text = (sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--token-file {file} cannot be read: {error}; name a file that holds the token alone") from None
+    if not text or len(text.split()) != 1:
+        raise ConfigError(f"--token-file {file} holds {'more than one word' if text else 'nothing'}; it holds the token alone")
+    return Token(text)
+
+
+def ask_token() -> str:
+    """The token from whoever sits at the terminal; empty where nobody does."""
+    if sys.stdin.isatty():
+        with contextlib.suppress(EOFError):
+            return getpass.getpass("token (azq join-token on the first machine prints it): ").strip()
+    return ""
+
+
+def has_password(url: str) -> bool:
+    """Whether a broker URL carries a password; `ConfigError` for one that does not parse."""
+    return bool(_split(url).password)
+
+
+def with_password(url: str, password: str) -> str:
+    """The URL with a password; one that it carries already stays. `ConfigError` where the two differ."""
+    parts = _split(url)
+    own = unquote(parts.password or "")
+    if own and password and own != password:
+        raise ConfigError(f"{address(url)} carries another password than the token; leave one of them out")
+    if own or not password:
+        return url
+    login = f"{parts.username or ''}:{quote(password, safe='')}@"
+    return urlunsplit(parts._replace(netloc=login + parts.netloc.rpartition("@")[2]))
+
+
+def password_of(url: str) -> str:
+    """The password in a broker URL; empty where there is none."""
+    return unquote(_split(url).password or "")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"broker URL {address(url)} does not parse: {error}; write redis://host:port/0") from None
+    if parts.scheme not in SCHEMES or not (parts.hostname or parts.path):
+        raise ConfigError(f"broker URL {address(url)} is none of redis(s)://host:port/0; `azq join-token` on the first machine prints it")
+    return parts
+
+
+def invitation(config: Config) -> dict[str, str]:
+    """The command that joins this machine's fleet, and its token.
+
+    Raises `ConfigError` when its brokers are out of other machines' reach, `BrokerUnavailable` when they are away.
+    """
+    resolved, client = brokers.open_control(config)
+    with contextlib.closing(client):
+        frame = RedisBus(client).get(keys.FLEET)
+    url = decode(frame, Fleet).control_url if frame else _public(resolved)
+    if not url:
+        raise ConfigError(
+            "the brokers listen on unix sockets only, which no other machine reaches; use `azq up --listen HOST`, "
+            "or let them listen and set broker.public_control_url and broker.public_data_url"
+        )
+    parts = _split(url)
+    if (parts.hostname or "") in ANYWHERE:
+        url = url.replace(str(parts.hostname), socket.gethostname(), 1)
+    return {"command": f"azq join {url}", "token": password_of(resolved.broker.control_url)}
+
+
+def _public(config: Config) -> str:
+    url = config.broker.public_control_url or config.broker.control_url
+    return "" if url.startswith("unix://") else address(url)

@@ -1,0 +1,170 @@
+"""Reads recorded games out of a segment log that another process writes: no lock, no cut, only whole records.
+
+Of each file looked at lately an index of game numbers and offsets stays in memory, at most `KEPT_INDEXES` of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from azq.errors import NotFound, StoreError, WireError
+from azq.replay import framing
+from azq.wire.codec import decode
+from azq.wire.messages import SampleEvent
+
+KEPT_INDEXES = 8  # files; 16 bytes a game
+FILES_SEARCHED = 8  # for a game whose file is not known
+
+_frame = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a game stands in the log; places sort by age."""
+
+    segment: int  # number of the file, from 1
+    record: int  # in the file, from 0
+
+
+@dataclass(slots=True)
+class _Index:
+    """The whole records of one file, as far as it was read."""
+
+    end: int = 0  # offset behind the last one
+    uids: array[int] = field(default_factory=lambda: array("Q"))
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+
+
+class SegmentReader:
+    """The games of one segments folder. Safe to share between threads and beside the process that appends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._indexes: OrderedDict[int, _Index] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def newest(self, count: int, before: Place | None = None) -> list[tuple[Place, SampleEvent]]:
+        """The newest games that stand before a place, newest first. Raises `NotFound` where there is no log, `StoreError`."""
+        return list(self._events(self._places(count, before)))
+
+    def find(self, uid: int) -> SampleEvent:
+        """One game. Raises `NotFound` when it is not in the files where its number is to be expected, `StoreError`."""
+        with self._lock:
+            for segment in self._candidates(uid):
+                index = self._index(segment)
+                if uid in index.uids:
+                    place = Place(segment, index.uids.index(uid))
+                    break
+            else:
+                raise NotFound(f"no game {uid} in {self._directory}: it is still played, or was never finished")
+        return next(event for _, event in self._events([place]))
+
+    def _places(self, count: int, before: Place | None) -> list[Place]:
+        places: list[Place] = []
+        with self._lock:
+            for segment in reversed(self._segments()):
+                if before is not None and segment > before.segment:
+                    continue
+                records = len(self._index(segment).offsets)
+                if before is not None and segment == before.segment:
+                    records = min(records, before.record)
+                places += [Place(segment, record) for record in range(records - 1, max(-1, records - 1 - count + len(places)), -1)]
+                if len(places) >= count:
+                    break
+        return places
+
+    def _candidates(self, uid: int) -> Iterator[int]:
+        """Files in the order in which they are worth a look: those read lately, then around the place that game numbers suggest."""
+        yield from reversed(list(self._indexes))
+        segments = self._segments()
+        with_first = [(first, segment) for segment in segments if (first := self._first_uid(segment)) is not None]
+        guess = bisect_right([first for first, _ in with_first], uid) - 1
+        near = sorted(range(len(with_first)), key=lambda position: abs(position - guess))
+        yield from (with_first[position][1] for position in near[:FILES_SEARCHED])
+
+    def _segments(self) -> list[int]:
+        numbers = sorted(int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit())
+        if not numbers:
+            raise NotFound(
+                f"no recorded games in {self._directory} on this host: games are on the learner's host; ask there, or share that folder"
+            )
+        return numbers
+
+    def _first_uid(self, segment: int) -> int | None:
+        if segment in self._indexes:
+            return next(iter(self._indexes[segment].uids), None)
+        with self._opened(segment) as file:
+            frame = framing.read_record(file)
+        return uid_of(frame) if frame else None
+
+    def _index(self, segment: int) -> _Index:
+        """The file's index, with what was appended since; made anew where the file became shorter."""
+        index = self._indexes.pop(segment, None) or _Index()
+        with self._opened(segment) as file:
+            if os.fstat(file.fileno()).st_size < index.end:
+                index = _Index()
+            file.seek(max(index.end, file.tell()))
+            place = file.tell()
+            while frame := framing.read_record(file):
+                index.uids.append(uid_of(frame))
+                index.offsets.append(place)
+                place = index.end = file.tell()
+        self._indexes[segment] = index
+        while len(self._indexes) > KEPT_INDEXES:
+            self._indexes.popitem(last=False)
+        return index
+
+    def _events(self, places: list[Place]) -> Iterator[tuple[Place, SampleEvent]]:
+        for segment in dict.fromkeys(place.segment for place in places):
+            with self._lock:
+                offsets = self._index(segment).offsets
+            with self._opened(segment) as file:
+                for place in places:
+                    if place.segment == segment:
+                        yield place, self._event(file, offsets, place)
+
+    def _event(self, file: BinaryIO, offsets: array[int], place: Place) -> SampleEvent:
+        try:
+            file.seek(offsets[place.record])
+            return decode(framing.read_record(file) or b"", SampleEvent)
+        except (WireError, IndexError) as error:
+            with self._lock:
+                self._indexes.pop(place.segment, None)  # the learner cut its file back: look afresh next time
+            raise StoreError(f"{self._path(place.segment)}: record {place.record} is not whole ({error}); ask again") from error
+
+    def _path(self, segment: int) -> Path:
+        return self._directory / f"{segment:06d}.seg"
+
+    @contextlib.contextmanager
+    def _opened(self, segment: int) -> Iterator[BinaryIO]:
+        """The file, standing at its first record. Read, not mapped: a file that is cut while it is mapped kills who reads it."""
+        path = self._path(segment)
+        try:
+            with path.open("rb", buffering=1 << 18) as file:
+                head = file.read(framing.LONGEST_HEADER)
+                file.seek(framing.read_header(head, str(path))[0] if head else 0)  # empty: begun just now
+                yield file
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}; let the daemon's user read the run's folder") from error
+
+
+def uid_of(frame: bytes) -> int:
+    """The game's number in a frame of a `SampleEvent`; 0 where it is none."""
+    try:
+        _, event = _frame.decode(frame)
+        return _record.decode(_event.decode(event)[1])[1]
+    except msgspec.DecodeError:
+        return 0

@@ -1,0 +1,17 @@
+"""The queues of all runs together."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from daemon.api.scopes import READ
+from daemon.api.services import Use
+from daemon.queues import QueueStatus, queue_table
+
+router = APIRouter(prefix="/v1/queues", tags=["queues"])
+
+
+@router.get("", dependencies=[READ])
+def list_queues(use: Use) -> list[QueueStatus]:
+    """What waits and what runs in each queue, and the live workers and slots it has."""
+    return queue_table(use.workers(), use.ledger.jobs(), use.clock_ms())

@@ -1,0 +1,67 @@
+"""Weights of a run: what was published, and the bytes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import StreamingResponse
+
+from azq.errors import NotFound
+from azq.wire.messages import WeightEvent
+from daemon import observe
+from daemon.api.schemas import WeightsOut
+from daemon.api.scopes import WORKER
+from daemon.api.services import Services, Use
+
+router = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
+CHUNK_BYTES = 256 * 1024
+MEDIA_TYPE = "application/octet-stream"
+
+Version = Annotated[str, Path(pattern=r"^(latest|[1-9][0-9]{0,8})$", description="A version's number, or `latest`.")]
+FILE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "A safetensors file.", "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
+    304: {"description": "The caller has this file: its `If-None-Match` names the sha256.", "content": {}},
+}
+
+
+@router.get("", dependencies=[WORKER])
+def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observe.RESULTS_READ)] = 20) -> list[WeightsOut]:
+    """The newest published weights, newest first."""
+    use.ledger.run(run)
+    return [WeightsOut.of(event) for event in observe.read_weights(use.bus, run, limit)]
+
+
+@router.get("/{version}", response_class=Response, responses=FILE, dependencies=[WORKER])
+def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[str, Header(max_length=1024)] = "") -> Response:
+    """The weights as a safetensors file; `ETag` is their sha256, which was verified."""
+    view = use.ledger.run(run)
+    event = _find(use, run, version)
+    headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
+    if event.sha256 in if_none_match:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    data = use.store_of(view).get(event.uri, event.sha256)
+    headers |= {"Content-Length": str(len(data)), "Content-Disposition": f'attachment; filename="{run}-{event.version}.safetensors"'}
+    return StreamingResponse(_chunks(data), media_type=MEDIA_TYPE, headers=headers)
+
+
+def _find(use: Services, run: str, version: str) -> WeightEvent:
+    newest = observe.read_weights(use.bus, run)
+    if not newest:
+        raise NotFound(f"run {run} has published no weights yet")
+    if version == "latest":
+        return newest[0]
+    back = newest[0].version - int(version)  # versions grow by one
+    found = observe.read_weights(use.bus, run, back + 1) if back >= 0 else []
+    for event in reversed(found):
+        if event.version == int(version):
+            return event
+    raise NotFound(f"run {run} has no weights {version}; the newest are {newest[0].version}")
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield bytes(view[start : start + CHUNK_BYTES])

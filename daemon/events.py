@@ -1,0 +1,183 @@
+"""What becomes of runs, read from streams of the control plane: changes of runs and jobs, published weights, results.
+
+Each run has three such streams. All ids come from one clock, that of the broker, so the events of all of them have one order, and
+the id of any event says where to go on in every stream.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from azq import logs
+from azq.bus.base import Bus, Entry
+from azq.errors import InvalidRequest, WireError
+from azq.ledger.rules import KEPT_EVENTS
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
+
+READ_AT_ONCE = 200  # of each stream
+SETTLED_AFTER_S = 0.002
+_STREAMS = {"e": keys.events, "r": keys.results, "w": keys.weights}
+_PLACE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([erw])-([a-z0-9][a-z0-9_-]{0,63})")
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where an event stands among all events."""
+
+    ms: int
+    number: int
+    letter: str
+    run: str
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.number}-{self.letter}-{self.run}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that became of a run."""
+
+    place: Place
+    kind: str
+    at_ms: int
+    about: dict[str, Any]
+
+
+def parse_place(text: str) -> Place:
+    """An event's id as a place. Raises `InvalidRequest`."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise InvalidRequest("Last-Event-ID is no id of an event of this interface; send the last one received, or none")
+    ms, number, letter, run = found.groups()
+    return Place(int(ms), int(number), letter, run)
+
+
+def streams_of(runs: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The streams of these runs: name -> letter and run."""
+    return {name_of(run): (letter, run) for run in runs for letter, name_of in _STREAMS.items()}
+
+
+def position_after(place: Place, letter: str, run: str) -> str:
+    """The id after which a stream goes on for a reader who has seen everything up to `place`."""
+    if (letter, run) <= (place.letter, place.run) or (place.ms, place.number) == (0, 0):
+        return f"{place.ms}-{place.number}"
+    return f"{place.ms}-{place.number - 1}" if place.number else f"{place.ms - 1}-{2**64 - 1}"
+
+
+def in_order(entries: Sequence[tuple[Place, Entry]], most_each: int) -> list[tuple[Place, Entry]]:
+    """Entries by place, cut where a stream may hold more than was read: what follows there must not be overtaken."""
+    by_stream: dict[str, list[Place]] = {}
+    for place, entry in entries:
+        by_stream.setdefault(entry.stream, []).append(place)
+    horizon = min((max(places) for places in by_stream.values() if len(places) >= most_each), default=None)
+    return sorted(((place, entry) for place, entry in entries if horizon is None or place <= horizon), key=lambda pair: pair[0])
+
+
+class Reader:
+    """One reader's way through the events of some runs; runs may join on the way."""
+
+    def __init__(self, bus: Bus, runs: Iterable[str], after: Place | None, *, pause: Callable[[float], object] = time.sleep) -> None:
+        self._bus = bus
+        self._pause = pause
+        self._streams = streams_of(runs)
+        self._positions = {name: self._start(name, after) for name in self._streams}
+        self.lost = [] if after is None else sorted(filter(None, (self._lost(name, after) for name in self._streams)))
+
+    def join(self, runs: Iterable[str]) -> None:
+        """Follows runs that came into being since, from their beginning."""
+        for name, stream in streams_of(runs).items():
+            if name not in self._streams:
+                self._streams[name] = stream
+                self._positions[name] = "0"
+
+    def read(self) -> list[Event]:
+        """What happened since the last call, in order, at most `READ_AT_ONCE` of each stream. Raises `BrokerError`."""
+        seen = self._look()
+        if not seen:
+            return []
+        newest_ms = max(place.ms for place, _ in seen)
+        self._pause(SETTLED_AFTER_S)  # until no stream can get an entry of that millisecond any more, which would belong before others
+        found = [(place, entry) for place, entry in self._look() if place.ms <= newest_ms]
+        events = []
+        for place, entry in in_order(found, READ_AT_ONCE):
+            self._positions[entry.stream] = entry.id
+            if (event := event_of(place, entry)) is not None:
+                events.append(event)
+        return events
+
+    def _look(self) -> list[tuple[Place, Entry]]:
+        entries = self._bus.after_each(self._positions, count=READ_AT_ONCE)
+        return [(_place(entry, *self._streams[entry.stream]), entry) for entry in entries]
+
+    def _start(self, name: str, after: Place | None) -> str:
+        if after is not None:
+            return position_after(after, *self._streams[name])
+        newest = self._bus.newest(name)
+        return newest[0].id if newest else "0"
+
+    def _lost(self, name: str, after: Place) -> str:
+        """The run whose events between `after` and now are not all there any more; empty where they are."""
+        letter, run = self._streams[name]
+        if letter != "e" or self._bus.length(name) < KEPT_EVENTS:
+            return ""
+        oldest = self._bus.after(name, "0", count=1)
+        return run if oldest and _place(oldest[0], letter, run) > after else ""
+
+
+def event_of(place: Place, entry: Entry) -> Event | None:
+    """The event that an entry tells of; None where it does not decode, which is logged."""
+    try:
+        return _READ[place.letter](place, entry.frame)
+    except WireError as error:
+        log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
+        return None
+
+
+def _of_run(place: Place, frame: bytes) -> Event:
+    told = decode(frame, RunEvent)
+    about: dict[str, Any] = {name: value for name, value in told.about.items() if value}
+    if "job" in about:
+        about |= {"job": f"{place.run}:{about['job']}", "attempt": int(about["attempt"])}
+    return Event(place, told.kind, told.at_ms, about)
+
+
+def _of_weights(place: Place, frame: bytes) -> Event:
+    told = decode(frame, WeightEvent)
+    return Event(place, "weights.published", told.published_ms, {"version": told.version, "step": told.step, "sha256": told.sha256})
+
+
+def _of_results(place: Place, frame: bytes) -> Event:
+    try:
+        match = decode(frame, MatchResult)
+    except WireError:
+        grade = decode(frame, GradeResult)
+        return Event(place, "grade.finished", grade.finished_ms, _plain(grade, "weight_version", "positions", "errors", "mean_loss"))
+    return Event(place, "match.finished", match.finished_ms, _plain(match, "first", "second", "wins", "draws", "losses", "error"))
+
+
+_READ = {"e": _of_run, "w": _of_weights, "r": _of_results}
+
+
+def _plain(message: msgspec.Struct, *names: str) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in names}
+
+
+def _place(entry: Entry, letter: str, run: str) -> Place:
+    ms, _, number = entry.id.partition("-")
+    return Place(int(ms), int(number or 0), letter, run)
+
+
+def condition_events(before: frozenset[str], now: frozenset[str]) -> list[tuple[str, Mapping[str, str]]]:
+    """Conditions that began and ended between two looks, as kinds and details."""
+    began = [("condition.began", {"condition": text}) for text in sorted(now - before)]
+    return [*began, *(("condition.ended", {"condition": text}) for text in sorted(before - now))]

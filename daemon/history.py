@@ -1,0 +1,112 @@
+"""What the charts are drawn from: a point a run every few seconds, kept in the control plane, and columns of them for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.ledger.types import RunState
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import Heartbeat, HistoryPoint
+from daemon.state import Desired, Observed, ObservedRun
+from daemon.summary import FleetRates, fleet_rates, policy_lag
+
+LENGTH = 34_560  # points kept of a run: two days at one every five seconds
+TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
+COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name != "at_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """N moments, oldest first; a column's entry is None where the figure was not known."""
+
+    every_ms: int  # width of a bucket; moments farther apart than a few of them have a gap between them
+    at_ms: list[int]  # (N,)
+    columns: dict[str, list[float | None]]  # (N,) each, by figure
+
+
+class Recorder:
+    """Appends a point to the history of every running run, each `every_s` seconds."""
+
+    def __init__(self, bus: Bus, every_s: float) -> None:
+        self._bus = bus
+        self._every_ms = every_s * 1000
+        self._last_ms = 0
+
+    def note(self, desired: Desired, observed: Observed, now_ms: int) -> None:
+        """Writes the points that are due. Raises `BrokerError`."""
+        if abs(now_ms - self._last_ms) < self._every_ms:  # a clock that was set back must not silence it
+            return
+        self._last_ms = now_ms
+        for run, point in points_of(desired, observed, now_ms):
+            self._bus.publish(keys.history(run), encode(point), max_length=LENGTH)
+
+
+def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tuple[str, HistoryPoint]]:
+    """The figures of every running run. Pure."""
+    shared = [beat for beat in observed.workers if not beat.run]
+    rates = fleet_rates(shared)  # once for all runs: hundreds of runs may share a thousand workers
+    for run in desired.runs:
+        seen = observed.runs.get(run.name)
+        if run.state is RunState.RUNNING and seen is not None:
+            own = [beat for beat in observed.workers if beat.run == run.name and beat.role != "learner"]
+            yield run.name, _point(run.name, seen, [*shared, *own], fleet_rates([*shared, *own]) if own else rates, now_ms)
+
+
+def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
+    """The points of a run since then, oldest first; what does not decode is left out. Raises `BrokerError`."""
+    # Stream ids carry the broker's clock, as the points do: the broker looks up where to begin.
+    found = (_try(entry.frame) for entry in bus.after(keys.history(run), f"{max(0, since_ms - 1)}-0", count=LENGTH))
+    return [point for point in found if point is not None and point.at_ms >= since_ms]
+
+
+def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> History:
+    """Means over at most about `buckets` equal parts of a span; empty parts are left out. Pure.
+
+    Parts begin at multiples of their width, so that a chart that is asked for again later does not flicker.
+    """
+    width = max(1, -(-span_ms // buckets))
+    ordered = sorted(points, key=lambda point: point.at_ms)
+    groups = [list(group) for _, group in groupby(ordered, lambda point: point.at_ms // width)]
+    return History(
+        every_ms=width,
+        at_ms=[round(sum(point.at_ms for point in group) / len(group)) for group in groups],
+        columns={name: [_mean(group, name) for group in groups] for name in COLUMNS},
+    )
+
+
+def _point(run: str, seen: ObservedRun, workers: Sequence[Heartbeat], rates: FleetRates, now_ms: int) -> HistoryPoint:
+    learner = seen.learner
+    version = max(seen.weight_version, learner.weight_version if learner else 0)
+    return HistoryPoint(
+        at_ms=now_ms,
+        games_per_s=rates.games_per_s,
+        simulations_per_s=rates.simulations_per_s,
+        evaluations_per_s=rates.evaluations_per_s,
+        mean_batch=rates.mean_batch,
+        network_busy=rates.network_busy,
+        policy_lag=policy_lag(workers, run, version),
+        samples_per_s=learner.samples_per_s if learner else 0.0,
+        loss_policy=learner.loss_policy if learner else 0.0,
+        loss_value=learner.loss_value if learner else 0.0,
+        open_games=seen.counts.open,
+        samples=learner.samples_inserted if learner else 0,
+        step=learner.step if learner else 0,
+        weight_version=version,
+    )
+
+
+def _mean(group: Sequence[HistoryPoint], name: str) -> float | None:
+    known = [getattr(point, name) for point in group if point.step or name not in TRAINED]
+    return sum(known) / len(known) if known else None
+
+
+def _try(frame: bytes) -> HistoryPoint | None:
+    try:
+        return decode(frame, HistoryPoint)
+    except WireError:
+        return None

@@ -1,0 +1,39 @@
+// The daemon's REST interface: one door, which knows the token and tells a refusal from a daemon that is away.
+
+const KEY = "azq-token";
+const PATIENCE_MS = 10_000;
+
+/** The daemon answered and refused; the message is its problem document's. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Nobody answered. */
+export class Away extends Error {}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY) ?? "",
+  set: (value) => sessionStorage.setItem(KEY, value),
+};
+
+/** The JSON answer of a request; throws Refused or Away. */
+export async function call(path, { method = "GET", body } = {}) {
+  const headers = { accept: "application/json" };
+  if (token.get()) headers.authorization = `Bearer ${token.get()}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let response;
+  try {
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (error) {
+    throw new Away(String(error));
+  }
+  const answer = await response.json().catch(() => null);
+  if (response.ok && answer !== null) return answer;
+  throw new Refused(response.status, answer?.detail ?? `the daemon answered ${response.status}`);
+}
+
+export const path = (run, rest = "") => `/v1/runs/${encodeURIComponent(run)}${rest}`;

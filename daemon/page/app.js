@@ -1,0 +1,130 @@
+// The page put together: which view is shown, who asks the daemon how often, and what happens when it is away.
+
+import { Away, Refused, call, token } from "./api.js";
+import { h, show } from "./dom.js";
+import { Overview } from "./overview.js";
+import { RunView } from "./run.js";
+import { Viewer } from "./viewer.js";
+import { span } from "./format.js";
+
+const AGAIN_MS = 2000;
+const $ = (id) => document.getElementById(id);
+const link = { since: null, problem: "", answered: 0 };
+let view = null;
+let runs = [];
+
+/** Where the address points: {page, run, rest}. */
+function place() {
+  const [page, run, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  return { page: page || (runs.length === 1 ? "run" : "runs"), run: run || (page ? "" : (runs[0]?.name ?? "")), rest };
+}
+
+function makeView({ page, run, rest }) {
+  if (page === "run" && run) return new RunView(run);
+  if (page === "games" && run) return new Viewer(run, rest);
+  return new Overview();
+}
+
+/** Shows what the address says; a view of the same page and run goes on. */
+function route() {
+  const to = place();
+  const key = `${to.page} ${to.run}`;
+  if (view?.key !== key) {
+    view?.leave?.();
+    view = makeView(to);
+    view.key = key;
+    show($("main"));
+    $("main").append(view.element);
+    for (const [every_ms, ask] of view.asks) keepAsking(view, every_ms, ask);
+  }
+  view.goTo?.(to.rest);
+  drawHead(to);
+}
+
+/** Asks again and again while the view is shown; an absent daemon is told and asked on. */
+async function keepAsking(owner, every_ms, ask) {
+  while (view === owner) {
+    if (!document.hidden) await guarded(() => ask.call(owner));
+    await new Promise((resolve) => setTimeout(resolve, link.since ? AGAIN_MS : every_ms));
+  }
+}
+
+async function guarded(ask) {
+  try {
+    await ask();
+    Object.assign(link, { since: null, problem: "", answered: Date.now() });
+  } catch (error) {
+    if (error instanceof Refused && error.status === 401) return askForToken(error);
+    if (!(error instanceof Away || error instanceof Refused)) throw error;
+    link.since ??= link.answered || Date.now();
+    link.problem = error instanceof Away ? "daemon away, retrying" : error.message;
+  } finally {
+    drawLink();
+  }
+}
+
+function drawLink() {
+  const away = link.since !== null;
+  document.body.classList.toggle("stale", away);
+  show($("link"), h("span", { class: `pill ${away ? "bad" : "good"}` }, away ? `${link.problem} · ${span((Date.now() - link.since) / 1000)}` : "live"));
+}
+
+function drawHead(to) {
+  show($("runs"), h("option", { value: "" }, "all runs"),
+    runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
+  $("runs").value = to.page === "runs" ? "" : to.run;
+  const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
+  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games")] : []);
+  document.title = to.run ? `${to.run} · azq` : "azq";
+}
+
+async function askRuns() {
+  const before = runs;
+  runs = (await call("/v1/runs")).sort((one, other) => (other.state === "running") - (one.state === "running") || other.created_ms - one.created_ms);
+  if (!before.length && !location.hash) route();
+  else drawHead(place());
+}
+
+let asking = null;
+function askForToken(error) {
+  asking ??= new Promise((resolve) => {
+    show($("ask-problem"), token.get() ? error.message : "");
+    $("ask").addEventListener("close", () => {
+      token.set($("token").value.trim());
+      $("token").value = "";
+      asking = null;
+      resolve();
+    }, { once: true });
+    $("ask").showModal();
+  });
+  return asking;
+}
+
+const THEMES = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
+function setTheme(name) {
+  const [theme, text] = THEMES.find(([one]) => one === name) ?? THEMES[0];
+  document.documentElement.dataset.theme = theme;
+  localStorage.setItem("azq-theme", theme);
+  $("theme").setAttribute("aria-label", `colours: ${text}`);
+  $("theme").title = `colours: ${text}`;
+}
+
+$("theme").addEventListener("click", () => {
+  const now = THEMES.findIndex(([theme]) => theme === document.documentElement.dataset.theme);
+  setTheme(THEMES[(now + 1) % THEMES.length][0]);
+});
+$("runs").addEventListener("change", (event) => {
+  location.hash = event.target.value ? `#/run/${encodeURIComponent(event.target.value)}` : "#/runs";
+});
+$("ask").addEventListener("cancel", (event) => event.preventDefault());
+window.addEventListener("hashchange", route);
+
+setTheme(localStorage.getItem("azq-theme") ?? "");
+(async () => {
+  await guarded(askRuns);
+  route();
+  for (;;) {
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    if (!document.hidden) await guarded(askRuns);
+  }
+})();

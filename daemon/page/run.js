@@ -1,0 +1,134 @@
+// One run at work: figures, charts, workers, queues, ledger, matches, and the buttons that change it.
+
+import { call, path } from "./api.js";
+import { Chart } from "./chart.js";
+import { Controls } from "./controls.js";
+import { h, show } from "./dom.js";
+import { clock, count, fixed, moment, percent, signed } from "./format.js";
+import { arenaPanel, ledgerPanel, queuesPanel, ratingsPanel } from "./tables.js";
+import { Fleet } from "./workers.js";
+
+const SPANS = [["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["48 h", 172800]];
+const POINTS = 240;
+
+const group = () => new Set();
+const line = (name, colour = 1, more = {}) => ({ name, colour, ...more });
+
+/** [column names, chart settings] of everything drawn over time. */
+const OVER_TIME = [
+  [["games_per_s"], { title: "games/s", format: count }],
+  [["evaluations_per_s"], { title: "evaluations/s", format: count }],
+  [["mean_batch"], { title: "mean batch", format: count }],
+  [["network_busy"], { title: "GPU use", format: (value) => percent(value, 0), ceiling: 1 }],
+  [["policy_lag"], { title: "policy lag", format: fixed(1), ceiling: 1 }],
+  [["loss_policy", "loss_value"], { title: "loss", format: fixed(3), names: ["policy", "value"] }],
+];
+
+export class RunView {
+  asks = [[1500, this.askStatus], [2000, this.askHistory], [10_000, this.askArena]];
+
+  constructor(run) {
+    this.run = run;
+    this.span_s = SPANS[1][1];
+    this.controls = new Controls(run, () => this.askStatus());
+    this.fleet = new Fleet();
+    const together = group();
+    this.charts = OVER_TIME.map(([columns, { names, ...settings }]) => ({
+      columns,
+      chart: new Chart({ ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX: moment, group: together }),
+    }));
+    const byVersion = group();
+    const version = (value) => `v${Math.round(value)}`;
+    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], format: signed, formatX: version, floor: null, group: byVersion });
+    this.errors = new Chart({ title: "graded errors by weight version", series: [line("errors", 4, { points: true })], format: (value) => percent(value, 0), formatX: version, group: byVersion });
+    this.#build();
+  }
+
+  #build() {
+    this.head = h("div", { class: "head" });
+    this.conditions = h("div", { id: "conditions", role: "alert" });
+    this.tiles = h("div", { class: "tiles", id: "tiles" });
+    this.spans = h("div", { class: "spans", role: "group", "aria-label": "time shown" });
+    this.ledger = h("section", { class: "panel", id: "ledger" });
+    this.queues = h("section", { class: "panel", id: "queues" });
+    this.matches = h("section", { class: "panel", id: "matches" });
+    this.ratings = h("section", { class: "panel", id: "ratings" });
+    this.element = h("div", { class: "run" },
+      h("div", { class: "bar" }, this.head, this.controls.element), this.conditions, this.tiles, this.spans,
+      h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element),
+      h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger)),
+      h("div", { class: "columns" }, this.matches, this.ratings));
+    this.spans.addEventListener("click", (event) => {
+      if (!event.target.dataset.s) return;
+      this.span_s = Number(event.target.dataset.s);
+      this.drawn_ms = 0;
+      this.#drawSpans();
+      this.askHistory().catch(() => {});  // the next look, a moment later, tells what is wrong
+    });
+    this.#drawSpans();
+  }
+
+  #drawSpans() {
+    show(this.spans, SPANS.map(([text, seconds]) =>
+      h("button", { type: "button", class: "quiet", "data-s": seconds, "aria-pressed": String(seconds === this.span_s) }, text)));
+  }
+
+  async askStatus() {
+    const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]);
+    this.#drawHead(status);
+    this.#drawTiles(status);
+    this.controls.draw(status, queues);
+    this.fleet.draw(status.workers);
+    show(this.conditions, status.conditions.map((text) => h("p", {}, text)));
+    show(this.queues, queuesPanel(queues));
+    show(this.ledger, ledgerPanel(status.ledger));
+  }
+
+  async askHistory() {
+    const width_ms = (this.span_s * 1000) / POINTS;
+    const now = Date.now();
+    if (this.drawn_ms && now - this.drawn_ms < Math.min(60_000, width_ms / 2)) return;  // nothing new can be seen yet
+    const since = now - this.span_s * 1000;
+    const { at_ms, every_ms, columns: figures } = await call(path(this.run, `/history?since_ms=${since}&points=${POINTS}`));
+    this.drawn_ms = now;
+    const domain = [at_ms.length ? Math.max(since, Math.min(at_ms[0], now - 60_000)) : since, now];
+    for (const { chart, columns } of this.charts) {
+      chart.update({ x: at_ms, ys: columns.map((name) => figures[name]), gap: Math.max(4 * every_ms, 30_000), domain });
+    }
+  }
+
+  async askArena() {
+    const arena = await call(path(this.run, "/matches"));
+    show(this.matches, arenaPanel(arena));
+    show(this.ratings, ratingsPanel(arena.ratings));
+    const rated = arena.ratings.map((rating) => ({ ...rating, version: Number(/^weights:(\d+)$/.exec(rating.player)?.[1]) }))
+      .filter((rating) => rating.version).sort((one, other) => one.version - other.version);
+    this.elo.update({ x: rated.map((one) => one.version), ys: [rated.map((one) => one.elo)], bands: { 0: [rated.map((one) => one.low), rated.map((one) => one.high)] } });
+    const newest = new Map(arena.grades.filter((grade) => grade.positions).reverse().map((grade) => [grade.weight_version, grade]));
+    const graded = [...newest.values()].sort((one, other) => one.weight_version - other.weight_version);
+    this.errors.update({ x: graded.map((one) => one.weight_version), ys: [graded.map((one) => one.errors / one.positions)] });
+  }
+
+  #drawHead(status) {
+    const goals = Object.entries(status.until).map(([goal, limit]) => `${goal} ${count(limit)}`).join(", ");
+    show(this.head, h("h1", {}, status.run), h("span", { class: `pill ${status.state}`, id: "state" }, status.state),
+      status.draining ? h("span", { class: "pill warn" }, "draining") : "",
+      h("span", { class: "muted" }, `active ${clock(status.active_s)}`, goals ? ` · until ${goals} (${percent(status.progress, 0)})` : ""),
+      status.reason ? h("span", { class: "muted" }, status.reason) : "");
+  }
+
+  #drawTiles(status) {
+    const { strength } = status;
+    const limiter = status.selfplay_stalled ? "self-play waits" : status.learner_waiting ? "learner waits" : "both go on";
+    const tiles = [
+      ["games/s", count(status.games_per_s)], ["simulations/s", count(status.simulations_per_s)], ["evaluations/s", count(status.evaluations_per_s)],
+      ["mean batch", count(Math.round(status.mean_batch))], ["GPU use", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
+      ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
+      ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
+      ["weights", `v${status.weight_version}`], ["policy lag", fixed(1)(status.policy_lag)],
+      ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
+      ["graded errors", percent(strength.error_share)],
+    ];
+    show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
+  }
+}

@@ -1,0 +1,68 @@
+// Tables from the daemon's answers: queues, ledger, matches, ratings. Each function gives the content of its panel.
+
+import { h, s } from "./dom.js";
+import { ago, count, fixed, percent, signed, span, whole } from "./format.js";
+
+const MATCHES_SHOWN = 14;
+const WAITS_LONG_S = 60;
+
+/** A table; a column that starts with `#` holds numbers. */
+export function table(columns, rows) {
+  const numbers = columns.map((name) => name.startsWith("#"));
+  const side = (i) => (numbers[i] ? "number" : null);
+  const cell = (value, i) => (value instanceof Element && value.tagName === "TD" ? value : h("td", { class: side(i) }, value));
+  const head = columns.map((name, i) => h("th", { scope: "col", class: side(i) }, name.replace("#", "")));
+  return h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, head)),
+    h("tbody", {}, rows.map(({ key, cells }) => h("tr", { "data-key": key }, cells.map(cell))))));
+}
+
+const empty = (text) => h("p", { class: "empty" }, text);
+
+export function queuesPanel(queues) {
+  const rows = queues.map((one) => ({
+    key: one.queue,
+    cells: [one.queue, count(one.queued), count(one.leased),
+      h("td", { class: `number ${one.slots ? "" : "bad"}` }, count(one.slots)), count(one.workers),
+      h("td", { class: `number ${one.oldest_queued_s > WAITS_LONG_S ? "warn" : ""}` }, span(one.oldest_queued_s))],
+  }));
+  return [h("h2", {}, "queues"), rows.length ? table(["queue", "#ready", "#leased", "#slots", "#workers", "#oldest waits"], rows)
+    : empty("no live worker takes any queue, and no job waits")];
+}
+
+/** The two sums of the ledger, term by term. */
+export function ledgerPanel(ledger) {
+  const sum = (total, value, ...terms) => h("p", { class: "sum" }, h("b", { "data-count": total }, whole(value)), ` ${total} = `,
+    terms.map(([name, term], i) => [i ? " + " : "", h("b", { "data-count": name }, whole(term)), ` ${name}`]));
+  return [
+    h("h2", {}, "ledger ", h("span", { class: `pill ${ledger.balanced ? "good" : "bad"}`, id: "verdict" }, ledger.balanced ? "balanced" : "NOT BALANCED")),
+    sum("opened", ledger.opened, ["finished", ledger.finished], ["open", ledger.open], ["abandoned", ledger.abandoned]),
+    sum("finished", ledger.finished, ["inserted", ledger.inserted], ["in transit", ledger.in_transit]),
+    h("p", { class: "muted" }, h("b", { "data-count": "duplicates" }, whole(ledger.duplicates_dropped)), " duplicates dropped"),
+  ];
+}
+
+export function arenaPanel({ matches }) {
+  const rows = matches.slice(0, MATCHES_SHOWN).map((match, i) => ({
+    key: `${match.finished_ms} ${i}`,
+    cells: [match.first, match.second,
+      match.error ? h("td", { class: "bad", colspan: 2 }, match.error)
+        : [h("td", { class: "number" }, `${match.wins} / ${match.draws} / ${match.losses}`), h("td", { class: "number" }, percent(match.share, 0))],
+      count(match.num_simulations), ago(match.finished_ms)].flat(),
+  }));
+  return [h("h2", {}, "matches"), rows.length ? table(["first", "second", "#win / draw / loss", "#score", "#simulations", "#played"], rows)
+    : empty("no match was played yet")];
+}
+
+export function ratingsPanel(ratings) {
+  const low = Math.min(0, ...ratings.map((one) => Math.max(one.low, one.elo - 400)));
+  const high = Math.max(0, ...ratings.map((one) => Math.min(one.high, one.elo + 400)));
+  const at = (elo) => (100 * (Math.min(high, Math.max(low, elo)) - low)) / (high - low || 1);
+  const bar = (one) => s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    s("line", { x1: at(0), x2: at(0), y1: 0, y2: 10, class: "zero" }),
+    s("line", { x1: at(one.low), x2: at(one.high), y1: 5, y2: 5, class: "range" }), s("rect", { x: at(one.elo) - 1, y: 1, width: 2, height: 8 }));
+  const rows = ratings.slice(0, MATCHES_SHOWN).map((one) => ({
+    key: one.player,
+    cells: [one.player, signed(one.elo), `${signed(one.low)} … ${signed(one.high)}`, h("td", { class: "wide" }, bar(one)), count(one.games), fixed(1)(one.score)],
+  }));
+  return [h("h2", {}, "ratings"), rows.length ? table(["player", "#Elo", "#95 % interval", "", "#games", "#points"], rows) : empty("nobody is rated yet")];
+}

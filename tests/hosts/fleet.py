@@ -1,0 +1,174 @@
+"""A fleet on hosts that are network namespaces: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from azq.bus.binary import find_server
+from azq.bus.connect import open_client
+from azq.bus.embedded import settings
+from azq.bus.redis import RedisBus
+from azq.config import parse_run
+from azq.console.drill.hosts import Host, Lan
+from azq.errors import BrokerError
+from azq.ledger import Ledger
+from azq.ledger.types import JobState, JobView, LedgerCounts
+from azq.replay.segments import SegmentLog
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
+
+AZQ = [sys.executable, "-m", "azq"]
+PASSWORD = "not-a-secret-of-anybody"
+PORTS = {"control": 6379, "data": 6380}
+RUN = "ttt"
+SECTIONS = {
+    "run": {"game": "tic_tac_toe"},
+    "network": {"kind": "mlp", "blocks": 1, "channels": 16},
+    "search": {"num_simulations": 16},
+    "selfplay": {"games_in_flight": 32, "journal_s": 0.5, "slice_s": 20.0, "resend_after_s": 2.0},
+    "learner": {"batch_size": 64, "min_window": 256, "publish_every_s": 3.0, "limiter_slack": 10_000_000, "device": "cpu"},
+    "arena": {"every_s": 0},
+}
+
+
+class Fleet:
+    """Processes by name; every one logs into a file of its own, which failures name."""
+
+    def __init__(self, lan: Lan, folder: Path) -> None:
+        self._lan = lan
+        self._folder = folder
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: list[IO[bytes]] = []
+        self.client = open_client(f"unix://:{PASSWORD}@{folder}/control.sock", timeout_s=2.0)
+        self.ledger = Ledger(self.client)
+
+    def start_first(self) -> None:
+        """Brokers, the run, daemon and learner."""
+        first = self._lan.hosts["first"]
+        for role, port in PORTS.items():
+            (self._folder / role).mkdir()
+            lines = settings(role, self._folder / role, self._folder / f"{role}.sock", PASSWORD, "256mb", (first.address, port))  # type: ignore[arg-type]
+            (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
+            self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
+        self.until(self._answers, "the control plane")
+        sections = json.dumps(parse_run(SECTIONS, "test").model_dump(mode="json")).encode()
+        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), int(time.time() * 1000)))
+        urls = {f"AZQ_BROKER__{role.upper()}_URL": f"redis://:{PASSWORD}@{first.address}:{port}/0" for role, port in PORTS.items()}
+        env = {**urls, "AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
+        self.spawn("daemon", first, [*AZQ, "daemon"], env)
+        self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
+
+    def join(self, host: str, *arguments: str) -> None:
+        """One command on another machine."""
+        folder = self._folder / f"at-{host}"
+        folder.mkdir(exist_ok=True)
+        command = [*AZQ, "join", f"redis://{self._lan.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
+        self.spawn(host, self._lan.hosts[host], command, {"AZQ_JOIN_TOKEN": PASSWORD})
+
+    def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
+        """A process on a host."""
+        own = {key: value for key, value in os.environ.items() if not key.startswith("AZQ_")}
+        log = (self._folder / f"{name}.log").open("ab")
+        self._logs.append(log)
+        self.processes[name] = subprocess.Popen(
+            host.command(*command), env={**own, "OMP_NUM_THREADS": "1", **(env or {})}, cwd=self._folder, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+
+    def stop(self, *names: str) -> dict[str, int]:
+        """Asks processes to end, as Ctrl-C does; their exit codes."""
+        for name in names:
+            self.processes[name].send_signal(signal.SIGINT)
+        return {name: self.processes[name].wait(40) for name in names}
+
+    def close(self) -> None:
+        """Ends what is left."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for log in self._logs:
+            log.close()
+        self.client.close()
+
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
+        """The first true answer; names what did not come, and where logs are."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if answer := condition():
+                return answer
+            threading.Event().wait(0.05)
+        raise AssertionError(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+
+    def counts(self) -> LedgerCounts:
+        """The ledger."""
+        return self.ledger.counts(RUN)
+
+    def more(self, games: int, what: str, within_s: float = 40.0) -> LedgerCounts:
+        """Waits until so many further games were learned from."""
+        before = self.counts().inserted
+        self.until(lambda: self.counts().inserted >= before + games, f"{games} games {what}", within_s)
+        return self.counts()
+
+    def beats(self, host: str) -> list[Heartbeat]:
+        """Living processes of a host."""
+        found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        return [beat for beat in found if beat.host == host]
+
+    def leased(self, host: str) -> list[JobView]:
+        """Jobs that a host holds."""
+        return [view for view in self.ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(f"{host}:")]
+
+    def held(self, view: JobView) -> set[bytes]:
+        """Games that a job's lease holds."""
+        return set(self.client.smembers(keys.held(RUN, int(view.job.job_id.partition(":")[2]))))
+
+    def open(self) -> set[bytes]:
+        """Games that are not finished."""
+        return set(self.client.hkeys(keys.open_games(RUN)))
+
+    def events(self) -> list[SampleEvent]:
+        """Everything that was learned from, by the log on disk."""
+        log = SegmentLog(self._folder / RUN / "segments", "tic_tac_toe")
+        return [decode(frame, SampleEvent) for frame in log.tail(1 << 62)]
+
+    def makers(self) -> Counter[str]:
+        """Games learned from, by the host that finished them."""
+        return Counter(event.worker.partition(":")[0] for event in self.events())
+
+    def log(self, name: str) -> str:
+        """What a process wrote."""
+        return (self._folder / name).read_text("utf-8", "replace")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(BrokerError, Exception):
+            return bool(self.client.ping())
+        return False
+
+    def _last_words(self) -> str:
+        files = sorted(self._folder.glob("**/*.log"))
+        return "\n".join(f"== {file.relative_to(self._folder)}\n" + "\n".join(self.log(str(file)).splitlines()[-8:]) for file in files)
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, *hosts: str) -> Iterator[tuple[Fleet, Lan]]:
+    """A fleet whose first host is up."""
+    with Lan(("first", *hosts)) as lan:
+        found = Fleet(lan, folder)
+        try:
+            found.start_first()
+            yield found, lan
+        finally:
+            found.close()

@@ -1,0 +1,110 @@
+"""Machines that join a fleet, one of them cut off and healed: hosts are network namespaces, everything in them is real."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts.fleet import AZQ, PASSWORD, Fleet, fleet
+
+from azq import metrics
+from azq.console.drill.hosts import Lan, why_not
+from azq.console.drill.system import lost
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
+
+SELFPLAY = ("--roles", "selfplay", "-c", "1")
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, Lan]]:
+    """First: brokers, daemon, learner; `eyes` evaluates; `cora` and `dora` play."""
+    with fleet(tmp_path_factory.mktemp("fleet"), "eyes", "cora", "dora") as (found, lan):
+        found.join("eyes", "--roles", "inference")
+        found.join("cora", *SELFPLAY)
+        found.join("dora", *SELFPLAY)
+        found.until(lambda: found.leased("cora") and found.leased("dora"), "jobs at both players")
+        found.more(100, "from both")
+        yield found, lan
+
+
+def test_one_command_a_machine_makes_a_fleet_and_shows_no_secret(joined: tuple[Fleet, Lan]) -> None:
+    found, _ = joined
+    said = found.log("eyes.log")
+    for line in ("ok   control", "ok   durable", "ok   daemon", "ok   data       redis://10.213.47.1:6380/0", "ok   machine    eyes:"):
+        assert line in said
+    assert all(PASSWORD not in found.log(f"{host}.log") for host in ("eyes", "cora", "dora"))
+    assert PASSWORD not in subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert PASSWORD not in found.log("at-cora/azq.toml")
+    assert {beat.role for beat in found.beats("eyes")} == {"inference"}
+    assert {beat.role for beat in found.beats("dora")} == {"selfplay"}
+
+
+def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_when_healed(joined: tuple[Fleet, Lan]) -> None:
+    found, lan = joined
+    held = found.until(lambda: found.leased("cora"), "a job at cora")[0]
+    games = found.until(lambda: found.held(held), "games in cora's hands")
+    processes = {beat.pid for beat in found.beats("cora")}
+    lan.hosts["cora"].cut()
+    found.until(lambda: not found.leased("cora"), "the end of cora's lease", 15.0)
+    assert found.ledger.job(held.job.job_id).attempt == held.attempt + 1
+    found.until(lambda: not games & found.open(), "the end of cora's games in other hands")
+    assert lost(found.more(50, "while cora is away")) == 0
+    found.until(lambda: not found.beats("cora"), "the end of cora's heartbeat", 15.0)
+    lan.hosts["cora"].heal()
+    found.until(lambda: found.leased("cora"), "a job at cora after the cut")
+    assert {beat.pid for beat in found.until(lambda: found.beats("cora"), "cora's heartbeat")} == processes
+    found.more(50, "with cora back")
+
+
+def test_evaluations_are_asked_for_again_when_the_evaluator_was_cut_off(joined: tuple[Fleet, Lan]) -> None:
+    found, lan = joined
+    processes = {beat.pid for beat in found.beats("eyes")}
+    before = resent(found)
+    lan.hosts["eyes"].cut()
+    found.until(lambda: resent(found) > before, "evaluations asked for again")
+    lan.hosts["eyes"].heal()
+    found.more(50, "after the evaluator came back")
+    assert {beat.pid for beat in found.until(lambda: found.beats("eyes"), "its heartbeat")} == processes
+
+
+def test_joining_again_changes_nothing_and_another_fleets_files_are_refused(joined: tuple[Fleet, Lan], tmp_path: Path) -> None:
+    _, lan = joined
+    command = ["--roles", "selfplay", "--dry-run", "--token-file", str(tmp_path / "token"), "--folder", str(tmp_path)]
+    (tmp_path / "token").write_text(f"{PASSWORD}\n")
+    (tmp_path / "azq.env").write_text("AZQ_BROKER__CONTROL_URL=redis://:hush@elsewhere:6379/0\n")
+    done = subprocess.run(
+        lan.hosts["dora"].command(*joining(lan), *command), capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 10
+    assert "redis://elsewhere:6379/0" in done.stderr
+    assert "--force" in done.stderr
+    assert "hush" not in done.stderr + done.stdout
+
+
+def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined: tuple[Fleet, Lan]) -> None:
+    found, _ = joined
+    assert set(found.stop("cora", "dora").values()) == {0}
+    assert found.leased("cora") == found.leased("dora") == []
+    found.until(lambda: found.counts().in_transit == 0, "the learner's last intake")
+    assert set(found.stop("learner", "eyes", "daemon").values()) == {0}
+    counts = found.counts()
+    assert counts.balanced
+    assert lost(counts) == 0
+    assert counts.abandoned == 0
+    uids = Counter(event.record.uid for event in found.events())
+    assert max(uids.values()) == 1
+    assert len(uids) == counts.inserted
+    assert set(found.makers()) == {"cora", "dora"}
+
+
+def joining(lan: Lan) -> list[str]:
+    return [*AZQ, "join", f"redis://{lan.hosts['first'].address}:6379/0"]
+
+
+def resent(found: Fleet) -> float:
+    """Evaluations that the living players asked for again."""
+    return sum(beat.rates.get(metrics.RESENT, 0.0) for host in ("cora", "dora") for beat in found.beats(host))

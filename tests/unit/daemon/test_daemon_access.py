@@ -1,0 +1,178 @@
+"""Who may do what, and how fast: tokens and their scopes on every route there is, rates, settings of both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from azq.bus.memory import MemoryBus
+from azq.config import DaemonConfig, TokenConfig, load
+from azq.console.process import machine_environment
+from azq.errors import ConfigError
+from azq.ledger import MemoryLedger
+from daemon.api.app import create_app
+from daemon.api.auth import Scope
+from daemon.api.rate import Bucket, Limiter, take
+from daemon.api.services import Services
+from daemon.health import Health
+
+TOKENS = {scope: f"token-of-{scope}" for scope in Scope}
+METHODS = ("get", "post", "put", "patch", "delete")
+INCLUDED = {"worker": {"worker"}, "read": {"worker", "read"}, "operate": {"worker", "read", "operate"}}
+
+
+def client_of(**options: Any) -> TestClient:
+    bus = MemoryBus()
+    config = DaemonConfig(**options)
+    app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), lambda: ["connect_four"]))
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def scoped() -> TestClient:
+    return client_of(tokens={scope: TokenConfig(token=SecretStr(token), scope=scope.value) for scope, token in TOKENS.items()})
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    document = client_of().get("/openapi.json").json()
+    return [(method, path, item[method]) for path, item in document["paths"].items() for method in METHODS if method in item]
+
+
+OPEN = {"/healthz", "/readyz", "/", "/favicon.ico"}
+
+
+def needed(operation: dict[str, Any]) -> str:
+    (requirement,) = operation["security"]
+    (scope,) = requirement["token"]
+    return str(scope)
+
+
+@pytest.mark.parametrize(("method", "path", "operation"), operations(), ids=lambda value: value if isinstance(value, str) else "")
+def test_every_route_declares_its_scope_and_keeps_it(method: str, path: str, operation: dict[str, Any]) -> None:
+    if path in OPEN or path.startswith("/page/"):
+        assert "security" not in operation
+        return
+    scope = needed(operation)
+    assert scope == "operate" if method != "get" else scope in ("read", "worker")
+    client = scoped()
+    url = re.sub(r"\{[^}]*\}", "7", path)
+    for held, token in TOKENS.items():
+        if scope in INCLUDED[held]:
+            continue  # the streams of events among them do not end; the next test asks the others
+        answer = client.request(method, url, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 403, (held, answer.text)
+        assert answer.json()["type"] == "urn:azq:error:AccessDenied"
+        assert f"scope {scope}" in answer.json()["detail"]
+        assert token not in answer.text
+    assert client.request(method, url).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [(method, path) for method, path, _ in operations() if not path.endswith("/events") and path not in OPEN]
+)
+def test_a_sufficient_scope_is_never_refused(method: str, path: str) -> None:
+    scope = next(needed(operation) for one, other, operation in operations() if (one, other) == (method, path))
+    client = scoped()
+    for held, token in TOKENS.items():
+        if scope in INCLUDED[held]:
+            answer = client.request(method, re.sub(r"\{[^}]*\}", "7", path), headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code not in (401, 403), answer.text
+
+
+def test_what_holds_no_secret_needs_no_token() -> None:
+    client = scoped()
+    for path in ("/", "/favicon.ico", "/page/anything", "/healthz", "/readyz"):
+        assert client.get(path).status_code not in (401, 403)
+    assert client.get("/openapi.json").status_code == 401
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_tokens_come_from_the_environment_and_reach_child_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZQ_DAEMON__TOKENS__GRAFANA__TOKEN", "seen-by-grafana")
+    monkeypatch.setenv("AZQ_DAEMON__TOKENS__GRAFANA__SCOPE", "read")
+    config = load()
+    assert "seen-by-grafana" not in f"{config} {config.model_dump_json()}"
+    for name, value in machine_environment(config).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AZQ_DAEMON__TOKENS__GRAFANA__TOKEN")
+    entry = load().daemon.tokens["grafana"]
+    assert (entry.token.get_secret_value(), entry.scope) == ("seen-by-grafana", "read")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('tokens.a = { token = "short" }', "daemon.tokens.a.token"),
+        ('tokens.a = { token = "long-enough", scope = "admin" }', "daemon.tokens.a.scope"),
+        ('tokens.a = { token = "long-enough" }\ntokens.b = { token = "long-enough" }', "share one token"),
+        ('token = "long-enough"\ntokens.b = { token = "long-enough" }', "share one token"),
+        ('tls_certificate = "cert.pem"', "tls_key"),
+        ("rate_per_s = 0", "daemon.rate_per_s"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_named_without_their_secrets(tmp_path: Path, lines: str, words: str) -> None:
+    file = tmp_path / "azq.toml"
+    file.write_text(f"[daemon]\n{lines}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert words in str(caught.value)
+    assert "long-enough" not in str(caught.value)
+
+
+# --- rates ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0, 3), max_size=200), st.floats(0.5, 50), st.integers(1, 20))
+def test_no_order_of_requests_passes_more_than_burst_and_rate(gaps: list[float], per_s: float, burst: int) -> None:
+    bucket, now_s, passed = Bucket(float(burst), 0.0), 0.0, 0
+    for gap in gaps:
+        now_s += gap
+        bucket, wait_s = take(bucket, now_s, per_s, float(burst))
+        passed += wait_s == 0
+        assert 0 <= bucket.level <= burst
+        assert wait_s <= 1 / per_s + 1e-9
+    assert passed <= burst + now_s * per_s + 1e-6
+
+
+def test_callers_are_counted_apart_and_forgotten_in_order() -> None:
+    now_s = [0.0]
+    limiter = Limiter(1.0, 2, clock_s=lambda: now_s[0], most_callers=3)
+    assert [limiter.wait_s("a"), limiter.wait_s("a"), limiter.wait_s("a"), limiter.wait_s("b")] == [0, 0, 1, 0]
+    now_s[0] = 1.0
+    assert limiter.wait_s("a") == 0
+    for caller in "cdefgh":
+        limiter.wait_s(caller)
+    assert len(limiter) == 3
+
+
+def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free() -> None:
+    client = client_of(rate_per_s=0.5, rate_burst=3)
+    assert [client.get("/v1/runs").status_code for _ in range(4)] == [200, 200, 200, 429]
+    refused = client.post("/v1/runs", json={"name": "late"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+    assert refused.json()["type"] == "urn:azq:error:TooManyRequests"
+    assert {client.get("/healthz").status_code for _ in range(9)} == {200}
+
+
+def test_a_wrong_token_spends_the_address_and_not_the_token() -> None:
+    client = client_of(token=SecretStr("right-token"), rate_per_s=0.001, rate_burst=2)
+    codes = [client.get("/v1/runs", headers={"Authorization": "Bearer wrong"}).status_code for _ in range(3)]
+    assert codes == [401, 401, 429]
+    assert client.get("/v1/runs", headers={"Authorization": "Bearer right-token"}).status_code == 200
+
+
+def test_default_rates_let_200_reads_a_second_pass() -> None:
+    config, now_s = DaemonConfig(), [0.0]
+    limiter = Limiter(config.rate_per_s, config.rate_burst, clock_s=lambda: now_s[0])
+    for number in range(2000):
+        now_s[0] = number / 200
+        assert limiter.wait_s("a") == 0
