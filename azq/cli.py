@@ -11,6 +11,7 @@ import typer
 from azq import __version__, logs
 from azq.cli_bench import bench_app
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
+from azq.cli_rest import register as register_rest
 from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
@@ -346,3 +347,6 @@ def drill_run(
 
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+register_rest(app)
