@@ -116,7 +116,9 @@ class Site:
         self.beat("eval", "eval@north:3", "north", rates={"simulations_per_s": 1200.0})
         gpu = {"evaluations_per_s": 88_000.0, "mean_batch": 2048.0, "network_busy": 0.87}
         self.beat("inference", "inference@south:4", "south", tags=("cuda", "h200"), rates=gpu)
-        self.beat("selfplay", "selfplay@south:5", "south", age_s=6.2, queues=("selfplay.cuda",), tags=("cuda", "h200"), slots=4, rates=rates)
+        self.beat(
+            "selfplay", "selfplay@south:5", "south", age_s=6.2, queues=("selfplay.cuda",), tags=("cuda", "h200"), slots=4, rates=rates
+        )
 
     def plant_learner(self) -> None:
         """A learner in the middle of its run, and its weights."""
@@ -165,14 +167,17 @@ class Site:
             for opponent, won in (("uct:100", wins), (f"weights:{version - 1}", 24)):
                 if opponent != "weights:0":
                     spec = MatchSpec(f"weights:{version}", opponent, 40, 64, 4, 0)
-                    result = MatchResult(spec, spec.first, opponent, won, 0, 40 - won, now_ms() - 60_000 * (VERSIONS - version), share=won / 40)
+                    result = MatchResult(
+                        spec, spec.first, opponent, won, 0, 40 - won, now_ms() - 60_000 * (VERSIONS - version), share=won / 40
+                    )
                     self.bus.publish(keys.results(RUN), encode(result))
             grade = GradeResult(version, 64, 200, round(80 * math.exp(-version / 5)) + 5, now_ms())
             self.bus.publish(keys.results(RUN), encode(grade))
 
     def plant_games(self, uids: Sequence[int]) -> dict[int, SampleEvent]:
         """Recorded games on disk."""
-        events = {uid: play_game(self.game, uid, weight_version=1 + uid // 6) for uid in uids}
+        played = {uid: play_game(self.game, uid, weight_version=1 + uid // 6) for uid in uids}
+        events = {uid: msgspec.structs.replace(event, finished_ms=now_ms() - 9000 * (uids[-1] - uid)) for uid, event in played.items()}
         log = SegmentLog(self.folder / RUN / "segments", self.game.name)
         log.append([LogEntry(uid, 1, encode(event)) for uid, event in events.items()])
         log.close()
