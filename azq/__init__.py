@@ -13,6 +13,7 @@ The packages, in dependency order (a package imports only from those above it; l
     azq.actor       makes games                         azq.inference  evaluates leaves
     azq.learner     trains                              azq.arena      compares
     workers, daemon thin mains: Celery tasks, inference and learner processes; the operations daemon and its REST interface
+    azq.client      the REST interface from Python
     azq.console     `azq up`, the live table, `azq play`, `azq bench`
     azq.cli         the composition root
 """

@@ -12,6 +12,7 @@ from azq import __version__, logs
 from azq.cli_bench import bench_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
+from azq.cli_rest import register as register_rest
 from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
@@ -352,3 +353,6 @@ def drill_run(
 
 def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+register_rest(app)

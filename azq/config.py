@@ -268,7 +268,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
             return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
 
     try:
-        return Layered(**_parse_overrides(overrides))
+        return Layered(**parse_overrides(overrides))
     except ValidationError as error:
         raise ConfigError(_explain(error, file)) from None
 
@@ -311,7 +311,8 @@ def parse_params(texts: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def _parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """`search.num_simulations=32` and the like as nested values; raises `ConfigError` for what is not of that form."""
     changes: dict[str, Any] = {}
     for text in overrides:
         key, equals, value = text.partition("=")

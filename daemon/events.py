@@ -53,6 +53,9 @@ class Event:
     about: dict[str, Any]
 
 
+BEGINNING = Place(0, 0, "e", "0")
+
+
 def parse_place(text: str) -> Place:
     """An event's id as a place. Raises `InvalidRequest`."""
     found = _PLACE.fullmatch(text)
@@ -90,7 +93,8 @@ class Reader:
         self._bus = bus
         self._pause = pause
         self._streams = streams_of(runs)
-        self._positions = {name: self._start(name, after) for name in self._streams}
+        self.start = after or self._newest()  # a reader that breaks off before any event comes back here
+        self._positions = {name: position_after(self.start, *stream) for name, stream in self._streams.items()}
         self.lost = [] if after is None else sorted(filter(None, (self._lost(name, after) for name in self._streams)))
 
     def join(self, runs: Iterable[str]) -> None:
@@ -119,11 +123,9 @@ class Reader:
         entries = self._bus.after_each(self._positions, count=READ_AT_ONCE)
         return [(_place(entry, *self._streams[entry.stream]), entry) for entry in entries]
 
-    def _start(self, name: str, after: Place | None) -> str:
-        if after is not None:
-            return position_after(after, *self._streams[name])
-        newest = self._bus.newest(name)
-        return newest[0].id if newest else "0"
+    def _newest(self) -> Place:
+        newest = ((stream, self._bus.newest(name)) for name, stream in self._streams.items())
+        return max((_place(entries[0], *stream) for stream, entries in newest if entries), default=BEGINNING)
 
     def _lost(self, name: str, after: Place) -> str:
         """The run whose events between `after` and now are not all there any more; empty where they are."""

@@ -57,7 +57,8 @@ def main(config: Config) -> int:
     torch.set_num_threads(placement.threads)
     client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
     control = RedisBus(client)
-    data = RedisBus(connect(data_url, timeout_s=config.broker.connect_timeout_s, blocking=True))
+    # Its longest wait in the server is a tenth of a second: a socket that stays silent for longer than usual is a broker out of reach.
+    data = RedisBus(connect(data_url, timeout_s=config.broker.connect_timeout_s))
     try:
         data.ping()
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
@@ -72,6 +73,7 @@ class Heart(threading.Thread):
         }
         self._over = threading.Event()
         self._lost = False
+        self._away_s = -math.inf  # when the broker was last found away
         self.loop_turned_s: float | None = None  # None: the loop is not running because the broker is away
 
     def run(self) -> None:
@@ -79,7 +81,7 @@ class Heart(threading.Thread):
         interval = min(self._config.heartbeat_s, watchdog_interval_s() or self._config.heartbeat_s)
         while not self._over.wait(0.0 if self._bus is None and not self._lost else interval):
             self._beat()
-            if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0)):
+            if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0), self._away_s):
                 notify(WATCHDOG)
 
     def end(self) -> None:
@@ -108,11 +110,12 @@ class Heart(threading.Thread):
             if not self._lost:
                 log.warning("heartbeat_failed", reason=f"{type(error).__name__}: {error}")
             self._lost = True
+            self._away_s = time.monotonic()
 
 
-def loop_lives(turned_s: float | None, now_s: float, limit_s: float) -> bool:
-    """Whether the watchdog may be fed: the event loop turned lately, or it rests because the broker is away."""
-    return turned_s is None or now_s - turned_s < limit_s
+def loop_lives(turned_s: float | None, now_s: float, limit_s: float, away_s: float = -math.inf) -> bool:
+    """Whether the watchdog may be fed: the event loop turned lately, or it rests or waits because the broker is, or lately was, away."""
+    return turned_s is None or now_s - max(turned_s, away_s) < limit_s
 
 
 def end_for_sure(after_s: float) -> None:

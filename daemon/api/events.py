@@ -65,7 +65,7 @@ async def _open(request: Request, use: Services, run: str | None, last_event_id:
 
 async def _told(request: Request, use: Services, run: str | None, reader: Reader) -> AsyncIterator[str]:
     """The stream's text, until the client goes or the daemon ends."""
-    yield "retry: 2000\n\n"
+    yield f"retry: 2000\nid: {reader.start}\n\n"
     for name in reader.lost:
         yield _frame("gap", name, 0, {"remedy": "read the run anew; events before the next one are gone"})
     conditions: dict[str, frozenset[str]] = {}

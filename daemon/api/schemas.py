@@ -316,6 +316,16 @@ class ArenaOut(BaseModel):
     ratings: list[Rating]
 
 
+class EventOut(BaseModel):
+    """What became of a run; `id` is empty for events that a later reader is not told again, such as conditions."""
+
+    id: str
+    run: str
+    kind: str
+    at_ms: int
+    about: dict[str, Any]
+
+
 class HealthOut(BaseModel):
     """The daemon itself."""
 

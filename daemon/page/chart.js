@@ -3,7 +3,7 @@
 import { h, s } from "./dom.js";
 
 const HEIGHT = 118;
-const PAD = { left: 40, right: 8, top: 6, bottom: 18 };
+const PAD = { left: 44, right: 8, top: 6, bottom: 18 };
 
 export class Chart {
   /**

@@ -99,7 +99,7 @@ export class Viewer {
       domain: [0, Math.max(1, game.plies.length - 1)],
     });
     const button = (to, text, label) => h("button", { type: "button", "data-to": to, "aria-label": label, title: label }, text);
-    show(this.step, button("first", "⏮", "first position"), button("back", "◀", "one ply back"), button("on", "▶", "one ply on"), button("last", "⏭", "final position"));
+    show(this.step, button("first", "«", "first position"), button("back", "‹", "one ply back"), button("on", "›", "one ply on"), button("last", "»", "final position"));
     show(this.moves, game.plies.map((ply, i) => h("li", {}, h("button", { type: "button", class: "move", "data-ply": i }, ply.text))));
     this.game.hidden = false;
     this.game.replaceChildren(h("h2", {}, `game ${game.uid} `, h("span", { class: "muted" }, `${game.game} · result ${results(game.returns)} · ${ago(game.finished_ms)} · ${game.worker}`)),

@@ -71,7 +71,8 @@ def listening(url: str, **headers: str) -> Iterator[Iterator[dict[str, str]]]:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = response.iter_lines()
-        assert next(lines).startswith("retry:")  # from here on nothing is missed
+        assert next(lines).startswith("retry:")
+        assert next(lines).startswith("id: ")  # from here on nothing is missed
         yield blocks(lines)
 
 
@@ -81,9 +82,10 @@ def blocks(lines: Iterator[str]) -> Iterator[dict[str, str]]:
         name, _, value = line.partition(": ")
         if line:
             block[name] = value
-        elif block:
+            continue
+        if "data" in block:
             yield block
-            block = {}
+        block = {}
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -128,6 +128,8 @@ def test_the_watchdog_is_fed_while_the_loop_turns_or_the_broker_is_away() -> Non
     assert loop_lives(None, 100.0, 6.0)
     assert loop_lives(95.0, 100.0, 6.0)
     assert not loop_lives(90.0, 100.0, 6.0)
+    assert loop_lives(60.0, 100.0, 6.0, away_s=98.0)  # stuck in a call to a broker that does not answer
+    assert not loop_lives(60.0, 100.0, 6.0, away_s=90.0)
 
 
 def test_a_stuck_loop_starves_the_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,224 @@
+"""The REST interface as methods: named after its resources, pages followed, what creates something sent under a key of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx2
+from pydantic import TypeAdapter, ValidationError
+
+from azq.client.events import START, parse_events
+from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, Transport
+from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
+from daemon.api.schemas import ArenaOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
+from daemon.summary import LedgerStatus, RunStatus, WorkerStatus
+
+SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
+
+T = TypeVar("T")
+
+
+class Client:
+    """One daemon. Methods raise what the daemon refuses with, as azq's errors, and `DaemonUnavailable` where nobody answers.
+
+    Everything but `resume_run` and `revoke_job` is repeated by itself when an answer is lost: creating requests carry an
+    `Idempotency-Key`. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        timeout_s: float = 10.0,
+        trust: ssl.SSLContext | None = None,
+        http: httpx2.Client | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._transport = Transport(url, token, timeout_s=timeout_s, trust=trust, http=http, sleep=sleep)
+        self._sleep = sleep
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._transport.close()
+
+    # -- runs
+
+    def runs(self, *, state: str | None = None, game: str | None = None) -> Iterator[RunOut]:
+        """All runs, by name."""
+        return self._pages("/v1/runs", RunOut, {"state": state, "game": game})
+
+    def run(self, name: str) -> RunOut:
+        """One run with its settings."""
+        return self._get(f"/v1/runs/{_part(name)}", RunOut)
+
+    def create_run(
+        self,
+        name: str,
+        *,
+        game: str | None = None,
+        preset: str = "",
+        sections: Mapping[str, Any] | None = None,
+        until: Mapping[str, float] | None = None,
+        directory: str = "",
+    ) -> RunOut:
+        """Creates a run, which starts at once; with `game` that game's preset is below its `sections`."""
+        body = {"name": name, "preset": preset, "sections": dict(sections or {}), "until": dict(until or {}), "directory": directory}
+        return self._create("/v1/runs", body if game is None else {**body, "game": game}, RunOut)
+
+    def change_run(self, name: str, *, until: Mapping[str, float]) -> RunOut:
+        """Gives a run other goals."""
+        return _read(self._transport.send("PATCH", f"/v1/runs/{_part(name)}", body={"until": dict(until)}), RunOut)
+
+    def pause_run(self, name: str, reason: str = "") -> RunOut:
+        """Pauses a run."""
+        return self._post(f"/v1/runs/{_part(name)}/pause", {"reason": reason}, RunOut)
+
+    def resume_run(self, name: str, *, until: Mapping[str, float] | None = None) -> RunOut:
+        """Goes on with a run that does not run, towards other goals where they are given."""
+        body = {} if until is None else {"until": dict(until)}
+        return self._post(f"/v1/runs/{_part(name)}/resume", body, RunOut, repeatable=False)
+
+    def finish_run(self, name: str, reason: str = "") -> RunOut:
+        """Ends a run."""
+        return self._post(f"/v1/runs/{_part(name)}/finish", {"reason": reason}, RunOut)
+
+    def run_status(self, name: str) -> RunStatus:
+        """Everything the live table shows."""
+        return self._get(f"/v1/runs/{_part(name)}/status", RunStatus)
+
+    def run_ledger(self, name: str) -> LedgerStatus:
+        """The proof that no game was lost."""
+        return self._get(f"/v1/runs/{_part(name)}/ledger", LedgerStatus)
+
+    def arena(self, name: str, *, limit: int | None = None) -> ArenaOut:
+        """The newest matches and grades, and the ratings."""
+        return self._get(f"/v1/runs/{_part(name)}/matches", ArenaOut, limit=limit)
+
+    def matches(self, name: str) -> Iterator[MatchOut]:
+        """All matches there ever were, newest first."""
+        for page in self._answers(f"/v1/runs/{_part(name)}/matches"):
+            yield from _read(page, ArenaOut).matches
+
+    # -- weights
+
+    def weights(self, name: str, *, limit: int | None = None) -> list[WeightsOut]:
+        """The newest published weights, newest first."""
+        return self._get(f"/v1/runs/{_part(name)}/weights", list[WeightsOut], limit=limit)
+
+    def read_weights(self, name: str, version: int | str = "latest") -> bytes:
+        """A safetensors file, verified. Raises also `WeightsError` where what came is damaged."""
+        answer = self._transport.send("GET", f"/v1/runs/{_part(name)}/weights/{_part(str(version))}")
+        if f'"{hashlib.sha256(answer.content).hexdigest()}"' != answer.headers.get("etag"):
+            raise WeightsError(f"weights {version} of run {name} were damaged on their way; ask again")
+        return bytes(answer.content)
+
+    # -- jobs
+
+    def jobs(
+        self,
+        *,
+        run: str | None = None,
+        active: bool = True,
+        kind: str | None = None,
+        tag: str | None = None,
+        state: str | None = None,
+        since_ms: int | None = None,
+    ) -> Iterator[JobOut]:
+        """Queued and leased jobs, and ended ones where they are asked for; by run, newest first."""
+        wanted = {"run": run, "active": active, "kind": kind, "tag": tag, "state": state, "since": since_ms}
+        return self._pages("/v1/jobs", JobOut, wanted)
+
+    def job(self, job_id: str) -> JobOut:
+        """One job."""
+        return self._get(f"/v1/jobs/{_part(job_id)}", JobOut)
+
+    def enqueue(self, run: str, kind: str, **settings: Any) -> JobOut:
+        """Enqueues a job; `settings` are the members of the request: tag, priority, games, slice_s, match, grade."""
+        given = {name: value for name, value in settings.items() if value is not None}
+        return self._create("/v1/jobs", {"run": run, "kind": kind, **given}, JobOut)
+
+    def revoke_job(self, job_id: str) -> JobOut:
+        """Takes a job back."""
+        return self._post(f"/v1/jobs/{_part(job_id)}/revoke", None, JobOut, repeatable=False)
+
+    # -- fleet and events
+
+    def workers(
+        self, *, role: str | None = None, host: str | None = None, tag: str | None = None, run: str | None = None
+    ) -> Iterator[WorkerStatus]:
+        """Processes whose heartbeat lives."""
+        return self._pages("/v1/workers", WorkerStatus, {"role": role, "host": host, "tag": tag, "run": run})
+
+    def ready(self) -> HealthOut:
+        """The daemon, when it does useful work. Raises `DaemonUnavailable` while it does not; asks once."""
+        return _read(self._transport.send("GET", "/readyz", repeatable=False), HealthOut)
+
+    def events(self, run: str | None = None, *, after: str = "") -> Iterator[EventOut]:
+        """What becomes of one run or of all, without end: a connection that broke is taken up again where it did.
+
+        Raises `DaemonUnavailable` where there was none yet.
+        """
+        path = "/v1/events" if run is None else f"/v1/runs/{_part(run)}/events"
+        wait_s, connected = FIRST_WAIT_S, False
+        while True:
+            try:
+                with self._transport.stream(path, {"Last-Event-ID": after} if after else {}, silence_s=SILENCE_S) as response:
+                    for event in parse_events(response.iter_lines()):
+                        wait_s, connected = FIRST_WAIT_S, True
+                        after = event.id or after
+                        if event.kind != START:
+                            yield event
+            except (DaemonUnavailable, TooManyRequests):
+                if not connected:
+                    raise
+            self._sleep(wait_s)
+            wait_s = min(LONGEST_WAIT_S, 2 * wait_s)
+
+    # -- how
+
+    def _get(self, path: str, kind: type[T], **params: Any) -> T:
+        return _read(self._transport.send("GET", path, params=params), kind)
+
+    def _post(self, path: str, body: Any, kind: type[T], *, repeatable: bool = True) -> T:
+        return _read(self._transport.send("POST", path, body=body, repeatable=repeatable), kind)
+
+    def _create(self, path: str, body: Any, kind: type[T]) -> T:
+        return _read(self._transport.send("POST", path, body=body, headers={"Idempotency-Key": str(uuid.uuid4())}), kind)
+
+    def _pages(self, path: str, kind: type[T], params: Mapping[str, Any]) -> Iterator[T]:
+        for answer in self._answers(path, params):
+            yield from _read(answer, list[kind])  # type: ignore[valid-type]
+
+    def _answers(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[httpx2.Response]:
+        answer = self._transport.send("GET", path, params=params)
+        yield answer
+        while link := answer.links.get("next", {}).get("url"):
+            following = urlsplit(link)
+            answer = self._transport.send("GET", f"{path}?{following.query}")  # never to another host, whatever the link says
+            yield answer
+
+
+def _read(answer: httpx2.Response, kind: type[T]) -> T:
+    try:
+        return TypeAdapter(kind).validate_json(answer.content)
+    except ValidationError as error:
+        raise WireError(
+            f"the daemon answered with another shape than {kind} in {error.error_count()} places; is its version ours?"
+        ) from None
+
+
+def _part(text: str) -> str:
+    return quote(text, safe=":")

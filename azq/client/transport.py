@@ -1,0 +1,110 @@
+"""Requests to one daemon: token, patience, retries where a repetition is harmless, errors translated."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+
+from azq.client.problems import error_of
+from azq.errors import ConfigError, DaemonUnavailable
+
+ATTEMPTS = 4
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 10.0
+BUSY = frozenset({429, 503})
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing reached the daemon
+
+
+class Transport:
+    """One daemon's address with a token; `http` replaces the connection in tests, `sleep` the waiting."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float,
+        trust: ssl.SSLContext | None = None,
+        http: httpx2.Client | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{url!r} is no address of a daemon; they look like http://127.0.0.1:8080")
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = http or httpx2.Client(timeout=timeout_s, verify=trust or True)
+        self._sleep = sleep
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._http.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+    ) -> httpx2.Response:
+        """The answer to a request that was accepted.
+
+        Tried again with growing waits while nobody answers or the daemon is busy; one that is not `repeatable` only where it surely
+        had no effect. Raises the error that the problem document names, `DaemonUnavailable` where there is none.
+        """
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                response = self._http.request(
+                    method, self._url + path, params=given or None, json=body, headers={**self._headers, **(headers or {})}
+                )
+            except httpx2.TransportError as error:
+                if last or not (repeatable or isinstance(error, UNSENT)):
+                    raise self._away(error) from None
+                self._sleep(FIRST_WAIT_S * (1 << attempt))
+                continue
+            if response.is_success:
+                return response
+            busy = response.status_code in BUSY and (repeatable or response.status_code == 429)
+            if last or not busy:
+                raise error_of(response.status_code, _document(response), f"{method} {path}")
+            self._sleep(_wait_s(response, attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str], *, silence_s: float | None = None) -> Iterator[httpx2.Response]:
+        """An answer read as it comes; at most `silence_s` between two pieces. Tried once."""
+        timeout = httpx2.USE_CLIENT_DEFAULT if silence_s is None else httpx2.Timeout(silence_s)
+        try:
+            with self._http.stream("GET", self._url + path, headers={**self._headers, **headers}, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise error_of(response.status_code, _document(response), f"GET {path}")
+                yield response
+        except httpx2.TransportError as error:
+            raise self._away(error) from None
+
+    def _away(self, error: Exception) -> DaemonUnavailable:
+        return DaemonUnavailable(f"no daemon at {self._url} ({type(error).__name__}: {error}); start `azq daemon`, or mend --url")
+
+
+def _document(response: httpx2.Response) -> Any:
+    try:
+        return response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return None
+
+
+def _wait_s(response: httpx2.Response, attempt: int) -> float:
+    said: str = response.headers.get("retry-after", "")
+    wait_s = float(said) if said.isascii() and said.isdigit() else 0.0
+    return min(LONGEST_WAIT_S, max(wait_s, FIRST_WAIT_S * (1 << attempt)))

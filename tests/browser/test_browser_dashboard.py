@@ -1,0 +1,228 @@
+"""The page as a browser renders it, over a planted run: what it shows is what was planted, and its buttons change the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import launched, shot
+from page_site import RUN, Site
+from worker_doubles import until
+
+from azq.ledger.types import RunState
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    place = Site(tmp_path_factory.mktemp("site"))
+    place.plant()
+    place.start()
+    yield place
+    place.stop()
+
+
+class Visit:
+    """A page with everything that it asked for and complained about."""
+
+    def __init__(self, browser: Any, site: Site, address: str = "", **options: Any) -> None:
+        self.context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
+        self.context.set_default_timeout(10_000)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(f"{site.url}/{address}")
+
+    def text(self, selector: str) -> str:
+        """The text of the one element, once it is there."""
+        return str(self.page.locator(selector).inner_text())
+
+
+@pytest.fixture
+def visit(browser: Any, site: Site) -> Iterator[Any]:
+    opened: list[Visit] = []
+
+    def go(address: str = "", **options: Any) -> Visit:
+        opened.append(Visit(browser, site, address, **options))
+        return opened[-1]
+
+    yield go
+    for one in opened:
+        one.context.close()
+
+
+def tile(visit: Visit, name: str) -> str:
+    return visit.text(f'[data-tile="{name}"] b')
+
+
+def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit: Any, site: Site) -> None:
+    seen = visit()
+    seen.page.locator('[data-tile="games/s"]').wait_for()
+    shown = {name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "GPU use", "samples", "step")}
+    assert shown == {
+        "games/s": "43",
+        "simulations/s": "182k",
+        "evaluations/s": "88k",
+        "mean batch": "2.05k",
+        "GPU use": "87 %",
+        "samples": "1.23M",
+        "step": "18.3k",
+    }
+    assert (tile(seen, "weights"), tile(seen, "policy lag"), tile(seen, "samples/insert")) == ("v12", "1.0", "2.00")
+    assert seen.text("#state") == "running"
+    assert seen.text("#verdict") == "balanced"
+    counts = {
+        name: seen.text(f'#ledger [data-count="{name}"] >> nth=0') for name in ("opened", "finished", "open", "inserted", "duplicates")
+    }
+    assert counts == {"opened": "8", "finished": "5", "open": "3", "inserted": "3", "duplicates": "1"}
+    assert seen.text('#queues tr[data-key="selfplay.cuda"]').split()[:5] == ["selfplay.cuda", "1", "0", "4", "1"]
+    assert seen.text('#queues tr[data-key="selfplay.cpu"]').split()[:5] == ["selfplay.cpu", "0", "1", "2", "1"]
+    assert "39 / 0 / 1" in seen.text("#matches")
+    assert "weights:12" in seen.text("#ratings")
+    assert all(url.startswith(site.url) for url in seen.asked)
+    shot(seen.page, "dashboard-light")
+    assert seen.complaints == []
+
+
+def test_workers_stand_by_host_and_the_late_one_is_marked(visit: Any) -> None:
+    seen = visit()
+    late = seen.page.locator('[data-worker="selfplay@south:5"] .beat')
+    late.wait_for()
+    assert {"warn", "bad"} & set(late.get_attribute("class").split())
+    hosts = seen.page.locator("#workers tr.host").all_inner_texts()
+    assert "north" in hosts[0]
+    assert "1 daemon, 1 eval, 1 learner, 1 selfplay" in hosts[0]
+    assert "h200" in hosts[1]
+    assert "busy 87 %" in seen.text('[data-worker="inference@south:4"]')
+    seen.page.get_by_role("button", name="south").click()
+    seen.page.locator('[data-worker="inference@south:4"]').wait_for(state="detached")
+
+
+def test_charts_are_drawn_and_tell_values_under_the_pointer_and_by_key(visit: Any) -> None:
+    seen = visit()
+    drawn = "[...document.querySelectorAll('.chart .series path')].filter((path) => path.getTotalLength() > 50).length"
+    until(lambda: seen.page.evaluate(drawn) == 9, "line in each chart")
+    gaps = seen.page.locator('[data-chart="games/s"] .series path').get_attribute("d").count("M")
+    assert gaps == 2  # the planted hour has one hole
+    seen.page.locator('[data-chart="GPU use"] svg').hover()
+    when = seen.page.locator(".legend .when")
+    assert len({text for text in when.all_inner_texts() if ":" in text}) == 1
+    assert when.count() >= 6
+    elo = seen.page.locator('[data-chart="Elo by weight version"] svg')
+    elo.focus()
+    elo.press("ArrowLeft")
+    assert "v11" in seen.text('[data-chart="Elo by weight version"] .legend')
+    graded = seen.page.locator('[data-chart="graded errors by weight version"]')
+    assert "v11" in graded.locator(".legend").inner_text()
+
+
+def test_pause_and_resume_change_the_ledger_and_a_refusal_is_shown(visit: Any, site: Site) -> None:
+    seen = visit()
+    seen.page.get_by_role("button", name="pause").click()
+    seen.page.locator("#state", has_text="paused").wait_for()
+    assert site.ledger.run(RUN).state is RunState.PAUSED
+    seen.page.get_by_role("button", name="enqueue…").click()
+    seen.page.get_by_role("button", name="enqueue", exact=True).click()
+    problem = seen.page.locator(".problem", has_text="paused")
+    problem.wait_for()
+    assert "resume it first" in problem.inner_text()
+    seen.page.get_by_role("button", name="cancel").click()
+    seen.page.get_by_role("button", name="resume").click()
+    seen.page.locator("#state", has_text="running").wait_for()
+    assert site.ledger.run(RUN).state is RunState.RUNNING
+
+
+def test_a_match_is_enqueued_with_what_the_form_says(visit: Any, site: Site) -> None:
+    before = {view.job.job_id for view in site.ledger.jobs(RUN)}
+    seen = visit()
+    seen.page.get_by_role("button", name="enqueue…").click()
+    seen.page.get_by_label("evaluation match").check()
+    seen.page.get_by_role("textbox", name="second").fill("random")
+    shot(seen.page, "dashboard-enqueue")
+    seen.page.get_by_role("button", name="enqueue", exact=True).click()
+    seen.page.locator("#answer", has_text="waits in eval.cpu").wait_for()
+    (job,) = [view.job for view in site.ledger.jobs(RUN) if view.job.job_id not in before]
+    assert (job.kind, job.tag, job.games) == ("eval", "cpu", 40)
+
+
+def test_the_viewer_steps_through_a_recorded_game(visit: Any, site: Site) -> None:
+    seen = visit(f"page/#/games/{RUN}")
+    seen.page.locator("#games a", has_text="#60").click()
+    seen.page.locator("#board svg").wait_for()
+    discs = seen.page.locator("#board [data-disc]")
+    assert (discs.count(), tile(seen, "ply").split()[0]) == (0, "0")
+    plays = tile(seen, "plays")
+    assert plays in seen.text("#targets")
+    seen.page.keyboard.press("ArrowRight")
+    seen.page.keyboard.press("ArrowRight")
+    assert (discs.count(), tile(seen, "ply").split()[0]) == (2, "2")
+    assert seen.text("#moves .played")[0] == "o"
+    seen.page.get_by_role("button", name="one ply back").click()
+    assert discs.count() == 1
+    shot(seen.page, "viewer")
+    seen.page.keyboard.press("End")
+    moves = seen.page.locator("#moves button").count()
+    assert discs.count() == moves
+    assert tile(seen, "result") in ("+1 : -1", "-1 : +1", "0 : 0")
+    seen.page.locator('[data-chart="value for the first player"] svg').click(position={"x": 50, "y": 50})
+    assert int(tile(seen, "ply").split()[0]) < moves / 2
+    seen.page.get_by_role("button", name="older games").click()
+    seen.page.locator("#games a", has_text="#1 ").first.wait_for()
+    assert seen.complaints == []
+
+
+def test_dark_and_narrow(visit: Any) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    assert light.page.evaluate(ground) != dark.page.evaluate(ground)
+    dark.page.locator('[data-tile="games/s"]').wait_for()
+    shot(dark.page, "dashboard-dark")
+    light.page.locator("#theme").click()
+    light.page.locator("#theme").click()
+    assert light.page.evaluate(ground) == dark.page.evaluate(ground)
+    light.page.set_viewport_size({"width": 420, "height": 900})
+    light.page.locator('[data-tile="games/s"]').wait_for()
+    assert light.page.evaluate("document.documentElement.scrollWidth") <= 420
+    shot(light.page, "dashboard-narrow")
+
+
+def test_a_daemon_that_goes_away_is_told_and_asked_again(visit: Any, site: Site) -> None:
+    seen = visit()
+    seen.page.locator("#link", has_text="live").wait_for()
+    site.stop()
+    try:
+        seen.page.locator("#link", has_text="daemon away, retrying").wait_for()
+        assert tile(seen, "games/s") == "43"  # what was known stays in sight
+    finally:
+        site.start()
+    seen.page.locator("#link", has_text="live").wait_for()
+
+
+def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path: Path) -> None:
+    guarded = Site(tmp_path, token="long-secret-1")
+    guarded.start()
+    seen = Visit(browser, guarded)
+    try:
+        field = seen.page.locator("#token")
+        field.fill("wrong-secret-1")
+        seen.page.get_by_role("button", name="go on").click()
+        seen.page.locator("#ask-problem", has_text="bearer token").wait_for()
+        field.fill("long-secret-1")
+        seen.page.get_by_role("button", name="go on").click()
+        seen.page.locator("#state", has_text="running").wait_for()
+        seen.page.reload()
+        seen.page.locator("#state", has_text="running").wait_for()
+        assert not any("secret" in url for url in seen.asked)
+    finally:
+        seen.context.close()
+        guarded.stop()

@@ -1,0 +1,198 @@
+"""The Python client and the commands against a daemon's real interface: every resource, one token, no argument that holds it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from azq.bus.memory import MemoryBus
+from azq.cli import app
+from azq.client import Client
+from azq.config import DaemonConfig, TokenConfig
+from azq.errors import AccessDenied, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
+from azq.ledger import MemoryLedger
+from azq.ledger.types import RunState
+from azq.store import open_store
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, WeightEvent
+from daemon.api.app import create_app
+from daemon.api.services import Services
+from daemon.health import Health
+from daemon.server import Server, bind, url_of
+
+TOKEN = "token-that-operates"
+READER = "token-that-reads"
+
+
+@dataclass(frozen=True)
+class Site:
+    url: str
+    home: Path
+    bus: MemoryBus
+    ledger: MemoryLedger
+    health: Health
+
+    def client(self, token: str = TOKEN) -> Client:
+        return Client(self.url, token)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    bus = MemoryBus()
+    ledger, health = MemoryLedger(bus), Health()
+    reader = TokenConfig(token=SecretStr(READER), scope="read")
+    config = DaemonConfig(port=0, token=SecretStr(TOKEN), tokens={"reader": reader})
+    services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
+    beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
+    bus.put(keys.beat("w1"), encode(beat), life_s=60)
+    with bind(config) as listener:
+        server = Server(create_app(services), listener)
+        server.start()
+        try:
+            yield Site(url_of(listener), tmp_path, bus, ledger, health)
+        finally:
+            services.streams.close()
+            server.stop()
+
+
+def test_every_resource_has_its_method(site: Site) -> None:
+    with site.client() as client:
+        assert client.create_run("first", game="tic_tac_toe", until={"minutes": 5}).state == "running"
+        assert [run.name for run in client.runs(state="running")] == ["first"]
+        assert client.run("first").game == "tic_tac_toe"
+        assert client.change_run("first", until={"games": 9}).until == {"games": 9.0}
+        assert client.pause_run("first", "lunch").reason == "lunch"
+        assert client.resume_run("first", until={"games": 10}).until == {"games": 10.0}
+        job = client.enqueue("first", "selfplay", games=3)
+        match = client.enqueue("first", "eval", match={"first": "latest", "second": "uct:100"})
+        assert [one.job_id for one in client.jobs(run="first")] == [match.job_id, job.job_id]
+        assert client.job(job.job_id) == job
+        assert client.revoke_job(job.job_id).state == "cancelled"
+        assert [one.job_id for one in client.jobs(state="cancelled")] == [job.job_id]
+        assert [worker.worker for worker in client.workers(role="selfplay")] == ["w1"]
+        assert client.run_status("first").jobs_queued == 1
+        assert client.run_ledger("first").balanced
+        assert client.arena("first").matches == []
+        assert client.weights("first") == []
+        assert client.finish_run("first").state == "finished"
+        site.health.tick_ok([])
+        assert client.ready().status == "ready"
+
+
+def test_lists_are_followed_to_their_end(site: Site) -> None:
+    with site.client() as client:
+        client.create_run("first")
+        for _ in range(450):
+            site.ledger.enqueue("first", "selfplay", "cpu")
+        assert len({job.job_id for job in client.jobs()}) == 450
+        spec = MatchSpec("latest", "uct:100", 20, 64, 4, 0)
+        for number in range(450):
+            site.bus.publish(keys.results("first"), encode(MatchResult(spec, f"weights:{number % 3 + 1}", "uct:100", 15, 2, 3, number)))
+        assert [match.finished_ms for match in client.matches("first")] == list(reversed(range(450)))
+
+
+def test_refusals_are_errors_of_azq(site: Site) -> None:
+    with site.client() as client:
+        with pytest.raises(NotFound, match="no run 'nope'"):
+            client.run("nope")
+        with pytest.raises(UnknownGameError, match="tic_tac_toe"):
+            client.create_run("first", game="chess3d")
+        client.create_run("first")
+        with pytest.raises(StateConflict, match="exists already"):
+            client.create_run("first")
+        with pytest.raises(UnknownTagError, match="jarvis"):
+            client.enqueue("first", "selfplay", tag="jarvis")
+        with pytest.raises(DaemonUnavailable):
+            client.ready()
+    with site.client(READER) as reader, pytest.raises(AccessDenied, match="'reader' has scope read"):
+        reader.pause_run("first")
+    with site.client("wrong") as stranger, pytest.raises(AccessDenied) as caught:
+        stranger.run("first")
+    assert "wrong" not in str(caught.value)
+
+
+def test_events_are_iterated_as_they_come(site: Site) -> None:
+    with site.client(READER) as client:
+        site.ledger.create_run(site_record())
+        events = client.events("first")
+        threading.Timer(0.5, lambda: site.ledger.set_run_state("first", RunState.PAUSED, "lunch")).start()
+        event = next(events)
+        assert (event.run, event.kind, event.about) == ("first", "run.paused", {"reason": "lunch"})
+        site.ledger.set_run_state("first", RunState.RUNNING)
+        assert next(client.events("first", after=event.id)).kind == "run.running"
+
+
+def site_record() -> Any:
+    from azq.wire.messages import RunRecord
+
+    return RunRecord("first", b"{}", {}, "folder", 1)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def azq(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZQ_DAEMON__TOKEN", TOKEN)
+    monkeypatch.setenv("AZQ_DAEMON__PORT", site.url.rpartition(":")[2])
+
+    def run(*arguments: str, as_json: bool = True) -> Any:
+        result = CliRunner().invoke(app, [*arguments, *(["--json"] if as_json else [])])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        assert TOKEN not in result.output
+        return json.loads(result.stdout) if as_json else result.stdout
+
+    return run
+
+
+def test_the_commands_reach_the_same_routes(site: Site, azq: Any) -> None:
+    created = azq("runs", "create", "first", "--game", "tic_tac_toe", "--set", "search.num_simulations=17", "--until", "minutes=5")
+    assert (created["sections"]["search"]["num_simulations"], created["until"]) == (17, {"minutes": 5.0})
+    assert azq("runs", "pause", "first", "--reason", "lunch")["reason"] == "lunch"
+    assert azq("runs", "resume", "first")["state"] == "running"
+    assert azq("runs", "until", "first", "--until", "games=7")["until"] == {"games": 7.0}
+    assert azq("runs", "until", "first")["until"] == {}
+    job = azq("jobs", "enqueue", "first", "--games", "3")
+    match = azq("jobs", "enqueue", "first", "--kind", "eval", "--second", "random")
+    assert [one["job_id"] for one in azq("jobs", "list")] == [match["job_id"], job["job_id"]]
+    assert azq("jobs", "show", job["job_id"])["games"] == 3
+    assert azq("jobs", "revoke", job["job_id"])["state"] == "cancelled"
+    assert len(azq("jobs", "list", "--ended")) == 2
+    assert [worker["worker"] for worker in azq("workers", "--tag", "cpu")] == ["w1"]
+    assert azq("runs", "finish", "first")["state"] == "finished"
+    assert [run["state"] for run in azq("runs", "list")] == ["finished"]
+    assert azq("runs", "show", "first", "--url", site.url)["name"] == "first"
+
+
+def test_people_get_lines(azq: Any) -> None:
+    assert azq("runs", "list", as_json=False) == "none\n"
+    assert azq("runs", "create", "first", as_json=False).startswith("first ")
+    assert "selfplay.cpu" in azq("jobs", "enqueue", "first", as_json=False)
+    assert "selfplay.cpu" in azq("jobs", "list", as_json=False)
+    assert "w1" in azq("workers", as_json=False)
+
+
+def test_weights_are_saved_whole(site: Site, azq: Any, tmp_path: Path) -> None:
+    azq("runs", "create", "first")
+    sha256, uri = open_store("file", directory=site.home / "first" / "weights").put(b"weights")
+    site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, sha256, uri, 10, 0)))
+    azq("runs", "weights", "first", "--to", str(tmp_path / "w.safetensors"), as_json=False)
+    assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
+
+
+def test_a_refusal_is_an_error_with_an_exit_code(azq: Any) -> None:
+    with pytest.raises(NotFound) as caught:
+        azq("runs", "show", "nope")
+    assert caught.value.exit_code == 9

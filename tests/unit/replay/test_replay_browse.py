@@ -1,0 +1,111 @@
+"""Reading recorded games beside the process that appends them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from replay_games import frame, play_game
+
+from azq import games
+from azq.errors import NotFound, StoreError
+from azq.replay.browse import FILES_SEARCHED, KEPT_INDEXES, Place, SegmentReader, uid_of
+from azq.replay.segments import LogEntry, SegmentLog
+
+GAME = games.load("tic_tac_toe")
+FRAMES = {uid: frame(GAME, uid) for uid in range(1, 41)}
+PER_FILE = 1_200  # bytes; a few games
+
+
+def written(folder: Path, uids: range, *, roll_bytes: int = PER_FILE) -> SegmentLog:
+    log = SegmentLog(folder, GAME.name, roll_bytes=roll_bytes)
+    for uid in uids:
+        log.append([LogEntry(uid, 1, FRAMES[uid])])
+    return log
+
+
+def uids(reader: SegmentReader, count: int, before: Place | None = None) -> list[int]:
+    return [event.record.uid for _, event in reader.newest(count, before)]
+
+
+def test_the_newest_come_first_and_pages_follow_without_gap_or_overlap(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 41)).close()
+    assert len(list(tmp_path.glob("*.seg"))) > KEPT_INDEXES
+    reader, seen, before = SegmentReader(tmp_path), [], None
+    while page := reader.newest(7, before):
+        seen += [event.record.uid for _, event in page]
+        before = page[-1][0]
+    assert seen == list(range(40, 0, -1))
+
+
+def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 41)).close()
+    reader = SegmentReader(tmp_path)
+    assert all(reader.find(uid) == play_game(GAME, uid) for uid in (1, 40, 17, 18, 2, 39))
+    with pytest.raises(NotFound, match="game 99"):
+        reader.find(99)
+
+
+def test_a_search_for_a_game_looks_into_few_files_and_keeps_few_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    assert len(list(tmp_path.glob("*.seg"))) > 20
+    reader, looked = SegmentReader(tmp_path), []
+    index = reader._index
+    monkeypatch.setattr(reader, "_index", lambda segment: looked.append(segment) or index(segment))
+    with pytest.raises(NotFound):
+        reader.find(99)
+    assert len(looked) <= FILES_SEARCHED
+    assert len(reader._indexes) <= KEPT_INDEXES
+
+
+def test_what_is_appended_later_is_seen_and_a_half_written_tail_is_not(tmp_path: Path) -> None:
+    log = written(tmp_path, range(1, 4), roll_bytes=1 << 20)
+    reader = SegmentReader(tmp_path)
+    assert uids(reader, 9) == [3, 2, 1]
+    path = next(tmp_path.glob("*.seg"))
+    whole = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(b"\x40\x00\x00\x00\x00\x00\x00\x00half")
+    assert uids(reader, 9) == [3, 2, 1]
+    os.truncate(path, whole)
+    log.append([LogEntry(4, 1, FRAMES[4])])
+    assert uids(reader, 9) == [4, 3, 2, 1]
+    log.close()
+
+
+def test_a_file_that_was_cut_and_written_anew_is_read_anew(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 4), roll_bytes=1 << 20).close()
+    reader = SegmentReader(tmp_path)
+    assert uids(reader, 9) == [3, 2, 1]
+    next(tmp_path.glob("*.seg")).unlink()
+    written(tmp_path, range(5, 7), roll_bytes=1 << 20).close()
+    assert uids(reader, 9) == [6, 5]
+
+
+def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 10)).close()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    reader = SegmentReader(tmp_path)
+    reader.newest(9)
+    reader.find(3)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+
+
+def test_no_log_here_is_said_with_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="learner's host"):
+        SegmentReader(tmp_path / "none").newest(3)
+
+
+def test_a_damaged_record_ends_what_can_be_read_of_its_file(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 4), roll_bytes=1 << 20).close()
+    path = next(tmp_path.glob("*.seg"))
+    reader = SegmentReader(tmp_path)
+    assert uids(reader, 9) == [3, 2, 1]
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="ask again"):
+        reader.newest(9)
+    assert uids(reader, 9) == [2, 1]
+    assert uid_of(b"garbage") == 0
