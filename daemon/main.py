@@ -60,10 +60,10 @@ def main(config: Config) -> int:
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
-        agree_on_schema(client)
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
+        agree_on_schema(client, upgrade=True)
         loop, services = build(config, client, lock)
         certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
         server = Server(create_app(services), listener, certificate=certificate, key=key)

@@ -76,7 +76,7 @@ def up(
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
-        agree_on_schema(brokers.control)
+        agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control, config)
         view = open_run(ledger, watch.bus, start)

@@ -18,6 +18,7 @@ from azq.ledger.types import ONCE_LIFE_S, Directive, JobView, Lease, LedgerCount
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
+from azq.wire.gate import agree_on_schema
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 
 T = TypeVar("T")
@@ -41,12 +42,13 @@ class Ledger:
     # -- runs
 
     def create_run(self, record: RunRecord) -> RunView:
-        """A new run, running at once. Raises `StateConflict` when the name is taken and `ConfigError` when it is none."""
+        """A new run, running at once. Raises `StateConflict` when the name is taken, `ConfigError` when it is none, `SchemaMismatch`."""
         return self.create_run_once(record, None)[0]
 
     def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]:
         """A new run, or what the first request under this key created, and whether it is that. Raises also `KeyReused`."""
         check_run_name(record.run)
+        agree_on_schema(self._client)
         self._pin(record.run, once)
         with translate(self._client):
             self._client.sadd(keys.RUNS, record.run)

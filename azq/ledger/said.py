@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from azq.ledger.rules import KEPT_EVENTS
 from azq.ledger.types import ONCE_LIFE_S
-from azq.wire.messages import SCHEMA
+from azq.wire.messages import UNCHECKED
 
 SAID = (
     """
 local function note(kind, about)
-  call('XADD', EVENTS, 'MAXLEN', '~', MOST_EVENTS, '*', 'f', cmsgpack.pack({SCHEMA, {'RunEvent', kind, now, about}}))
+  call('XADD', EVENTS, 'MAXLEN', '~', MOST_EVENTS, '*', 'f', cmsgpack.pack({UNCHECKED, {'RunEvent', kind, now, about}}))
 end
 
 local function note_job(kind, of)
@@ -31,6 +31,6 @@ local function remember(fingerprint, key, of)
   call('EXPIRE', ONCE, ONCE_LIFE_S)
 end
 """.replace("MOST_EVENTS", str(KEPT_EVENTS))
-    .replace("SCHEMA", str(SCHEMA))
+    .replace("UNCHECKED", str(UNCHECKED))
     .replace("ONCE_LIFE_S", str(ONCE_LIFE_S))
 )

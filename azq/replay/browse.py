@@ -20,13 +20,12 @@ import msgspec
 
 from azq.errors import NotFound, StoreError, WireError
 from azq.replay import framing
-from azq.wire.codec import decode
+from azq.wire.codec import body_of, decode
 from azq.wire.messages import SampleEvent
 
 KEPT_INDEXES = 8  # files; 16 bytes a game
 FILES_SEARCHED = 8  # for a game whose file is not known
 
-_frame = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 _event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
 _record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
 
@@ -164,7 +163,6 @@ class SegmentReader:
 def uid_of(frame: bytes) -> int:
     """The game's number in a frame of a `SampleEvent`; 0 where it is none."""
     try:
-        _, event = _frame.decode(frame)
-        return _record.decode(_event.decode(event)[1])[1]
+        return _record.decode(_event.decode(body_of(frame))[1])[1]
     except msgspec.DecodeError:
         return 0

@@ -14,14 +14,14 @@ from typing import BinaryIO
 
 from azq.errors import SegmentError
 from azq.wire.codec import MAX_FRAME_BYTES
-from azq.wire.messages import SCHEMA
+from azq.wire.messages import READABLE, SCHEMA
 
 MAGIC = b"AZQSEG1\n"
 LONGEST_HEADER = 12 + 0xFFFF
 _HEADER = struct.Struct("<8sHH")
 _RECORD = struct.Struct("<II")
 _TAG = b"\xabSampleEvent"  # every frame carries it just behind its first bytes: a landmark for finding records behind damage
-_TAG_OFFSET = 3  # array of two, schema, array of five
+_TAG_OFFSETS = (3, 9)  # array, schema, since schema 2 a checksum of six bytes, array of five
 
 Buffer = bytes | memoryview
 
@@ -61,7 +61,7 @@ def read_header(data: Buffer, place: str) -> tuple[int, str]:
     magic, schema, length = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise SegmentError(f"{place} at offset 0: not a segment file; move it out of the segments folder")
-    if schema != SCHEMA:
+    if schema not in READABLE:
         raise SegmentError(f"{place} at offset 0: written with schema {schema}, this azq reads {SCHEMA}; use the azq that wrote it")
     name = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "replace")
     return _HEADER.size + int(length), name
@@ -117,8 +117,8 @@ def _record_follows(data: Buffer, offset: int) -> bool:
     rest = bytes(memoryview(data)[offset + 1 :])
     place = rest.find(_TAG)
     while place >= 0:
-        candidate = place - _TAG_OFFSET - _RECORD.size
-        if candidate >= 0 and not _damage_at(rest, candidate):
+        candidates = [place - offset - _RECORD.size for offset in _TAG_OFFSETS]
+        if any(candidate >= 0 and not _damage_at(rest, candidate) for candidate in candidates):
             return True
         place = rest.find(_TAG, place + 1)
     return False

@@ -1,28 +1,34 @@
-"""Messages to bytes and back: msgpack with a schema number and a size limit, one error for all that does not decode."""
+"""Messages to bytes and back: msgpack with a schema number, a checksum and a size limit, one error for all that does not decode.
+
+The checksum is there because much of a message has no wrong value: a game with one bit of a policy changed is still a game.
+"""
 
 from __future__ import annotations
 
+import zlib
 from typing import TypeVar
 
 import msgspec
 
 from azq.errors import WireError
-from azq.wire.messages import SCHEMA, Message
+from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 
 M = TypeVar("M", bound=Message)
 
 _encoder = msgspec.msgpack.Encoder()
-_peek = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+_parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
+_parts_of_first = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])  # schema 1 had no checksum
 
 
 def encode(message: Message) -> bytes:
     """The frame of a message; `WireError` when it exceeds `MAX_FRAME_BYTES` or holds what msgpack cannot (integers beyond 64 bits)."""
     try:
-        frame = _encoder.encode((SCHEMA, message))
+        body = _encoder.encode(message)
     except (OverflowError, UnicodeEncodeError) as error:
         raise WireError(f"{type(message).__name__} does not encode: {error}; its sender made a mistake") from None
+    frame = _encoder.encode((SCHEMA, checksum(body), msgspec.Raw(body)))
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"{type(message).__name__} of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}; send fewer leaves per message")
     return frame
@@ -33,9 +39,29 @@ def decode(frame: bytes, kind: type[M]) -> M:
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"frame of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     try:
-        schema, body = _peek.decode(frame)
-        if schema != SCHEMA:
+        schema, said, body = _split(frame)
+        if schema not in READABLE:
             raise WireError(f"{kind.__name__} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
+        if said != (None if schema == UNCHECKED else checksum(body)):
+            raise WireError(f"not a {kind.__name__}: its checksum does not match; it was damaged on its way")
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a {kind.__name__}: {error}") from None
+
+
+def checksum(body: bytes | msgspec.Raw) -> bytes:
+    """CRC-32 of a message's bytes, little-endian."""
+    return zlib.crc32(body).to_bytes(4, "little")
+
+
+def body_of(frame: bytes) -> msgspec.Raw:
+    """The message's bytes in a frame that was checked before; raises `msgspec.DecodeError`."""
+    return _split(frame)[2]
+
+
+def _split(frame: bytes) -> tuple[int, bytes | None, msgspec.Raw]:
+    try:
+        return _parts.decode(frame)
+    except msgspec.ValidationError:
+        schema, body = _parts_of_first.decode(frame)
+        return schema, None, body

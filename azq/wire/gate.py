@@ -7,32 +7,38 @@ import redis
 from azq.errors import SchemaMismatch
 from azq.wire import keys
 from azq.wire.connect import address_of, translate
-from azq.wire.messages import SCHEMA
+from azq.wire.messages import READABLE, SCHEMA
 
 UNMARKED = 1  # of control planes from before the mark: whatever runs they hold were written under this schema
 
-# KEYS[1] the mark, KEYS[2] names of all runs; ARGV[1] schema of the caller, ARGV[2] that of a plane with runs and without a mark.
-# Returns the plane's schema, which never changes once it is there.
+# KEYS[1] the mark, KEYS[2] names of all runs; ARGV[1] schema of the caller, ARGV[2] that of a plane with runs and without a mark,
+# ARGV[3] oldest schema that the caller raises to its own. Returns the plane's schema; a mark never goes down.
 _AGREE = """
 local mark = redis.call('GET', KEYS[1])
-if mark then return mark end
-mark = redis.call('SCARD', KEYS[2]) > 0 and ARGV[2] or ARGV[1]
+if not mark then mark = redis.call('SCARD', KEYS[2]) > 0 and ARGV[2] or ARGV[1] end
+if tonumber(mark) >= tonumber(ARGV[3]) and tonumber(mark) < tonumber(ARGV[1]) then mark = ARGV[1] end
 redis.call('SET', KEYS[1], mark)
 return mark
 """
 
 
-def agree_on_schema(client: redis.Redis) -> None:
-    """Marks a fresh control plane with this azq's schema, or compares. Raises `SchemaMismatch` naming both numbers, and `BrokerError`."""
+def agree_on_schema(client: redis.Redis, *, upgrade: bool = False) -> None:
+    """Marks a fresh control plane with this azq's schema, or compares. Raises `SchemaMismatch` naming both numbers, and `BrokerError`.
+
+    With `upgrade` the plane of an older azq whose messages this one reads is raised to this schema: for the daemon, once it has
+    its lock. Processes of the older azq are refused from then on.
+    """
+    oldest = min(READABLE) if upgrade else SCHEMA
     with translate(client):
-        answer = client.eval(_AGREE, 2, keys.SCHEMA, keys.RUNS, str(SCHEMA), str(UNMARKED))
+        answer = client.eval(_AGREE, 2, keys.SCHEMA, keys.RUNS, str(SCHEMA), str(UNMARKED), str(oldest))
     kept = bytes(answer).decode()
     if kept != str(SCHEMA):
-        raise SchemaMismatch(
-            f"the control plane at {address_of(client)} has schema {kept}, this azq speaks {SCHEMA}; {_remedy(kept)} (docs/2-protocol.md)"
-        )
+        raise SchemaMismatch(f"the control plane at {address_of(client)} has schema {kept}, this azq speaks {SCHEMA}; {_remedy(int(kept))}")
 
 
-def _remedy(kept: str) -> str:
-    newer = kept.isdigit() and int(kept) > SCHEMA
-    return "install the azq that its daemon runs" if newer else "finish its runs with the azq that began them, or use another broker"
+def _remedy(kept: int) -> str:
+    if kept > SCHEMA:
+        return "install the azq that its daemon runs"
+    if kept in READABLE:
+        return "start the daemon of this azq first"
+    return "finish its runs with the azq that began them, or use another broker"

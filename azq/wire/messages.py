@@ -2,19 +2,22 @@
 
 Letters: L leaves, P bytes of a packed observation, A actions, V values per leaf, T plies.
 Arrays travel as raw little-endian bytes; their shapes follow from the counts beside them.
-`SCHEMA` changes whenever a field changes meaning; `azq.wire.codec` refuses every other number.
+`SCHEMA` changes whenever a field changes meaning or frames look different; `azq.wire.codec` writes no other number and reads those of
+`READABLE`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-SCHEMA = 1
+SCHEMA = 2
+UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
+READABLE = (UNCHECKED, SCHEMA)
 LATEST = 0  # weight version that asks for the newest
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Base of all messages; the codec writes `[SCHEMA, body]`."""
+    """Base of all messages; the codec writes `[SCHEMA, checksum, body]`."""
 
 
 class EvalRequest(Message, frozen=True):

@@ -36,40 +36,49 @@ def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.mark.parametrize("roles", [("selfplay", "daemon"), pytest.param(("inference", "learner"), marks=pytest.mark.slow)])
 def test_processes_of_another_schema_are_refused_while_the_others_go_on(fleet: Fleet, roles: tuple[str, ...]) -> None:
-    agree_on_schema(fleet.client)
     fleet.create_run()
     fleet.start()
     fleet.send(slice_s=60.0)
     fleet.playing()
-    imports = "from azq.config import load; from azq.console.process import run_main; "
-    strangers = {
-        role: fleet._spawn(f"import sys; import azq.wire.messages as m; m.SCHEMA = {OTHER}; {imports}{MAINS[role]}") for role in MAINS
-    }
+    other = f"import azq.wire.messages as m; m.SCHEMA, m.READABLE = {OTHER}, ({OTHER},); "
+    strangers = {role: fleet._spawn(other + IMPORTS + MAINS[role]) for role in roles}
     for role, process in strangers.items():
         assert process.wait(60) == ExitCode.SCHEMA, role
     assert ExitCode.SCHEMA in DO_NOT_RESTART
-    assert fleet.log().count(f"has schema {SCHEMA}, this azq speaks {OTHER}; finish its runs with the azq that began them") == len(roles)
+    remedy = "finish its runs with the azq that began them"
+    assert fleet.log().count(f"has schema {SCHEMA}, this azq speaks {OTHER}; {remedy}") == len(roles)
     before = fleet.finished()
     until(lambda: fleet.finished() > before, "a game after the strangers were sent away")
 
 
 def test_an_older_azq_is_told_to_upgrade(fleet: Fleet) -> None:
     fleet.client.set(keys.SCHEMA, OTHER)
-    with pytest.raises(SchemaMismatch, match=f"has schema {OTHER}, this azq speaks {SCHEMA}; install the azq that its daemon runs"):
-        agree_on_schema(fleet.client)
+    for upgrade in (False, True):
+        with pytest.raises(SchemaMismatch, match=f"has schema {OTHER}, this azq speaks {SCHEMA}; install the azq that its daemon runs"):
+            agree_on_schema(fleet.client, upgrade=upgrade)
+    assert fleet.client.get(keys.SCHEMA) == str(OTHER).encode()
 
 
-def test_the_first_one_marks_a_fresh_plane_and_nobody_marks_it_anew(fleet: Fleet) -> None:
-    agree_on_schema(fleet.client)
+def test_the_first_run_marks_a_fresh_plane(fleet: Fleet) -> None:
     fleet.create_run()
-    agree_on_schema(fleet.client)
     assert fleet.client.get(keys.SCHEMA) == str(SCHEMA).encode()
-
-
-def test_runs_from_before_the_mark_count_as_the_first_schema(fleet: Fleet) -> None:
-    fleet.create_run()
     agree_on_schema(fleet.client)
-    assert fleet.client.get(keys.SCHEMA) == b"1"
+
+
+def test_the_daemon_raises_an_older_plane_that_it_can_read_and_workers_wait_for_that(fleet: Fleet) -> None:
+    fleet.create_run()
+    fleet.client.delete(keys.SCHEMA)  # as a plane from before there was a mark
+    with pytest.raises(SchemaMismatch, match=f"has schema 1, this azq speaks {SCHEMA}; start the daemon of this azq first"):
+        agree_on_schema(fleet.client)
+    agree_on_schema(fleet.client, upgrade=True)
+    agree_on_schema(fleet.client)
+
+
+def test_a_plane_too_old_to_read_is_left_alone(fleet: Fleet) -> None:
+    fleet.client.set(keys.SCHEMA, 0)
+    with pytest.raises(SchemaMismatch, match="finish its runs with the azq that began them"):
+        agree_on_schema(fleet.client, upgrade=True)
+    assert fleet.client.get(keys.SCHEMA) == b"0"
 
 
 def frame(message: Any) -> bytes:

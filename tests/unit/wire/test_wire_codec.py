@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import tracemalloc
 
 import msgspec
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, decode, encode
-from azq.wire.messages import SCHEMA, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
+from azq.wire.codec import MAX_FRAME_BYTES, checksum, decode, encode
+from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
 
@@ -86,9 +87,57 @@ def test_a_cut_or_lengthened_frame_is_refused(data):
 
 @pytest.mark.parametrize("schema", [0, SCHEMA + 1, -1, 2**40])
 def test_another_schema_is_named(schema):
-    frame = msgspec.msgpack.encode((schema, GameRecord(1)))
-    with pytest.raises(WireError, match=f"GameRecord has schema {schema}, this azq speaks {SCHEMA}"):
-        decode(frame, GameRecord)
+    for frame in ((schema, GameRecord(1)), (schema, b"1234", GameRecord(1))):
+        with pytest.raises(WireError, match=f"GameRecord has schema {schema}, this azq speaks {SCHEMA}"):
+            decode(msgspec.msgpack.encode(frame), GameRecord)
+
+
+def test_frames_of_the_first_schema_are_read():
+    assert decode(msgspec.msgpack.encode((UNCHECKED, GameRecord(7))), GameRecord) == GameRecord(7)
+    with pytest.raises(WireError, match="checksum"):
+        decode(msgspec.msgpack.encode((SCHEMA, GameRecord(7))), GameRecord)
+    with pytest.raises(WireError, match="checksum"):
+        decode(msgspec.msgpack.encode((UNCHECKED, b"1234", GameRecord(7))), GameRecord)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_no_changed_byte_passes(data):
+    """CRC-32 finds every error of at most 32 bits in a row, so a changed byte is certain to be found."""
+    kind = data.draw(st.sampled_from(KINDS))
+    frame = bytearray(encode(data.draw(messages_of(kind))))
+    frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(WireError):
+        decode(bytes(frame), kind)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damage_under_a_right_checksum_is_a_wire_error_or_a_message(data):
+    kind = data.draw(st.sampled_from(KINDS))
+    body = bytearray(msgspec.msgpack.encode(data.draw(messages_of(kind))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(WireError):
+        assert isinstance(decode(forged(bytes(body)), kind), kind)
+
+
+def forged(body: bytes) -> bytes:
+    return msgspec.msgpack.encode((SCHEMA, checksum(body))).replace(b"\x92", b"\x93", 1) + body
+
+
+@pytest.mark.parametrize("size", [b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_huge_declared_length_costs_nothing(kind, size):
+    """Bytes, text, arrays and maps that say they hold four thousand million, in place of a message and of its first field."""
+    tracemalloc.start()
+    try:
+        for body in (size, b"\x9f" + msgspec.msgpack.encode(kind.__name__) + size):
+            with pytest.raises(WireError):
+                decode(forged(body), kind)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -106,7 +155,7 @@ def test_too_large_a_message_is_refused_on_both_sides():
 
 
 def test_text_that_is_no_utf8_is_refused():
-    frame = encode(DeadLetter("s", "1-0", "xx", b"", 1)).replace(b"xx", b"\xff\xfe")
+    frame = forged(msgspec.msgpack.encode(DeadLetter("s", "1-0", "xx", b"", 1)).replace(b"xx", b"\xff\xfe"))
     with pytest.raises(WireError, match="not a DeadLetter"):
         decode(frame, DeadLetter)
 
@@ -118,8 +167,9 @@ def test_what_msgpack_cannot_hold_is_refused_when_sent(message):
 
 
 def test_deeply_nested_bytes_are_refused():
-    with pytest.raises(WireError):
-        decode(b"\x92\x01" + b"\x91" * 100_000, SampleEvent)
+    for frame in (b"\x92\x01" + b"\x91" * 100_000, b"\x91" * 100_000, forged(b"\x91" * 100_000)):
+        with pytest.raises(WireError):
+            decode(frame, SampleEvent)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xc0", b"\x91\x01", b"\x93\x01\xc0\xc0", b"\x92\xa1a\xc0", b"text", b"\x80"])
