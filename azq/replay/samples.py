@@ -61,7 +61,9 @@ def samples_of(game: Rules, event: SampleEvent, root_value_fraction: float, colu
     arrays = _unpack(event, game.num_distinct_actions(), game.value_size())
     packed, legal, players, returns = game.replay(arrays.actions)
     name = f"game {event.record.uid} of {event.worker}"
-    if not np.array_equal(np.asarray(event.returns, np.float32), returns):
+    with np.errstate(over="ignore"):
+        claimed = np.asarray(event.returns, np.float32)
+    if not np.array_equal(claimed, returns):
         raise WireError(f"{name} claims returns {event.returns}, its actions give {tuple(returns.tolist())}")
     chosen = np.flatnonzero(arrays.simulations)
     movers = players[chosen].astype(np.intp)
@@ -126,8 +128,7 @@ def _unpack(event: SampleEvent, num_actions: int, value_size: int) -> _Arrays:
 
 
 def _check_targets(name: str, policies: NDArray[np.float16], legal: NDArray[np.uint8], root_values: NDArray[np.float32]) -> None:
-    sums = policies.sum(axis=1, dtype=np.float32)
-    if not (np.isfinite(policies).all() and (policies >= 0).all() and np.allclose(sums, 1.0, atol=0.02)):
+    if not (np.isfinite(policies).all() and (policies >= 0).all() and np.allclose(policies.sum(axis=1, dtype=np.float32), 1.0, atol=0.02)):
         raise WireError(f"{name} has a policy target that is no distribution")
     if policies[legal == 0].any():
         raise WireError(f"{name} has a policy target on an illegal action")
