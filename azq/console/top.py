@@ -7,6 +7,7 @@ import json
 import select
 import sys
 import termios
+import threading
 import time
 import tty
 from collections import Counter
@@ -75,7 +76,7 @@ def run_live(look: Callable[[], Frame], frame: Frame, console: Console, pause: P
 def keys_of_terminal() -> Iterator[Pause]:
     """A pause that ends early, and says stop, when q or Ctrl-C is pressed; the terminal is as it was afterwards."""
     if not sys.stdin.isatty():
-        yield lambda seconds: time.sleep(seconds) is not None
+        yield threading.Event().wait  # nobody can press a key
         return
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
