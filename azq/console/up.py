@@ -76,7 +76,7 @@ def up(
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
         ledger = Ledger(brokers.control)
-        watch = Watch(brokers.control, config)
+        watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         supervisor = Supervisor(
             env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},

@@ -1,6 +1,6 @@
 // Recorded games: a list, newest first, and one game ply by ply.
 
-import { call, path } from "./api.js";
+import { call, callPage, path } from "./api.js";
 import { board } from "./board.js";
 import { Chart } from "./chart.js";
 import { h, show } from "./dom.js";
@@ -51,9 +51,9 @@ export class Viewer {
   async refresh() {
     if (this.wanted && String(this.shown?.uid) !== this.wanted.uid) await this.#open(this.wanted);
     if (this.games.length > PAGE) return;  // somebody reads older pages
-    const page = await call(path(this.run, `/games?limit=${PAGE}`)).catch((error) => this.#noGames(error));
+    const page = await callPage(path(this.run, `/games?limit=${PAGE}`)).catch((error) => this.#noGames(error));
     if (!page) return;
-    Object.assign(this, { games: page.games, next: page.next });
+    Object.assign(this, { games: page.items, next: page.next });
     this.#drawList();
   }
 
@@ -64,8 +64,8 @@ export class Viewer {
   }
 
   async older() {
-    const page = await call(path(this.run, `/games?limit=${PAGE}&before=${this.next}`));
-    this.games.push(...page.games);
+    const page = await callPage(this.next);
+    this.games.push(...page.items);
     this.next = page.next;
     this.#drawList();
   }

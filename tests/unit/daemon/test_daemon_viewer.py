@@ -60,15 +60,15 @@ def test_games_over_rest_page_by_page(tmp_path: Path) -> None:
     site = Site(tmp_path)
     planted = site.plant_games(range(1, 8))
     client = client_of(site)
-    first = client.get(f"/v1/runs/{RUN}/games?limit=4").json()
-    assert [game["uid"] for game in first["games"]] == [7, 6, 5, 4]
-    rest = client.get(f"/v1/runs/{RUN}/games?limit=4&before={first['next']}").json()
-    assert ([game["uid"] for game in rest["games"]], rest["next"]) == ([3, 2, 1], None)
+    first = client.get(f"/v1/runs/{RUN}/games?limit=4")
+    assert [game["uid"] for game in first.json()] == [7, 6, 5, 4]
+    rest = client.get(first.links["next"]["url"])
+    assert ([game["uid"] for game in rest.json()], "link" in rest.headers) == ([3, 2, 1], False)
     shown = client.get(f"/v1/runs/{RUN}/games/5").json()
     assert [ply["action"] for ply in shown["plies"]] == np.frombuffer(planted[5].record.actions, "<u2").tolist()
     assert shown["returns"] == list(planted[5].returns)
     assert client.get(f"/v1/runs/{RUN}/games/99").status_code == 404
-    assert client.get(f"/v1/runs/{RUN}/games?before=x").status_code == 422
+    assert client.get(f"/v1/runs/{RUN}/games?cursor=x").status_code == 422
 
 
 def test_a_host_without_the_games_says_where_they_are(tmp_path: Path) -> None:
