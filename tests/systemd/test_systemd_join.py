@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +18,18 @@ WORKER, INFERENCE = "azq-worker@selfplay.cpu:selfplay.box", "azq-inference@cpu"
 JOIN = (AZQ, "join", "redis://127.0.0.1:6379/0", "--token-file", "/root/token", "--tags", "box", "--roles", "selfplay,inference", "-c", "1")
 
 
+def learns(namespace: Namespace) -> bool:
+    answer = namespace.run("sh", "-c", f"cd /root && {AZQ} ledger --run ttt --json", check=False)
+    return bool(answer) and json.loads(answer)["inserted"] > 20
+
+
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     """A booted machine on which `azq up --listen` trains as another machine would."""
     namespace = Namespace(tmp_path_factory.mktemp("systemd"))
     try:
         namespace.run("systemd-run", "--unit=first", "sh", "-c", UP)
-        namespace.until(lambda: '"weight_version": 2' in namespace.run("journalctl", "-q", "-u", "first", "-o", "cat"), "a run that learns")
+        namespace.until(lambda: learns(namespace), "a run that learns")
         namespace.run("sh", "-c", f"cd /root && {AZQ} join-token | sed -n 's/^token: //p' > /root/token")
         yield namespace
     finally:
