@@ -149,7 +149,9 @@ def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]
 
     def of(view: RunView) -> Fetch:
         said = Path(view.record.directory)
-        directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
+        # A path of another machine may lie where this user must not even look: os.path says False then, Path raises.
+        there = bool(view.record.directory) and os.path.isdir(said)
+        directory = said if there else config.home / view.record.run
         store = open_store(config.store.url, directory=directory / "weights", client=client)
         return lambda event: store.get(event.uri, event.sha256)
 
