@@ -74,6 +74,36 @@ def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: Conf
     _bench("bus", as_json, config, overrides, seconds=seconds)
 
 
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
+
+
+@bench_app.command("daemon")
+def bench_daemon(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
+    seconds: BenchSeconds = 10.0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The daemon's tick in front of a large fleet with nothing to do."""
+    _bench("daemon", as_json, config, overrides, workers=workers, runs=runs, seconds=seconds)
+
+
+@bench_app.command("rest")
+def bench_rest(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
+    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
+    seconds: BenchSeconds = 10.0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
+    _bench("rest", as_json, config, overrides, workers=workers, runs=runs, rate=rate, seconds=seconds)
+
+
 @bench_app.command("peers")
 def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from azq.config import ArenaConfig, RunSections
-from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec
+from azq.wire.messages import GradeSpec, MatchSpec
 from daemon.fleet import eval_tag
-from daemon.state import EVAL, EnqueueEval, ObservedRun
+from daemon.state import EVAL, EnqueueEval, ObservedRun, Offering
 
 SEED_LIMIT = 2**63
 
@@ -16,7 +16,7 @@ def next_round(
     name: str,
     sections: RunSections,
     seen: ObservedRun,
-    workers: Sequence[Heartbeat],
+    workers: Sequence[Offering],
     now_ms: int,
     has_positions: Callable[[str], bool],
     *,

@@ -22,7 +22,7 @@ from azq.wire.messages import SCHEMA, Fleet, Heartbeat
 from daemon.act import Hands, act
 from daemon.health import Health
 from daemon.history import Recorder
-from daemon.observe import LedgerReader, observe
+from daemon.observe import Observer
 from daemon.reconcile import reconcile
 from daemon.state import ReportUnroutable
 
@@ -35,7 +35,7 @@ class Loop:
     def __init__(
         self,
         config: DaemonConfig,
-        ledger: LedgerReader,
+        observer: Observer,
         hands: Hands,
         bus: Bus,
         *,
@@ -47,7 +47,7 @@ class Loop:
         fleet: Fleet | None = None,
     ) -> None:
         self._config = config
-        self._ledger = ledger
+        self._observer = observer
         self._hands = hands
         self._bus = bus
         self._hold = hold
@@ -56,7 +56,6 @@ class Loop:
         self._health = health
         self._life_s = life_s
         self._fleet = fleet
-        self._full_ms: dict[str, int] = {}
         self._history = Recorder(bus, config.history_every_s)
         self._started_ms = time.time_ns() // 1_000_000
         self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
@@ -85,8 +84,7 @@ class Loop:
     def _look_and_act(self) -> list[ReportUnroutable]:
         self._hold()
         now_ms = self._clock_ms()
-        desired, observed = observe(self._ledger, self._bus, now_ms, self._full_ms)
-        self._full_ms = dict(observed.full_ms)
+        desired, observed = self._observer.look(now_ms)
         actions = reconcile(desired, observed, now_ms, self._config, self._has_positions)
         act(actions, self._hands, now_ms)
         self._beat()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,13 +27,16 @@ from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
 from daemon.api.services import Services
+from daemon.beats import Beats
 from daemon.health import Health
 from daemon.invitation import fleet_of
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
+from daemon.observe import Observer
 from daemon.planes import open_planes
 from daemon.server import Server, bind, check_tls, url_of
 
+SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
 log = logs.get(__name__)
@@ -49,6 +53,7 @@ def main(config: Config) -> int:
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stops = _catch_signals()
+    sys.setswitchinterval(SWITCH_S)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
@@ -57,7 +62,7 @@ def main(config: Config) -> int:
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
-        loop, services = _build(config, client, lock)
+        loop, services = build(config, client, lock)
         certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
         server = Server(create_app(services), listener, certificate=certificate, key=key)
         server.start()
@@ -71,12 +76,14 @@ def main(config: Config) -> int:
     return int(ExitCode.OK)
 
 
-def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
+def build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
+    """The loop and what the REST interface works with, over one connection."""
     bus, ledger, health = RedisBus(client), Ledger(client), Health()
+    beats = Beats(bus, max_age_s=2 * config.daemon.tick_s)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
     loop = Loop(
         config.daemon,
-        ledger,
+        Observer(ledger, bus, beats),
         Hands(ledger, bus, publish, config.daemon.max_attempts),
         bus,
         hold=lock.hold,
@@ -88,7 +95,15 @@ def _build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop,
     )
     data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
     return loop, Services(
-        ledger, bus, config.daemon, health, config.home, games.names, open_planes(client, data), store_of=partial(_store_of, config, client)
+        ledger,
+        bus,
+        config.daemon,
+        health,
+        config.home,
+        games.names,
+        open_planes(client, data),
+        store_of=partial(_store_of, config, client),
+        beats=beats,
     )
 
 

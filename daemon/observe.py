@@ -8,18 +8,19 @@ from typing import Protocol, TypeVar
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.config import parse_run
+from azq.config import RunSections, parse_run
 from azq.errors import ConfigError, WireError
-from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, RunRecord, WeightEvent
-from daemon.fleet import note_full
+from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+from daemon.beats import Beats
+from daemon.fleet import condense, note_full
+from daemon.standings import Standings
 from daemon.state import Desired, DesiredRun, Observed, ObservedRun
 from daemon.summary import RunFacts
 
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
-ENDED_READ = 20
 
 M = TypeVar("M", bound=Message)
 
@@ -31,14 +32,15 @@ class LedgerReader(Protocol):
 
     def run(self, name: str) -> RunView: ...
     def runs(self) -> list[RunView]: ...
+    def look(self) -> list[RunLook]: ...
+    def look_at(self, name: str) -> RunLook: ...
     def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]: ...
     def counts(self, run: str) -> LedgerCounts: ...
 
 
 def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
-    """The live processes, by role and name; a heartbeat that does not decode (another azq version) is left out and logged."""
-    beats = [decoded for key, frame in bus.values(keys.BEAT_PREFIX).items() if (decoded := _decode(frame, Heartbeat, key)) is not None]
-    return tuple(sorted(beats, key=lambda beat: (beat.role, beat.worker)))
+    """The live processes, by role and name."""
+    return Beats(bus).read()
 
 
 def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
@@ -78,64 +80,76 @@ def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[Gra
     return matches, grades
 
 
-def gather(ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None) -> RunFacts:
+def gather(
+    ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
-    view = ledger.run(run)
-    matches, grades = read_results(bus, run)
-    weights = read_weights(bus, run)
+    look, standings = ledger.look_at(run), standings or Standings()
+    newest, result = bus.newest_each([keys.weights(run), keys.results(run)])
+    standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
     return RunFacts(
-        view=view,
-        counts=ledger.counts(run),
-        jobs=tuple(ledger.jobs(run)),
+        view=look.view,
+        counts=look.counts,
+        jobs=look.jobs,
         learner=read_learner(bus, run),
-        weights=weights[0] if weights else None,
-        matches=tuple(matches),
-        grades=tuple(grades),
+        weights=_decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None,
+        matches=standing.matches,
+        grades=standing.grades,
+        ratings=standing.ratings,
         workers=read_workers(bus) if workers is None else workers,
     )
 
 
-def observe(ledger: LedgerReader, bus: Bus, now_ms: int, full_ms: dict[str, int]) -> tuple[Desired, Observed]:
-    """One look at everything; `full_ms` is that of the look before."""
-    views = ledger.runs()
-    workers = read_workers(bus)
-    runs = {view.record.run: _observe_run(ledger, bus, view) for view in views}
-    jobs = [view for seen in runs.values() for view in seen.jobs]
-    return Desired(tuple(map(_desire, views))), Observed(workers, runs, note_full(full_ms, workers, jobs, now_ms))
+class Observer:
+    """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
+
+    def __init__(self, ledger: LedgerReader, bus: Bus, beats: Beats) -> None:
+        self._ledger = ledger
+        self._bus = bus
+        self._beats = beats
+        self._full_ms: dict[str, int] = {}
+        self._parsed: dict[bytes, RunSections] = {}
+
+    def look(self, now_ms: int) -> tuple[Desired, Observed]:
+        """What is wanted and what is there. Raises `BrokerError`."""
+        looks = self._ledger.look()
+        workers = self._beats.refresh()
+        names = [look.view.record.run for look in looks]
+        learners = self._bus.get_each([keys.learner_status(name) for name in names])
+        rounds = self._bus.get_each([keys.eval_round(name) for name in names])
+        weights = self._bus.newest_each([keys.weights(name) for name in names])
+        runs = {
+            name: _observed(look, learner, latest, newest)
+            for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
+        }
+        self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
+        self._parsed = {look.view.record.sections: parsed for look in looks if (parsed := self._parsed.get(look.view.record.sections))}
+        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
+
+    def _desire(self, view: RunView) -> DesiredRun:
+        record = view.record
+        try:
+            if (sections := self._parsed.get(record.sections)) is None:
+                sections = self._parsed[record.sections] = parse_run(json.loads(record.sections), f"sections of run {record.run}")
+        except (ConfigError, ValueError) as error:
+            return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
+        return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms)
 
 
-def _observe_run(ledger: LedgerReader, bus: Bus, view: RunView) -> ObservedRun:
-    name = view.record.run
-    jobs = tuple(ledger.jobs(name))
-    if view.state in (RunState.PAUSED, RunState.FAILED):
-        return ObservedRun(ledger.counts(name), view.active_ms, jobs)
-    weights = read_weights(bus, name)
-    latest = read_round(bus, name)
+def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:
+    name = look.view.record.run
+    weights = _decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None
+    asked = _decode(latest, EvalRound, keys.eval_round(name)) if latest else None
     return ObservedRun(
-        counts=ledger.counts(name),
-        active_ms=view.active_ms,
-        jobs=jobs,
-        ended=_ended(ledger, name),
-        learner=read_learner(bus, name),
-        weight_version=weights[0].version if weights else 0,
-        round_version=latest.weight_version if latest else 0,
-        round_ms=latest.asked_ms if latest else 0,
+        counts=look.counts,
+        active_ms=look.view.active_ms,
+        jobs=look.jobs,
+        ended=look.ended,
+        learner=_decode(learner, LearnerStatus, keys.learner_status(name)) if learner else None,
+        weight_version=weights.version if weights else 0,
+        round_version=asked.weight_version if asked else 0,
+        round_ms=asked.asked_ms if asked else 0,
     )
-
-
-def _ended(ledger: LedgerReader, run: str) -> tuple[JobView, ...]:
-    views = ledger.jobs(run, active_only=False, limit=ENDED_READ)
-    ended = [view for view in views if view.state not in (JobState.QUEUED, JobState.LEASED)]
-    return tuple(sorted(ended, key=lambda view: view.ended_ms, reverse=True))
-
-
-def _desire(view: RunView) -> DesiredRun:
-    record: RunRecord = view.record
-    try:
-        sections = parse_run(json.loads(record.sections), f"sections of run {record.run}")
-    except (ConfigError, ValueError) as error:
-        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
-    return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms)
 
 
 def _try(frame: bytes, kind: type[M]) -> M | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from azq.config import DaemonConfig, RunSections
 from azq.ledger.types import JobState, JobView, RunState
 from daemon.evaluation import next_round
-from daemon.fleet import live_tags, slots_of
+from daemon.fleet import condense, live_tags, slots_of
 from daemon.state import (
     EVAL,
     SELFPLAY,
@@ -22,6 +24,7 @@ from daemon.state import (
     FinishRun,
     Observed,
     ObservedRun,
+    Offer,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -29,7 +32,6 @@ from daemon.state import (
 )
 
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
-IN_TRANSIT_LIMIT = 20_000  # games that wait for the learner before self-play stalls, should the learner be gone
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -40,33 +42,53 @@ def reconcile(
 
     `has_positions(game)` tells whether the arena has graded positions of a game.
     """
-    actions: list[Action] = []
-    for run in desired.runs:
-        seen = observed.runs.get(run.name)
-        if seen is not None:
-            actions += _reconcile_run(run, seen, observed, now_ms, config, has_positions)
-    return actions
+    scene = _Scene(condense(observed.workers), observed.full_ms, _sharing(desired, observed), now_ms, config, has_positions)
+    return [
+        action for run in desired.runs if (seen := observed.runs.get(run.name)) is not None for action in _reconcile_run(run, seen, scene)
+    ]
 
 
-def _reconcile_run(
-    run: DesiredRun, seen: ObservedRun, observed: Observed, now_ms: int, config: DaemonConfig, has_positions: Callable[[str], bool]
-) -> list[Action]:
-    actions: list[Action] = list(_expire(run, seen, now_ms))
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What is the same for all runs of one look."""
+
+    offers: Sequence[Offer]
+    full_ms: Mapping[str, int]
+    sharing: Mapping[str, int]  # hardware tag -> runs that want its self-play slots
+    now_ms: int
+    config: DaemonConfig
+    has_positions: Callable[[str], bool]
+
+
+def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
+    """How many runs want self-play slots of each hardware tag just now."""
+    return Counter(
+        run.sections.run.tag
+        for run in desired.runs
+        if run.state is RunState.RUNNING
+        and run.sections
+        and (seen := observed.runs.get(run.name))
+        and not stalled(seen, run.sections.selfplay.max_waiting_games)
+    )
+
+
+def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Action]:
+    actions: list[Action] = list(_expire(run, seen, scene.now_ms))
     if run.state is RunState.RUNNING and (ending := _ending(run, seen)) is not None:
         return [*actions, ending]
     if run.state in (RunState.FINISHED, RunState.FAILED):
         actions += _drop(run.state, seen)
     if run.state not in (RunState.RUNNING, RunState.FINISHED) or run.sections is None:
         return actions
-    actions += _deliver(run.state, seen, observed, now_ms, config)
+    actions += _deliver(run.state, seen, scene)
     if run.state is RunState.RUNNING:
-        actions += _top_up(run.name, run.sections, seen, observed, config)
+        actions += _top_up(run.name, run.sections, seen, scene)
     finished = run.state is RunState.FINISHED
-    if finished and now_ms - run.changed_ms < SETTLE_MS:
+    if finished and scene.now_ms - run.changed_ms < SETTLE_MS:
         return actions
-    evaluation = next_round(run.name, run.sections, seen, observed.workers, now_ms, has_positions, finished=finished)
+    evaluation = next_round(run.name, run.sections, seen, scene.offers, scene.now_ms, scene.has_positions, finished=finished)
     if evaluation is not None:
-        actions.append(_route(evaluation, observed))
+        actions.append(_route(evaluation, scene.offers))
     return actions
 
 
@@ -76,11 +98,11 @@ def goal_reached(until: Mapping[str, float], seen: ObservedRun) -> str:
     return ", ".join(f"{goal}={limit:g} reached" for goal, limit in until.items() if done.get(goal, 0) >= limit)
 
 
-def stalled(seen: ObservedRun) -> str:
-    """Why a run gets no new self-play jobs just now; empty where it does."""
+def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
+    """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
     if seen.learner is not None and seen.learner.stall_selfplay:
         return "self-play is ahead of the learner (samples_per_insert)"
-    if seen.counts.in_transit >= IN_TRANSIT_LIMIT:
+    if seen.counts.in_transit >= max_waiting_games:
         return f"{seen.counts.in_transit} finished games wait for the learner"
     return ""
 
@@ -111,23 +133,23 @@ def _survives(view: JobView, state: RunState) -> bool:
     return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind == EVAL)
 
 
-def _route(evaluation: EnqueueEval, observed: Observed) -> Action:
+def _route(evaluation: EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_of(EVAL, evaluation.tag)
-    return evaluation if slots_of(observed.workers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(observed.workers, EVAL))
+    return evaluation if slots_of(offers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(offers, EVAL))
 
 
-def _deliver(state: RunState, seen: ObservedRun, observed: Observed, now_ms: int, config: DaemonConfig) -> list[Action]:
+def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """First publications, and new attempts for messages that nobody claimed although a worker was free all the while."""
     actions: list[Action] = []
     for view in seen.jobs:
         queue = queue_of(view.job.kind, view.job.tag)
         if view.state is not JobState.QUEUED or not _survives(view, state):
             continue
-        if not slots_of(observed.workers, queue):
-            actions.append(ReportUnroutable(view.job.run, queue, live_tags(observed.workers, view.job.kind)))
+        if not slots_of(scene.offers, queue):
+            actions.append(ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
             actions.append(PublishJob(view))
-        elif _is_lost(view, observed.full_ms.get(queue, now_ms), now_ms, config):
+        elif _is_lost(view, scene.full_ms.get(queue, scene.now_ms), scene.now_ms, scene.config):
             actions.append(RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
 
@@ -136,13 +158,15 @@ def _is_lost(view: JobView, full_ms: int, now_ms: int, config: DaemonConfig) -> 
     return now_ms - max(view.published_ms, full_ms) >= config.unclaimed_s * 1000
 
 
-def _top_up(name: str, sections: RunSections, seen: ObservedRun, observed: Observed, config: DaemonConfig) -> list[Action]:
+def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
+    """New jobs up to the run's share of the slots; shares are rounded up, so that no slot is without a job."""
     tag = sections.run.tag
-    slots = slots_of(observed.workers, queue_of(SELFPLAY, tag))
+    slots = slots_of(scene.offers, queue_of(SELFPLAY, tag))
     if not slots:
-        return [ReportUnroutable(name, queue_of(SELFPLAY, tag), live_tags(observed.workers, SELFPLAY))]
-    if stalled(seen):
+        return [ReportUnroutable(name, queue_of(SELFPLAY, tag), live_tags(scene.offers, SELFPLAY))]
+    if stalled(seen, sections.selfplay.max_waiting_games):
         return []
     active = sum(view.job.kind == SELFPLAY and view.job.tag == tag for view in seen.jobs)
     job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)
-    return [job] * max(0, slots + config.jobs_ahead - active)
+    share = -(-slots // scene.sharing[tag])
+    return [job] * max(0, share + scene.config.jobs_ahead - active)

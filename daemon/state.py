@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
@@ -17,6 +17,23 @@ EVAL = "eval"
 def queue_of(kind: str, tag: str) -> str:
     """The Celery queue of a job kind on a hardware tag, `selfplay.cpu`."""
     return f"{kind}.{tag}"
+
+
+class Offering(Protocol):
+    """Slots on some queues; a heartbeat fulfils it."""
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+    @property
+    def slots(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What all workers of the same queues offer together."""
+
+    queues: tuple[str, ...]
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +62,7 @@ class ObservedRun:
     counts: LedgerCounts
     active_ms: int = 0
     jobs: tuple[JobView, ...] = ()  # queued and leased
-    ended: tuple[JobView, ...] = ()  # newest first, some
+    ended: tuple[JobView, ...] = ()  # newest first: self-play jobs back to the last one that did not fail, some at most
     learner: LearnerStatus | None = None  # None: no live learner
     weight_version: int = 0  # 0: none published yet
     round_version: int = 0  # weights of the newest evaluation round

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
-from azq import metrics
+from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
-
-
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """What was read of one run."""
-
-    view: RunView
-    counts: LedgerCounts
-    jobs: tuple[JobView, ...] = ()  # queued and leased
-    learner: LearnerStatus | None = None
-    weights: WeightEvent | None = None
-    matches: tuple[MatchResult, ...] = ()  # newest first
-    grades: tuple[GradeResult, ...] = ()  # newest first
-    workers: tuple[Heartbeat, ...] = ()
+from daemon.team import FleetRates, Team, WorkerStatus, fleet_rates, policy_lag, team_of, worker_status
 
 
 class Rated(Protocol):
@@ -39,6 +27,21 @@ class Rated(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What was read of one run."""
+
+    view: RunView
+    counts: LedgerCounts
+    jobs: tuple[JobView, ...] = ()  # queued and leased
+    learner: LearnerStatus | None = None
+    weights: WeightEvent | None = None
+    matches: tuple[MatchResult, ...] = ()  # newest first
+    grades: tuple[GradeResult, ...] = ()  # newest first
+    ratings: Sequence[Rated] = ()  # of the matches
+    workers: tuple[Heartbeat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Strength:
     """How well the newest evaluated weights play; None where nothing was measured yet."""
 
@@ -49,17 +52,6 @@ class Strength:
     elo: float | None = None
     elo_low: float | None = None
     elo_high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FleetRates:
-    """What a set of workers does together."""
-
-    games_per_s: float
-    simulations_per_s: float
-    evaluations_per_s: float
-    mean_batch: float
-    network_busy: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +66,6 @@ class LedgerStatus:
     in_transit: int
     duplicates_dropped: int
     balanced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerStatus:
-    """One live process."""
-
-    worker: str
-    role: str
-    host: str
-    pid: int
-    version: str
-    run: str
-    queues: tuple[str, ...]
-    tags: tuple[str, ...]
-    slots: int
-    age_s: float  # since its last heartbeat
-    up_s: float
-    rates: dict[str, float]
-    weight_versions: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +106,14 @@ class RunStatus:
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
 
 
-def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = ()) -> RunStatus:
-    """The status of one run; `ratings` are those of its matches."""
+def summarise(
+    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
+) -> RunStatus:
+    """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
     name = facts.view.record.run
     learner = facts.learner
-    workers = [beat for beat in facts.workers if beat.run in ("", name)]
-    rates = fleet_rates(workers)
+    team = team or team_of(facts.workers, name, partial(worker_status, now_ms=now_ms))
+    rates = team.rates
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
     return RunStatus(
@@ -164,28 +139,16 @@ def summarise(facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), condi
         loss_policy=learner.loss_policy if learner and learner.step else None,
         loss_value=learner.loss_value if learner and learner.step else None,
         learning_rate=learner.learning_rate if learner else None,
-        selfplay_stalled=learner.stall_selfplay if learner else False,
+        selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
-        policy_lag=policy_lag(workers, name, version),
-        strength=strength(facts.grades, ratings),
+        policy_lag=team.lag(version),
+        strength=strength(facts.grades, ratings or facts.ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
-        workers=tuple(worker_status(beat, now_ms) for beat in workers),
+        workers=team.workers,
         conditions=(*conditions, *failed_matches(facts.matches)),
-    )
-
-
-def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
-    """The rates of all these workers, summed or averaged as each asks for."""
-    busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
-    return FleetRates(
-        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
-        evaluations_per_s=_evaluations_per_s(workers),
-        mean_batch=_mean_batch(workers),
-        network_busy=sum(busy) / len(busy) if busy else 0.0,
     )
 
 
@@ -208,25 +171,6 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
         counts.in_transit,
         counts.duplicates_dropped,
         counts.balanced,
-    )
-
-
-def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
-    """A heartbeat as operators read it."""
-    return WorkerStatus(
-        worker=beat.worker,
-        role=beat.role,
-        host=beat.host,
-        pid=beat.pid,
-        version=beat.version,
-        run=beat.run,
-        queues=beat.queues,
-        tags=beat.tags,
-        slots=beat.slots,
-        age_s=max(0, now_ms - beat.sent_ms) / 1000,
-        up_s=max(0, beat.sent_ms - beat.started_ms) / 1000,
-        rates=dict(beat.rates),
-        weight_versions=dict(beat.weight_versions),
     )
 
 
@@ -254,27 +198,19 @@ def _version(player: str) -> int | None:
     return int(number) if kind == "weights" and number.isdigit() else None
 
 
-def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:
-    return sum(beat.rates.get(rate, 0.0) for beat in workers if beat.role in roles)
-
-
-def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
-    """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
-    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, ("selfplay", "eval"))
-
-
-def _mean_batch(workers: Sequence[Heartbeat]) -> float:
-    """Mean over the inference workers, each weighted by its batches per second."""
-    pairs = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), beat.rates.get(metrics.MEAN_BATCH, 0.0)) for beat in workers]
-    busy = [(rate, batch) for rate, batch in pairs if rate > 0 and batch > 0]
-    batches_per_s = sum(rate / batch for rate, batch in busy)
-    return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0
-
-
-def policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
-    """Versions between the newest weights and those that self-play searches with, mean over its workers."""
-    said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
-    lags = said or [
-        max(0, version - beat.weight_versions[run]) for beat in workers if beat.role == "selfplay" and run in beat.weight_versions
-    ]
-    return sum(lags) / len(lags) if lags else 0.0
+__all__ = [
+    "FleetRates",
+    "LedgerStatus",
+    "Rated",
+    "RunFacts",
+    "RunStatus",
+    "Strength",
+    "WorkerStatus",
+    "failed_matches",
+    "fleet_rates",
+    "ledger_status",
+    "policy_lag",
+    "strength",
+    "summarise",
+    "worker_status",
+]

@@ -47,6 +47,9 @@ class Bus(Protocol):
     def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
         """Up to `count` frames of each stream after the id given for it, read at one moment, by age."""
 
+    def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
+        """The newest frame of each stream, in one round trip; None where there is none."""
+
     def length(self, stream: str) -> int:
         """Entries in a stream."""
 
@@ -61,6 +64,9 @@ class Bus(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """A value, or None."""
+
+    def get_each(self, names: Sequence[str]) -> list[bytes | None]:
+        """The values of many keys, in one round trip; None where there is none."""
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`."""

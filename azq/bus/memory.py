@@ -110,6 +110,11 @@ class MemoryBus:
             found = [entry for stream, last_id in last_ids.items() for entry in self._since(stream, _id(last_id), count)]
             return sorted(found, key=lambda entry: _id(entry.id))
 
+    def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
+        """The newest frame of each stream; None where there is none."""
+        with self._changed:
+            return [next(iter(self.newest(stream)), None) for stream in streams]
+
     def length(self, stream: str) -> int:
         """Entries in a stream."""
         with self._changed:
@@ -148,6 +153,11 @@ class MemoryBus:
         with self._changed:
             self._check()
             return self._live(key)
+
+    def get_each(self, names: Sequence[str]) -> list[bytes | None]:
+        """The values of many keys; None where there is none."""
+        with self._changed:
+            return [self.get(name) for name in names]
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`, by key."""

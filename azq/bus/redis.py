@@ -100,6 +100,14 @@ class RedisBus:
             wanted: Any = dict(last_ids)
             return _entries(self._client.xread(wanted, count=count))
 
+    def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
+        """The newest frame of each stream, in one round trip; None where there is none."""
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            for stream in streams:
+                pipe.xrevrange(stream, count=1)
+            found = [_entries([(stream.encode(), answer)]) for stream, answer in zip(streams, pipe.execute(), strict=True)]
+        return [entries[0] if entries else None for entries in found]
+
     def length(self, stream: str) -> int:
         """Entries in a stream; 0 where there is none."""
         with translate(self._client):
@@ -139,6 +147,12 @@ class RedisBus:
         with translate(self._client):
             value: Any = self._client.get(key)
         return value if value is None else bytes(value)
+
+    def get_each(self, names: Sequence[str]) -> list[bytes | None]:
+        """The values of many keys, in one round trip; None where there is none."""
+        with translate(self._client):
+            found: Any = self._client.mget(names) if names else []
+        return [value if value is None else bytes(value) for value in found]
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`, by key; walks the whole key space, so not for hot paths."""

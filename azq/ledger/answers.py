@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from azq.errors import NotFound
-from azq.ledger.types import Job, JobState, JobView, LedgerCounts, RunState, RunView
+from azq.ledger.types import Job, JobState, JobView, LedgerCounts, RunLook, RunState, RunView
 from azq.wire.codec import decode
 from azq.wire.messages import RunRecord
+
+#: what a job's hash holds of it, in the order that scripts answer in
+JOB_FIELDS = (
+    *("kind", "tag", "priority", "games", "slice_s", "payload", "state", "attempt", "owner"),
+    *("lease_until_ms", "published_ms", "created_ms", "claimed_ms", "ended_ms", "error"),
+)
 
 
 def split_job_id(job_id: str) -> tuple[str, str]:
@@ -25,31 +31,27 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def job_view(run: str, answer: Sequence[Any]) -> JobView:
-    """A job from (number, flat hash)."""
-    number, flat = answer
-    values = fields_of(flat)
-    job = Job(
-        job_id=f"{run}:{number.decode()}",
-        run=run,
-        kind=values["kind"].decode(),
-        tag=values["tag"].decode(),
-        priority=int(values["priority"]),
-        games=int(values["games"]),
-        slice_s=float(values["slice_s"]),
-        payload=values["payload"],
-    )
+    """A job from its number and the values of `JOB_FIELDS`."""
+    number, (kind, tag, priority, games, slice_s, payload, state, attempt, owner, *times, error) = answer
+    job = Job(f"{run}:{number.decode()}", run, kind.decode(), tag.decode(), int(priority), int(games), float(slice_s), payload)
+    lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
     return JobView(
         job=job,
-        state=JobState(values["state"].decode()),
-        attempt=int(values["attempt"]),
-        owner=values["owner"].decode(),
-        lease_until_ms=int(values["lease_until_ms"]),
-        published_ms=int(values["published_ms"]),
-        created_ms=int(values["created_ms"]),
-        claimed_ms=int(values["claimed_ms"]),
-        ended_ms=int(values["ended_ms"]),
-        error=values["error"].decode(),
+        state=JobState(state.decode()),
+        attempt=int(attempt),
+        owner=owner.decode(),
+        lease_until_ms=lease_until_ms,
+        published_ms=published_ms,
+        created_ms=created_ms,
+        claimed_ms=claimed_ms,
+        ended_ms=ended_ms,
+        error=error.decode(),
     )
+
+
+def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
+    """A job from its hash, with its number among the fields."""
+    return job_view(run, (values["number"], [values[name] for name in JOB_FIELDS]))
 
 
 def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
@@ -70,3 +72,14 @@ def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
     """The counts in the order of the script `COUNTS`."""
     opened, finished, open_games, abandoned, inserted, in_transit, duplicates = (int(value) for value in answer)
     return LedgerCounts(opened, finished, open_games, abandoned, inserted, in_transit, duplicates)
+
+
+def run_look(run: str, answer: Sequence[Any]) -> RunLook:
+    """A run from what the script `LOOK` answers. Raises `WireError` for an unreadable record."""
+    now, fields, counts, jobs, ended = answer
+    return RunLook(
+        view=run_view(int(now), fields_of(fields)),
+        counts=counts_of(counts),
+        jobs=tuple(job_view(run, item) for item in jobs),
+        ended=tuple(job_view(run, item) for item in ended),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import redis
@@ -11,14 +11,16 @@ import redis
 from azq import logs
 from azq.errors import LeaseLost, NotFound, StateConflict, WireError
 from azq.ledger import run_scripts, scripts
-from azq.ledger.answers import counts_of, fields_of, job_view, run_view, split_job_id
+from azq.ledger.answers import counts_of, fields_of, job_view, new_job, run_look, run_view, split_job_id
 from azq.ledger.once import reused
-from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms
-from azq.ledger.types import ONCE_LIFE_S, Directive, JobView, Lease, LedgerCounts, Once, RunState, RunView
+from azq.ledger.rules import KEPT_ENDED_JOBS, check_run_name, lease_ms, max_waiting
+from azq.ledger.types import ONCE_LIFE_S, Directive, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+
+T = TypeVar("T")
 
 log = logs.get(__name__)
 
@@ -48,7 +50,8 @@ class Ledger:
         self._pin(record.run, once)
         with translate(self._client):
             self._client.sadd(keys.RUNS, record.run)
-        word, *answer = self._call(run_scripts.CREATE_RUN, record.run, "", encode(record), once.fingerprint if once else "", once=once)
+        fingerprint = once.fingerprint if once else ""
+        word, *answer = self._call(run_scripts.CREATE_RUN, record.run, "", encode(record), fingerprint, max_waiting(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         first = _first(word, answer)
@@ -66,15 +69,18 @@ class Ledger:
 
     def runs(self) -> list[RunView]:
         """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
-        views = []
-        for name in self._names():
-            word, *answer = self._call(run_scripts.READ_RUN, name, "")
-            try:
-                if word == "ok":
-                    views.append(run_view(int(answer[0]), fields_of(answer[1])))
-            except WireError as error:
-                log.warning("run_unreadable", run=name, reason=str(error))
-        return views
+        return self._read_all(run_scripts.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
+
+    def look(self) -> list[RunLook]:
+        """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
+        return self._read_all(run_scripts.LOOK, run_look)
+
+    def look_at(self, name: str) -> RunLook:
+        """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
+        word, *answer = self._call(run_scripts.LOOK, name, "")
+        if word == "missing":
+            raise self._no_run(name)
+        return run_look(name, answer)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         """Changes a run's state; setting the one it has changes nothing.
@@ -90,7 +96,7 @@ class Ledger:
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self._call(run_scripts.REPLACE_RECORD, record.run, "", b"", encode(record))
+        word, *_ = self._call(run_scripts.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
         if word == "missing":
             raise self._no_run(record.run)
         return self.run(record.run)
@@ -100,7 +106,7 @@ class Ledger:
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self._call(run_scripts.REPLACE_RECORD, name, "", values["record"], encode(changed))
+            word, *_ = self._call(run_scripts.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
             if word == "missing":
                 raise self._no_run(name)
             if word == "ok":
@@ -133,12 +139,12 @@ class Ledger:
         if word == "missing":
             raise self._no_run(run)
         first = _first(word, answer)
-        return (_new_job(run, first), True) if first is not None else (job_view(run, answer[0]), False)
+        return (new_job(run, first), True) if first is not None else (job_view(run, answer[0]), False)
 
     def first_job(self, run: str, once: Once | None) -> JobView | None:
         """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""
         first = self._read_once(run, once)
-        return None if first is None else _new_job(run, first)
+        return None if first is None else new_job(run, first)
 
     def mark_published(self, job_id: str, attempt: int) -> None:
         """Notes that this attempt was handed to the queue; too late, it changes nothing."""
@@ -289,13 +295,33 @@ class Ledger:
         return _first(word, answer)
 
     def _call(self, body: str, run: str, number: str, *arguments: str | bytes | float, once: Once | None = None) -> list[Any]:
-        now: str | int = "" if self._clock_ms is None else self._clock_ms()
+        with translate(self._client):
+            word, *answer = self._script(body)(keys=run_keys(run, once), args=[self._now(), number, *arguments])
+        return [bytes(word).decode(), *answer]
+
+    def _read_all(self, body: str, read: Callable[[str, list[Any]], T]) -> list[T]:
+        """What a script answers of each run, all asked in one round trip."""
+        names, found = self._names(), []
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            for name in names:
+                self._script(body)(keys=run_keys(name), args=[self._now(), ""], client=pipe)
+            answers = pipe.execute()
+        for name, (word, *answer) in zip(names, answers, strict=True):
+            try:
+                if word == b"ok":
+                    found.append(read(name, answer))
+            except WireError as error:
+                log.warning("run_unreadable", run=name, reason=str(error))
+        return found
+
+    def _script(self, body: str) -> Any:
         script = self._scripts.get(body)
         if script is None:
             script = self._scripts.setdefault(body, self._client.register_script(scripts.source(body)))
-        with translate(self._client):
-            word, *answer = script(keys=run_keys(run, once), args=[now, number, *arguments])
-        return [bytes(word).decode(), *answer]
+        return script
+
+    def _now(self) -> str | int:
+        return "" if self._clock_ms is None else self._clock_ms()
 
     def _commit(self, body: str, lease: Lease, *arguments: str | bytes | float) -> list[Any]:
         run, number = split_job_id(lease.job.job_id)
@@ -365,11 +391,6 @@ def _first(word: str, answer: Sequence[Any]) -> dict[str, bytes] | None:
 
 def _new_run(values: Mapping[str, bytes]) -> RunView:
     return run_view(int(values["changed_ms"]), values)
-
-
-def _new_job(run: str, values: Mapping[str, bytes]) -> JobView:
-    flat = [part for name, value in values.items() for part in (name.encode(), value)]
-    return job_view(run, (values["number"], flat))
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

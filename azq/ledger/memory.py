@@ -14,7 +14,7 @@ from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
 from azq.ledger.once import FirstAnswers
-from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, Once, RunState, RunView
+from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RunEvent, RunRecord, SampleEvent
@@ -75,6 +75,15 @@ class MemoryLedger:
     def runs(self) -> list[RunView]:
         with self._lock:
             return [self.run(name) for name in sorted(self._runs)]
+
+    def look(self) -> list[RunLook]:
+        with self._lock:
+            return [self.look_at(name) for name in sorted(self._runs)]
+
+    def look_at(self, name: str) -> RunLook:
+        with self._lock:
+            state = self.state(name)
+            return RunLook(self.run(name), self.counts(name), tuple(self.jobs(name, limit=len(state.queue))), rules.recent(state))
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         with self._lock:
@@ -172,8 +181,10 @@ class MemoryLedger:
 
     def renew(self, lease: Lease) -> Directive:
         with self._lock:
-            stalled = self._bus.get(keys.stall(lease.job.run)) is not None
-            state, directive = rules.renew(self.state(lease.job.run), self._clock_ms(), lease, stalled=stalled)
+            state, run = self.state(lease.job.run), lease.job.run
+            full = self._bus.length(keys.samples(run)) >= rules.max_waiting(state.record)
+            stalled = full or self._bus.get(keys.stall(run)) is not None
+            state, directive = rules.renew(state, self._clock_ms(), lease, stalled=stalled)
             self._keep(state)
             return directive
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
-from azq.config import RUN_NAME_PATTERN
+import msgspec
+
+from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, LeaseLost, NotFound, StateConflict
-from azq.ledger.types import Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
+from azq.ledger.types import RECENT, Directive, GameRecord, Job, JobState, JobView, Lease, RunState, RunView
 from azq.wire.messages import RunRecord
 
 KEPT_ENDED_JOBS = 200
@@ -61,6 +64,22 @@ class State:
 
 
 # -- runs
+
+
+class _SelfPlay(msgspec.Struct):
+    max_waiting_games: int = SelfPlayConfig().max_waiting_games
+
+
+class _Sections(msgspec.Struct):
+    selfplay: _SelfPlay = msgspec.field(default_factory=_SelfPlay)
+
+
+def max_waiting(record: RunRecord) -> int:
+    """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
+    try:
+        return msgspec.json.decode(record.sections, type=_Sections).selfplay.max_waiting_games
+    except msgspec.DecodeError:
+        return _SelfPlay().max_waiting_games
 
 
 def check_run_name(name: str) -> None:
@@ -237,6 +256,14 @@ def lease_ms(lease_s: float) -> int:
 def number_of(lease: Lease) -> int:
     """The number of a lease's job."""
     return int(lease.job.job_id.rpartition(":")[2])
+
+
+def recent(state: State) -> tuple[JobView, ...]:
+    """The newest ended self-play jobs back to the last one that did not fail."""
+    views = [state.jobs[number].view for number in state.ended[:RECENT]]
+    selfplay = [view for view in views if view.job.kind == "selfplay"]
+    failed = list(takewhile(lambda view: view.state is JobState.FAILED, selfplay))
+    return tuple(selfplay[: len(failed) + 1])
 
 
 # -- what others hear of it

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-# ARGV[3] RunRecord frame, ARGV[4] fingerprint where the request has a key. Answers ok, conflict, or what a first answer says.
+from azq.ledger.types import RECENT
+
+# ARGV[3] RunRecord frame, ARGV[4] fingerprint where the request has a key, ARGV[5] most games that may wait for the learner.
+# Answers ok, conflict, or what a first answer says.
 CREATE_RUN = """
 local before = first_answer(ARGV[4])
 if before then return before end
 if call('EXISTS', RUN) == 1 then return {'conflict', call('HGET', RUN, 'state')} end
-call('HSET', RUN, 'record', ARGV[3], 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now))
+call('HSET', RUN, 'record', ARGV[3], 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
+  'max_waiting', ARGV[5])
 remember(ARGV[4], RUN, '')
 note('run.running', {reason = ''})
 return {'ok'}
@@ -21,6 +25,22 @@ READ_RUN = """
 if call('EXISTS', RUN) == 0 then return {'missing'} end
 return {'ok', text(now), call('HGETALL', RUN)}
 """
+
+# Answers ok, now, the run's fields, its counts, the jobs queued and leased, and the newest ended self-play jobs back to the
+# last one that did not fail.
+LOOK = """
+if call('EXISTS', RUN) == 0 then return {'missing'} end
+local jobs, recent = {}, {}
+for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end
+for _, of in ipairs(call('LRANGE', DONE, 0, RECENT - 1)) do
+  local job = call('HMGET', JOB_PREFIX .. of, 'kind', 'state')
+  if job[1] == 'selfplay' then
+    recent[#recent + 1] = view(of)
+    if job[2] ~= 'failed' then break end
+  end
+end
+return {'ok', text(now), call('HGETALL', RUN), counted(), jobs, recent}
+""".replace("RECENT", str(RECENT))
 
 # ARGV[3] new state, ARGV[4] reason. A state set twice changes nothing.
 SET_RUN_STATE = """
@@ -36,10 +56,11 @@ note('run.' .. ARGV[3], {reason = ARGV[4]})
 return {'ok'}
 """
 
-# ARGV[3] RunRecord frame as it was read ('': whatever it is), ARGV[4] as it shall be. Answers ok, missing or conflict.
+# ARGV[3] RunRecord frame as it was read ('': whatever it is), ARGV[4] as it shall be, ARGV[5] most games that may wait for the
+# learner. Answers ok, missing or conflict.
 REPLACE_RECORD = """
 if call('EXISTS', RUN) == 0 then return {'missing'} end
 if ARGV[3] ~= '' and call('HGET', RUN, 'record') ~= ARGV[3] then return {'conflict', 'changed meanwhile'} end
-call('HSET', RUN, 'record', ARGV[4])
+call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
 return {'ok'}
 """

@@ -15,6 +15,7 @@ was taken over), `missing` (no such run or job), `conflict` and the state that f
 
 from __future__ import annotations
 
+from azq.ledger.answers import JOB_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.said import SAID
 
@@ -47,15 +48,27 @@ local function may_work(kind)
   return state == 'running' or (state == 'finished' and kind == 'eval')
 end
 
+-- Games that wait for a learner which is away would fill the broker.
+local function full()
+  local most = call('HGET', RUN, 'max_waiting')
+  return most and call('XLEN', SAMPLES) >= tonumber(most)
+end
+
 local function renew()
   call('HSET', JOB, 'lease_until_ms', text(now + tonumber(ARGV[5])))
   local job = call('HMGET', JOB, 'kind', 'cancel')
   if job[2] == '1' or not may_work(job[1]) then return 'release' end
-  if job[1] == 'selfplay' and call('EXISTS', STALL) == 1 then return 'stall' end
+  if job[1] == 'selfplay' and (call('EXISTS', STALL) == 1 or full()) then return 'stall' end
   return 'go_on'
 end
 
-local function view(of) return {of, call('HGETALL', JOB_PREFIX .. of)} end
+local function counted()
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
+  for i = 1, 5 do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5]}
+end
+
+local function view(of) return {of, call('HMGET', JOB_PREFIX .. of, JOB_FIELDS)} end
 
 -- Held games go to the front of the pool, the oldest foremost, so that old games end first.
 local function give_back(of)
@@ -92,7 +105,7 @@ local function end_lease(of, problem, max_attempts)
     note_job('job.requeued', of)
   end
 end
-""".replace("KEPT", str(KEPT_ENDED_JOBS))
+""".replace("KEPT", str(KEPT_ENDED_JOBS)).replace("JOB_FIELDS", ", ".join(f"'{name}'" for name in JOB_FIELDS))
 
 # ARGV[3] kind, ARGV[4] tag, ARGV[5] priority, ARGV[6] games, ARGV[7] slice_s, ARGV[8] payload, ARGV[9] fingerprint where the
 # request has a key. Answers ok and the job, missing, or what a first answer says.
@@ -307,12 +320,7 @@ return {'ok'}
 """
 
 # Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
-COUNTS = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-local counted = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
-for i = 1, 5 do counted[i] = counted[i] or '0' end
-return {'ok', counted[1], counted[2], text(call('HLEN', OPEN)), counted[3], counted[4], text(call('XLEN', SAMPLES)), counted[5]}
-"""
+COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"
 
 # ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
 # games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.

@@ -101,4 +101,16 @@ class LedgerCounts:
         return self.opened == self.finished + self.open + self.abandoned and self.finished == self.inserted + self.in_transit
 
 
-__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "Once", "RunState", "RunView"]
+@dataclass(frozen=True, slots=True)
+class RunLook:
+    """One run with everything that deciding about it needs, at one moment."""
+
+    view: RunView
+    counts: LedgerCounts
+    jobs: tuple[JobView, ...]  # queued and leased
+    ended: tuple[JobView, ...]  # newest first: self-play jobs back to the last one that did not fail, `RECENT` at most
+
+
+RECENT = 10
+
+__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "Once", "RunLook", "RunState", "RunView"]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 import azq
 from azq.config import Tag
-from daemon import observe
+from daemon.api.answer import answer
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.problems import problem
 from daemon.api.schemas import HealthOut, Name
@@ -18,30 +18,29 @@ from daemon.api.scopes import WORKER
 from daemon.api.services import Services, Use
 from daemon.fleet import tags_of
 from daemon.health import why_not_ready
-from daemon.summary import WorkerStatus, worker_status
+from daemon.team import WorkerStatus, worker_status
 
 router = APIRouter()
 PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
 SHORTEST_PATIENCE_S = 5.0
 
 
-@router.get("/v1/workers", tags=["workers"], responses=LINKED, dependencies=[WORKER])
+@router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus], responses=LINKED, dependencies=[WORKER])
 def list_workers(
     use: Use,
     request: Request,
-    response: Response,
     role: Annotated[str | None, Query(max_length=64)] = None,
     host: Annotated[str | None, Query(max_length=255)] = None,
     tag: Tag | None = None,
     run: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
     cursor: Cursor = None,
-) -> list[WorkerStatus]:
+) -> Response:
     """Processes whose heartbeat lives, by role and name: self-play, eval and inference workers, learners, daemons."""
     place = decode_cursor("workers", cursor, str, str)
     found = (
         beat
-        for beat in observe.read_workers(use.bus)
+        for beat in use.workers()
         if (place is None or (beat.role, beat.worker) > place)
         and role in (None, beat.role)
         and host in (None, beat.host)
@@ -49,14 +48,15 @@ def list_workers(
         and run in (None, beat.run)
     )
     page, after = take_page(found, limit, lambda beat: encode_cursor("workers", beat.role, beat.worker))
-    link_next(request, response, after)
     now_ms = use.clock_ms()
-    return [worker_status(beat, now_ms) for beat in page]
+    response = answer([worker_status(beat, now_ms) for beat in page])
+    link_next(request, response, after)
+    return response
 
 
 @router.get("/healthz", tags=["daemon"])
-def healthz(use: Use) -> HealthOut:
-    """The process answers. Needs no token."""
+async def healthz(use: Use) -> HealthOut:
+    """The process answers, also while every thread waits for a broker that hangs. Needs no token."""
     return _health(use, "alive")
 
 

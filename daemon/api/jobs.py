@@ -12,7 +12,6 @@ from fastapi import status as http
 from azq.config import RunSections, Tag, parse_run
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.types import JobState, JobView, RunState
-from daemon import observe
 from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.schemas import JobOut, Name, NewJob
@@ -102,7 +101,7 @@ def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
     sections = parse_run(json.loads(view.record.sections), f"sections of run {body.run}")
-    workers = observe.read_workers(use.bus)
+    workers = use.workers()
     tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == EVAL else sections.run.tag)
     tags = live_tags(workers, body.kind)
     if tag not in tags:

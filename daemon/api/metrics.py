@@ -9,7 +9,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from azq.arena.rating import rate
 from azq.errors import BrokerError
 from daemon import figures, observe
 from daemon.api.scopes import READ
@@ -43,8 +42,8 @@ class _Fleet(Collector):
         use = self._services
         yield from figures.of_daemon(use.health.pulse)
         try:
-            workers = observe.read_workers(use.bus)
-            facts = [observe.gather(use.ledger, use.bus, view.record.run, workers) for view in use.ledger.runs()]
+            workers = use.workers()
+            facts = [observe.gather(use.ledger, use.bus, view.record.run, workers, use.standings) for view in use.ledger.runs()]
         except BrokerError:
             yield from figures.of_planes([PlaneFacts("control"), *self._planes([])[1:]])
             return
@@ -52,7 +51,7 @@ class _Fleet(Collector):
         yield from figures.of_planes(self._planes([fact.view.record.run for fact in facts]) or [PlaneFacts("control", up=True)])
         yield from figures.of_jobs(workers, [view for fact in facts for view in fact.jobs])
         yield from figures.of_workers(workers, now_ms)
-        yield from figures.of_runs([summarise(fact, now_ms, rate(fact.matches)) for fact in facts])
+        yield from figures.of_runs([summarise(fact, now_ms, team=use.team(fact.view.record.run)) for fact in facts])
 
     def _planes(self, runs: list[str]) -> list[PlaneFacts]:
         return [plane.look(runs) for plane in self._services.planes]

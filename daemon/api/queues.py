@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from daemon import observe
 from daemon.api.scopes import READ
 from daemon.api.services import Use
 from daemon.queues import QueueStatus, queue_table
@@ -15,4 +14,4 @@ router = APIRouter(prefix="/v1/queues", tags=["queues"])
 @router.get("", dependencies=[READ])
 def list_queues(use: Use) -> list[QueueStatus]:
     """What waits and what runs in each queue, and the live workers and slots it has."""
-    return queue_table(observe.read_workers(use.bus), use.ledger.jobs(), use.clock_ms())
+    return queue_table(use.workers(), use.ledger.jobs(), use.clock_ms())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import status as http
@@ -18,6 +19,7 @@ from azq.presets import preset
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 from daemon import observe
+from daemon.api.answer import answer
 from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
@@ -105,17 +107,18 @@ def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
     return _change(use, run, RunState.FINISHED, body)
 
 
-@router.get("/{run}/status", dependencies=[READ])
-def run_status(run: str, use: Use) -> RunStatus:
+@router.get("/{run}/status", response_model=RunStatus, dependencies=[READ])
+def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
-    facts = observe.gather(use.ledger, use.bus, run)
-    return summarise(facts, use.clock_ms(), rate(facts.matches), use.health.conditions(run))
+    facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
+    team = use.team(run)
+    status = summarise(facts, use.clock_ms(), (), use.health.conditions(run), team)
+    return answer(replace(status, workers=cast(Any, team.encoded)))
 
 
 @router.get("/{run}/ledger", tags=["ledger"], dependencies=[READ])
 def run_ledger(run: str, use: Use) -> LedgerStatus:
     """The proof that no game was lost: opened = finished + open + abandoned, finished = inserted + in transit."""
-    use.ledger.run(run)
     return ledger_status(use.ledger.counts(run))
 
 

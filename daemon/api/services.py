@@ -16,11 +16,14 @@ from azq.config import DaemonConfig
 from azq.ledger.types import JobView, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
 from azq.store import Store, open_store
-from azq.wire.messages import RunRecord
+from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.streams import Streams
+from daemon.beats import Beats
 from daemon.health import Health
 from daemon.observe import LedgerReader
 from daemon.planes import PlaneProbe
+from daemon.standings import Standings
+from daemon.team import Team
 
 READERS = 16
 
@@ -80,9 +83,22 @@ class Services:
     store_of: Callable[[RunView], Store] = field(default=local_store)
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
     streams: Streams = field(default_factory=Streams)
+    beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
+    standings: Standings = field(default_factory=Standings)
+
+    def workers(self) -> tuple[Heartbeat, ...]:
+        """The live processes. Raises `BrokerError`."""
+        return self._beats().read()
+
+    def team(self, run: str) -> Team:
+        """The live processes that may work for a run. Raises `BrokerError`."""
+        return self._beats().team(run, self.clock_ms())
+
+    def _beats(self) -> Beats:
+        return self.beats or Beats(self.bus)
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:  # async: a plain function would cost each request a change of threads
     services: Services = request.app.state.services
     return services
 

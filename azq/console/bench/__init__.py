@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from azq.console.bench.bus import bench_bus
+from azq.console.bench.daemon import bench_daemon
 from azq.console.bench.inference import bench_inference
 from azq.console.bench.learner import bench_learner
 from azq.console.bench.peers import bench_peers
+from azq.console.bench.rest import bench_rest
 from azq.console.bench.search import bench_search
 from azq.console.bench.selfplay import bench_selfplay
 from azq.console.bench.strength import bench_strength
@@ -19,6 +21,8 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "inference": bench_inference,
     "learner": bench_learner,
     "bus": bench_bus,
+    "daemon": bench_daemon,
+    "rest": bench_rest,
     "peers": bench_peers,
     "strength": bench_strength,
 }

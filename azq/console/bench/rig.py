@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,8 @@ def rig(config: Config, sections: RunSections, *, inference: bool) -> Iterator[R
     """Starts it, waits until leaves are answered, and takes it all away at the end."""
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
         home = Path(folder)
-        apart = config.model_copy(update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": ""})})
-        with Brokers(apart, home) as brokers:
-            config = brokers.apply(apart)
+        with Brokers(apart(config, home), home) as brokers:
+            config = brokers.apply(apart(config, home))
             ledger = Ledger(brokers.control)
             weights = _publish(brokers.control, ledger, config, sections, home)
             supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
@@ -62,6 +62,16 @@ def rig(config: Config, sections: RunSections, *, inference: bool) -> Iterator[R
                 yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
             finally:
                 supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+def apart(config: Config, home: Path) -> Config:
+    """The same settings in a folder of its own, with embedded brokers."""
+    return config.model_copy(update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": ""})})
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share of the values does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S) -> None:

@@ -32,10 +32,12 @@ from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
 from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.services import Services
+from daemon.beats import Beats
 from daemon.health import Health
 from daemon.lock import DaemonLock, process_space
 from daemon.loop import Loop
 from daemon.main import _broker_ms
+from daemon.observe import Observer
 
 CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=0.3, max_attempts=3)
 
@@ -61,7 +63,7 @@ class Plane:
         hands = Hands(self.ledger, self.bus, partial(jobs.publish, self.app), CONFIG.max_attempts)
         self.loop = Loop(
             CONFIG,
-            self.ledger,
+            Observer(self.ledger, self.bus, Beats(self.bus)),
             hands,
             self.bus,
             hold=self.lock.hold,

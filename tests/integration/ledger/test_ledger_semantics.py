@@ -313,6 +313,39 @@ def test_directives(world):
     assert world.ledger.counts("r").opened == 0
 
 
+def test_self_play_stalls_while_too_many_games_wait_for_the_learner(world):
+    world.ledger.update_run(RunRecord("r", b'{"selfplay": {"max_waiting_games": 2}}', {}, "folder", 1))
+    selfplay, evaluation = world.lease("selfplay"), world.lease("eval")
+    uids = [game.uid for game in world.ledger.adopt(selfplay, 3)]
+    assert world.ledger.finish_games(selfplay, [event(uids[0])]) is Directive.GO_ON
+    assert world.ledger.finish_games(selfplay, [event(uids[1])]) is Directive.STALL
+    assert world.ledger.renew(evaluation) is Directive.GO_ON
+    (entry, *_) = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "l", count=1, block_ms=0)
+    world.ledger.record_inserted("r", 1, 0, ack=[entry.id])
+    assert world.ledger.renew(selfplay) is Directive.GO_ON
+
+
+def test_a_look_says_what_single_questions_say(world):
+    lease = world.lease()
+    uids = [game.uid for game in world.ledger.adopt(lease, 3)]
+    world.ledger.finish_games(lease, [event(uids[0])])
+    for outcome in ("release", "fail", "fail"):
+        other = world.lease(owner="w2")
+        if outcome == "release":
+            world.ledger.release(other, [])
+        else:
+            world.ledger.fail(other, "broken", max_attempts=1)
+    world.ledger.create_run(record("another"))
+    looks = {look.view.record.run: look for look in world.ledger.look()}
+    assert sorted(looks) == ["another", "r"]
+    look = looks["r"]
+    assert look == world.ledger.look_at("r")
+    assert (look.view, look.counts, list(look.jobs)) == (world.ledger.run("r"), world.ledger.counts("r"), world.ledger.jobs("r"))
+    assert [view.state for view in look.ended] == [JobState.FAILED, JobState.FAILED, JobState.DONE]
+    with pytest.raises(NotFound, match="another, r"):
+        world.ledger.look_at("nobody")
+
+
 # -- games
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
 from azq.wire.messages import GradeSpec, Heartbeat, Job, LearnerStatus, MatchSpec
-from daemon.reconcile import FAILURES_IN_A_ROW, IN_TRANSIT_LIMIT, reconcile
+from daemon.fleet import condense
+from daemon.reconcile import FAILURES_IN_A_ROW, reconcile
 from daemon.state import (
     Action,
     CancelQueued,
@@ -24,6 +26,7 @@ from daemon.state import (
     FinishRun,
     Observed,
     ObservedRun,
+    Offer,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -31,10 +34,11 @@ from daemon.state import (
 )
 
 NOW = 10_000_000
+WAITING = 500  # games for the learner at which self-play stalls
 CONFIG = DaemonConfig(jobs_ahead=1, unclaimed_s=15.0)
 SECTIONS = RunSections(
     run=RunConfig(game="connect_four", tag="cpu"),
-    selfplay=SelfPlayConfig(games_in_flight=32, slice_s=60.0),
+    selfplay=SelfPlayConfig(games_in_flight=32, slice_s=60.0, max_waiting_games=WAITING),
     arena=ArenaConfig(every_s=120.0, opponents=("previous", "uct:100"), games=8, grade_positions=50),
 )
 EMPTY = LedgerCounts(0, 0, 0, 0, 0, 0, 0)
@@ -95,7 +99,7 @@ def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:
     "seen",
     [
         ObservedRun(EMPTY, learner=learner(stall_selfplay=True)),
-        ObservedRun(dataclasses.replace(EMPTY, in_transit=IN_TRANSIT_LIMIT)),
+        ObservedRun(dataclasses.replace(EMPTY, in_transit=WAITING)),
         ObservedRun(EMPTY, jobs=(view(1), view(2, JobState.QUEUED))),
     ],
     ids=["limiter", "nobody takes samples", "enough jobs"],
@@ -279,7 +283,7 @@ def worlds(draw: st.DrawFn) -> tuple[DesiredRun, Observed]:
     jobs = tuple(draw(job_views(number)) for number in range(draw(st.integers(0, 8))))
     state = draw(st.sampled_from(list(RunState)))
     seen = ObservedRun(
-        counts=dataclasses.replace(EMPTY, finished=draw(st.integers(0, 20)), in_transit=draw(st.sampled_from((0, IN_TRANSIT_LIMIT)))),
+        counts=dataclasses.replace(EMPTY, finished=draw(st.integers(0, 20)), in_transit=draw(st.sampled_from((0, WAITING)))),
         active_ms=draw(st.integers(0, 600_000)),
         jobs=jobs,
         learner=draw(st.sampled_from((None, learner(), learner(stall_selfplay=True), learner(step=99)))),
@@ -387,3 +391,18 @@ def test_at_most_one_evaluation_round_is_out(world: tuple[DesiredRun, Observed])
     assert len(rounds) <= 1
     if rounds:
         assert not any(job.job.kind == "eval" for job in observed.runs["r"].jobs)
+
+
+def test_runs_of_one_tag_share_its_slots() -> None:
+    workers = tuple(beat(f"w{index}", "selfplay.cpu") for index in range(7))
+    names = ("a", "b", "c", "held")
+    desired = Desired(tuple(DesiredRun(name, RunState.RUNNING, SECTIONS) for name in names))
+    runs = dict.fromkeys(names, ObservedRun(EMPTY)) | {"held": ObservedRun(EMPTY, learner=learner(stall_selfplay=True))}
+    actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
+    wanted = Counter(action.run for action in actions if isinstance(action, EnqueueSelfplay))
+    assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share
+
+
+def test_what_a_fleet_offers_is_one_value_for_each_kind_of_worker() -> None:
+    workers = [beat(f"w{index}", "selfplay.cpu", slots=2) for index in range(500)] + [beat("gpu", "selfplay.cuda"), beat("idle")]
+    assert condense(workers) == (Offer(("selfplay.cpu",), 1000), Offer(("selfplay.cuda",), 1))

@@ -1,0 +1,116 @@
+"""The live workers of one run as operators read them, and what they do together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from azq import metrics
+from azq.wire.messages import Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One live process."""
+
+    worker: str
+    role: str
+    host: str
+    pid: int
+    version: str
+    run: str
+    queues: tuple[str, ...]
+    tags: tuple[str, ...]
+    slots: int
+    age_s: float  # since its last heartbeat
+    up_s: float
+    rates: dict[str, float]
+    weight_versions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRates:
+    """What a set of workers does together."""
+
+    games_per_s: float
+    simulations_per_s: float
+    evaluations_per_s: float
+    mean_batch: float
+    network_busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Everything that a run's status says of its workers."""
+
+    workers: tuple[WorkerStatus, ...]
+    encoded: msgspec.Raw  # the workers as JSON
+    rates: FleetRates
+    lag: Callable[[int], float]  # of their weights behind a version, see `policy_lag`
+
+
+def team_of(beats: Iterable[Heartbeat], run: str, status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+    """The workers that may work for a run: those bound to none, and its own; `status` tells how each is read."""
+    members = [beat for beat in beats if beat.run in ("", run)]
+    listed = tuple(map(status, members))
+    lagging = [beat for beat in members if beat.role == "selfplay"]
+    return Team(listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(members), lambda version: policy_lag(lagging, run, version))
+
+
+def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
+    """A heartbeat as operators read it."""
+    return WorkerStatus(
+        worker=beat.worker,
+        role=beat.role,
+        host=beat.host,
+        pid=beat.pid,
+        version=beat.version,
+        run=beat.run,
+        queues=beat.queues,
+        tags=beat.tags,
+        slots=beat.slots,
+        age_s=max(0, now_ms - beat.sent_ms) / 1000,
+        up_s=max(0, beat.sent_ms - beat.started_ms) / 1000,
+        rates=dict(beat.rates),
+        weight_versions=dict(beat.weight_versions),
+    )
+
+
+def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
+    """The rates of all these workers, summed or averaged as each asks for."""
+    busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
+    return FleetRates(
+        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
+        evaluations_per_s=_evaluations_per_s(workers),
+        mean_batch=_mean_batch(workers),
+        network_busy=sum(busy) / len(busy) if busy else 0.0,
+    )
+
+
+def policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
+    """Versions between the newest weights and those that self-play searches with, mean over its workers."""
+    said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
+    lags = said or [
+        max(0, version - beat.weight_versions[run]) for beat in workers if beat.role == "selfplay" and run in beat.weight_versions
+    ]
+    return sum(lags) / len(lags) if lags else 0.0
+
+
+def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:
+    return sum(beat.rates.get(rate, 0.0) for beat in workers if beat.role in roles)
+
+
+def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
+    """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
+    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, ("selfplay", "eval"))
+
+
+def _mean_batch(workers: Sequence[Heartbeat]) -> float:
+    """Mean over the inference workers, each weighted by its batches per second."""
+    pairs = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), beat.rates.get(metrics.MEAN_BATCH, 0.0)) for beat in workers]
+    busy = [(rate, batch) for rate, batch in pairs if rate > 0 and batch > 0]
+    batches_per_s = sum(rate / batch for rate, batch in busy)
+    return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0
