@@ -102,7 +102,7 @@ def screen(frame: Frame, problem: str = "", *, height: int = 0) -> RenderableTyp
     used = 9 + len(frame.runs) + len(frame.queues) + sum(len(run.conditions) for run in frame.runs)
     folded = bool(height) and used + len(frame.workers) + len({worker.host for worker in frame.workers}) > height
     conditions = [Text(f"{run.run}: {text}", style="yellow") for run in frame.runs for text in run.conditions]
-    head = Text.assemble(("azq top", "bold"), f"  {time.strftime('%H:%M:%S')}  {len(frame.runs)} runs, {len(frame.workers)} processes  ")
+    head = Text.assemble(("azq top", "bold"), f"  {time.strftime('%H:%M:%S')}  runs: {len(frame.runs)}  processes: {len(frame.workers)}  ")
     head.append(problem or "q quits", style="red" if problem else "dim")
     return Group(
         head, Text(), runs_table(frame.runs), *conditions, Text(), queues_table(frame.queues), Text(), hosts_table(frame.workers, folded)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from azq import games
 from azq.config import RunConfig, parse_run
-from azq.errors import AzqError
+from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunView
 from azq.replay.browse import Place
@@ -46,7 +46,10 @@ def show_game(run: str, uid: int, use: Use) -> GameView:
     event = use.games_of(_segments(known)).find(uid)
     settings = parse_run(json.loads(known.record.sections), f"sections of run {run}").run
     rules, note = _rules(settings)
-    return view(settings.game, rules, event, note)
+    try:
+        return view(settings.game, rules, event, note)
+    except (WireError, IllegalActionError) as error:  # recorded under other rules than the run has now
+        return view(settings.game, None, event, f"positions are not shown: {error}")
 
 
 def _segments(known: RunView) -> Path:

@@ -20,6 +20,7 @@ from azq.errors import (
     KeyReused,
     MissingExtra,
     NotFound,
+    SegmentError,
     StateConflict,
     StoreError,
     TooManyRequests,
@@ -43,6 +44,7 @@ STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
     (KeyReused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
     (StoreError, HTTPStatus.BAD_GATEWAY),
+    (SegmentError, HTTPStatus.BAD_GATEWAY),
     (WeightsError, HTTPStatus.BAD_GATEWAY),
     (WireError, HTTPStatus.BAD_GATEWAY),
 )

@@ -90,6 +90,27 @@ def test_a_game_in_a_python_file_is_shown_without_running_it(tmp_path: Path) -> 
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_game_that_todays_rules_refuse_is_shown_by_numbers(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.plant_games(range(1, 3))
+    sections = msgspec.json.encode(dump_run(RunSections(run=RunConfig(game="tic_tac_toe"))))
+    site.ledger.update_run(msgspec.structs.replace(site.ledger.run(RUN).record, sections=sections))
+    shown = client_of(site).get(f"/v1/runs/{RUN}/games/2").json()
+    assert "positions are not shown: game 2" in shown["note"]
+    assert [ply["text"] for ply in shown["plies"]] == [str(ply["action"]) for ply in shown["plies"]]
+
+
+def test_a_log_of_another_schema_is_a_named_problem(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.plant_games(range(1, 3))
+    (path,) = (tmp_path / RUN / "segments").glob("*.seg")
+    data = bytearray(path.read_bytes())
+    data[8] = 99
+    path.write_bytes(data)
+    answer = client_of(site).get(f"/v1/runs/{RUN}/games")
+    assert (answer.status_code, "schema 99" in answer.json()["detail"]) == (502, True)
+
+
 def test_the_page_is_served_with_a_policy_that_trusts_only_its_own_origin(tmp_path: Path) -> None:
     client = client_of(Site(tmp_path))
     page = client.get("/")
