@@ -10,6 +10,7 @@
     │   ├── BrokerUnavailable    nobody answers at the broker's address                    exit 3
     │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
     ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
+    │   └── SchemaMismatch       the control plane holds messages of another schema         exit 13
     ├── WeightsError             weights that are missing, damaged or do not fit           exit 6
     ├── StoreError               a blob that cannot be read or written                     exit 7
     ├── SegmentError             the segment log is damaged beyond its last record         exit 7
@@ -51,6 +52,7 @@ class ExitCode(IntEnum):
     CONFLICT = 10
     MISSING_EXTRA = 11
     REQUEST = 12
+    SCHEMA = 13
     INTERRUPTED = 130
 
 
@@ -62,6 +64,7 @@ DO_NOT_RESTART = frozenset(
         ExitCode.NOT_FOUND,
         ExitCode.CONFLICT,
         ExitCode.MISSING_EXTRA,
+        ExitCode.SCHEMA,
     }
 )
 
@@ -116,6 +119,12 @@ class WireError(AzqError):
     """Bytes that do not decode: too large, wrong shape or wrong schema number."""
 
     exit_code = ExitCode.WIRE
+
+
+class SchemaMismatch(WireError):
+    """The control plane holds messages of another schema; no restart mends that."""
+
+    exit_code = ExitCode.SCHEMA
 
 
 class WeightsError(AzqError):

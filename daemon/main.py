@@ -23,6 +23,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, notify
 from azq.store import Store, open_store
+from azq.wire.gate import agree_on_schema
 from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.auth import check_binding
@@ -59,6 +60,7 @@ def main(config: Config) -> int:
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
+        agree_on_schema(client)
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)

@@ -29,6 +29,7 @@ from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
 from azq.usage import usage
 from azq.wire import codec, keys
+from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat
 
 MAX_BACKOFF_S = 5.0
@@ -56,6 +57,7 @@ def main(config: Config) -> int:
     placement = place(config.inference)
     torch.set_num_threads(placement.threads)
     client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
+    agree_on_schema(client)
     control = RedisBus(client)
     # Its longest wait in the server is a tenth of a second: a socket that stays silent for longer than usual is a broker out of reach.
     data = RedisBus(connect(data_url, timeout_s=config.broker.connect_timeout_s))

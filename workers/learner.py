@@ -38,6 +38,7 @@ from azq.store import open_store
 from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
 
 LOCK_NAME = ".learner.lock"
@@ -52,6 +53,7 @@ def main(config: Config, run: str) -> int:
     if not config.broker.control_url:
         raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
     client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    agree_on_schema(client)
     ledger = Ledger(client)
     view = ledger.run(run)
     directory = Path(view.record.directory)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 
 from celery.exceptions import SecurityWarning
 
+from azq.bus.connect import connect
 from azq.config import Config
 from azq.errors import ConfigError, ExitCode
+from azq.wire.gate import agree_on_schema
 from workers.factory import SoftWorker, build_app
 from workers.lifecycle import node_name
 
@@ -16,13 +19,15 @@ from workers.lifecycle import node_name
 def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     """Runs a Celery worker on these queues until SIGTERM; returns its exit code.
 
-    Raises `ConfigError` for no queues or malformed ones, and `BrokerUnavailable` or `BrokerRefused` when the broker does not let it in.
+    Raises `ConfigError` for no queues or malformed ones, `BrokerUnavailable` or `BrokerRefused` when the broker does not let it
+    in, and `SchemaMismatch` where the control plane belongs to another azq.
     """
     warnings.simplefilter("ignore", SecurityWarning)  # it warns root of pickle, which this app does not accept
     if not queues:
         raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
     app = build_app(config, queues)
-    app.azq.open_control().ping()
+    with closing(connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)) as client:
+        agree_on_schema(client)
     worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
         hostname=node_name(queues),
         concurrency=concurrency,

@@ -33,6 +33,7 @@ from azq.games.loading import absolute
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
+from azq.wire.gate import agree_on_schema
 from azq.wire.messages import RunRecord
 from daemon.observe import read_weights
 
@@ -75,6 +76,7 @@ def up(
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
+        agree_on_schema(brokers.control)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)

@@ -23,6 +23,7 @@ control plane
     azq:blob:<sha256>               string     a blob of the `redis` store
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
+    azq:schema                      string     schema number of all that is kept here              for ever
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
     azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
     azq:{run}:history               stream     HistoryPoint frames, capped: about two days at the daemon's default interval; plain readers
@@ -40,6 +41,7 @@ RUNS = "azq:runs"
 DEAD = "azq:dead"
 DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
+SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"

@@ -1,0 +1,92 @@
+"""Processes of another schema are refused by name and number, and what they left on the streams stops nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from worker_doubles import RUN, Fleet, until
+
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.errors import DO_NOT_RESTART, ExitCode, SchemaMismatch
+from azq.wire import keys
+from azq.wire.gate import agree_on_schema
+from azq.wire.messages import SCHEMA, EvalRequest, GameRecord, SampleEvent, WeightEvent
+
+OTHER = SCHEMA + 1
+IMPORTS = "import sys; from azq.config import load; from azq.console.process import run_main; "
+MAINS = {
+    "selfplay": "from workers.worker import main; sys.exit(run_main('selfplay', lambda: main(load(), ['selfplay.cpu'], 1)))",
+    "inference": "from workers.inference import main; sys.exit(run_main('inference', lambda: main(load())))",
+    "learner": f"from workers.learner import main; sys.exit(run_main('learner', lambda: main(load(), {RUN!r})))",
+    "daemon": "from daemon.main import main; sys.exit(run_main('daemon', lambda: main(load(None, ['daemon.port=0']))))",
+}
+
+
+@pytest.fixture
+def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(broker, tmp_path)
+    yield fleet
+    fleet.close()
+
+
+@pytest.mark.parametrize("roles", [("selfplay", "daemon"), pytest.param(("inference", "learner"), marks=pytest.mark.slow)])
+def test_processes_of_another_schema_are_refused_while_the_others_go_on(fleet: Fleet, roles: tuple[str, ...]) -> None:
+    agree_on_schema(fleet.client)
+    fleet.create_run()
+    fleet.start()
+    fleet.send(slice_s=60.0)
+    fleet.playing()
+    imports = "from azq.config import load; from azq.console.process import run_main; "
+    strangers = {
+        role: fleet._spawn(f"import sys; import azq.wire.messages as m; m.SCHEMA = {OTHER}; {imports}{MAINS[role]}") for role in MAINS
+    }
+    for role, process in strangers.items():
+        assert process.wait(60) == ExitCode.SCHEMA, role
+    assert ExitCode.SCHEMA in DO_NOT_RESTART
+    assert fleet.log().count(f"has schema {SCHEMA}, this azq speaks {OTHER}; finish its runs with the azq that began them") == len(roles)
+    before = fleet.finished()
+    until(lambda: fleet.finished() > before, "a game after the strangers were sent away")
+
+
+def test_an_older_azq_is_told_to_upgrade(fleet: Fleet) -> None:
+    fleet.client.set(keys.SCHEMA, OTHER)
+    with pytest.raises(SchemaMismatch, match=f"has schema {OTHER}, this azq speaks {SCHEMA}; install the azq that its daemon runs"):
+        agree_on_schema(fleet.client)
+
+
+def test_the_first_one_marks_a_fresh_plane_and_nobody_marks_it_anew(fleet: Fleet) -> None:
+    agree_on_schema(fleet.client)
+    fleet.create_run()
+    agree_on_schema(fleet.client)
+    assert fleet.client.get(keys.SCHEMA) == str(SCHEMA).encode()
+
+
+def test_runs_from_before_the_mark_count_as_the_first_schema(fleet: Fleet) -> None:
+    fleet.create_run()
+    agree_on_schema(fleet.client)
+    assert fleet.client.get(keys.SCHEMA) == b"1"
+
+
+def frame(message: Any) -> bytes:
+    return msgspec.msgpack.encode((OTHER, message))
+
+
+def test_frames_of_another_schema_go_to_the_dead_letters(fleet: Fleet, broker: Any) -> None:
+    fleet.create_run(evaluator="stream", games_in_flight=4)
+    data = RedisBus(connect(broker.data_url))
+    fleet.bus.publish(keys.weights(RUN), frame(WeightEvent(RUN, 9, "0" * 64, "file:none", 0, 0)))
+    data.publish(keys.eval_stream(RUN), frame(EvalRequest(1, "stranger", 0, 1, b"\0", 0)))
+    fleet.bus.publish(keys.samples(RUN), frame(SampleEvent(GameRecord(10**6), (1.0, -1.0), "stranger", 0)))
+    fleet._spawn(IMPORTS + MAINS["learner"])
+    fleet.start_inference()
+    until(lambda: data.dead_letters() == fleet.bus.dead_letters() == 1, "dead letters of request and sample", 60.0)
+    fleet.start()
+    fleet.send(slice_s=60.0)
+    until(lambda: fleet.ledger.counts(RUN).inserted > 5, "games played, evaluated and learned from", 60.0)
+    assert fleet.ledger.counts(RUN).balanced
+    data.close()
