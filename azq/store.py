@@ -59,6 +59,12 @@ def open_store(url: str, *, directory: Path, client: redis.Redis | None = None) 
     return BlobStore(url, directory, client)
 
 
+def weights_folder(said: str, home: Path, run: str) -> Path:
+    """Where a run's weights are on this host: below the folder that the run names, or on another host below `home`."""
+    # A path of another machine may lie where this user must not even look: os.path says False then, Path raises.
+    return (Path(said) if said and os.path.isdir(said) else home / run) / "weights"
+
+
 class BlobStore:
     """Writes to one place, reads and deletes wherever a URI points."""
 

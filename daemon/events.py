@@ -124,8 +124,8 @@ class Reader:
         return [(_place(entry, *self._streams[entry.stream]), entry) for entry in entries]
 
     def _newest(self) -> Place:
-        newest = ((stream, self._bus.newest(name)) for name, stream in self._streams.items())
-        return max((_place(entries[0], *stream) for stream, entries in newest if entries), default=BEGINNING)
+        entries = self._bus.newest_each(list(self._streams))
+        return max((_place(entry, *self._streams[entry.stream]) for entry in entries if entry is not None), default=BEGINNING)
 
     def _lost(self, name: str, after: Place) -> str:
         """The run whose events between `after` and now are not all there any more; empty where they are."""

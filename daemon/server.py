@@ -22,8 +22,10 @@ STOP_WITHIN_S = 5.0
 def bind(config: DaemonConfig) -> socket.socket:
     """A listening socket at the configured address; `ConfigError` when it is taken or not this machine's."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)  # asyncio sends at once (TCP_NODELAY) only where the protocol is named
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

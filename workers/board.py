@@ -1,8 +1,8 @@
-"""What a worker's main process and its pool children tell each other through shared memory: stop, who is busy, how fast.
+"""What a worker's main process and its pool children tell each other through shared memory: stop, who holds which job, how fast.
 
 The children are forked, so anonymous shared pages made before the fork are seen by all. Nothing here can block or break: the
 main process keeps beating while a child computes, and a child learns of a stop without a signal of its own.
-Figures may be torn between two writes; they are only ever shown.
+What is read may be torn between two writes: figures are only ever shown, and a claim is acted upon once it was read twice.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import mmap
 import struct
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _STOP = struct.Struct("<Q")
 _SLOT = struct.Struct("<d?7dQ64s3d")
 _RATES = ("games_per_s", "plies_per_s", "simulations_per_s", "evaluations_per_s", "mean_batch", "latency_ms", "resent")
-_STRIDE = 192
+_CLAIM = struct.Struct("<dQQ96s")
+_CLAIM_AT = 192  # behind the figures
+_STRIDE = 320
 FRESH_S = 10.0
 
 
@@ -36,8 +39,16 @@ class Figures:
     latency_quantiles_ms: tuple[float, ...] = (0.0, 0.0, 0.0)  # at metrics.QUANTILES
 
 
+class Claim(NamedTuple):
+    """A job that a child holds."""
+
+    pid: int
+    job_id: str
+    attempt: int
+
+
 class Board:
-    """A stop flag and one slot of figures per pool child."""
+    """A stop flag and, per pool child, a slot with its figures and the job it holds."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -54,10 +65,9 @@ class Board:
     def write(self, slot: int, figures: Figures) -> None:
         """A child's figures as of now; more children than slots share the last one."""
         values = [getattr(figures, name) for name in _RATES]
-        place = _STRIDE * (1 + min(slot, self._slots - 1))
         name = figures.run.encode()[:64]
         rest = (figures.weight_version, name, *figures.latency_quantiles_ms)
-        _SLOT.pack_into(self._memory, place, time.monotonic(), figures.busy, *values, *rest)
+        _SLOT.pack_into(self._memory, self._place(slot), time.monotonic(), figures.busy, *values, *rest)
 
     def read(self) -> list[Figures]:
         """Figures of the children that wrote lately."""
@@ -75,3 +85,20 @@ class Board:
     def busy(self) -> bool:
         """Whether some child holds a job."""
         return any(figures.busy for figures in self.read())
+
+    def claim(self, slot: int, claim: Claim | None) -> None:
+        """The job that a child holds, or none; said again, it is a sign of life."""
+        pid, job_id, attempt = claim or (0, "", 0)
+        _CLAIM.pack_into(self._memory, self._place(slot) + _CLAIM_AT, time.monotonic(), pid, attempt, job_id.encode())
+
+    def claims(self) -> dict[int, tuple[Claim, float]]:
+        """Jobs that children hold, and when each last said so (monotonic clock), by slot."""
+        found = {}
+        for slot in range(self._slots):
+            said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + _CLAIM_AT)
+            if pid:
+                found[slot] = Claim(pid, job_id.rstrip(b"\0").decode(errors="replace"), attempt), said_s
+        return found
+
+    def _place(self, slot: int) -> int:
+        return _STRIDE * (1 + min(slot, self._slots - 1))

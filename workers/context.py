@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +16,8 @@ from azq.config import Config, RunSections, parse_run
 from azq.ledger import Ledger
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.wire.messages import RunRecord
-from workers.board import Board, Figures
+from workers.board import Board, Claim, Figures
+from workers.children import Signs, owner_of
 from workers.rates import Meter
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ class Context:
         self.config = config
         self.board = board
         self.slot = slot
-        self.owner = f"{socket.gethostname()}:{os.getpid()}"
+        self.owner = owner_of(os.getpid())
         self.arenas = Arenas()
         self.meter = Meter()
         self._control: redis.Redis | None = None
         self._evaluators = 0
+        self._signs = Signs(board, slot)
+        self._signs.start()
 
     @property
     def control(self) -> redis.Redis:
@@ -50,11 +52,17 @@ class Context:
         return Ledger(self.control)
 
     def stopping(self) -> bool:
-        """Whether the worker is stopping."""
+        """Whether the worker is stopping; who asks is alive."""
+        self._signs.asked()
         return self.board.stopping()
+
+    def busy(self, job_id: str, attempt: int) -> None:
+        """Says which job is held."""
+        self._signs.hold(Claim(os.getpid(), job_id, attempt))
 
     def idle(self) -> None:
         """Says that no job is held."""
+        self._signs.hold(None)
         self.board.write(self.slot, Figures())
 
     def sections(self, record: RunRecord) -> RunSections:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import redis
 from billiard.process import current_process
 from celery import Celery, bootsteps, signals
 from celery.apps.worker import Worker
@@ -16,9 +17,11 @@ from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.errors import ConfigError
+from azq.ledger import Ledger
 from azq.queue import detect_tags, make_app, split_queue
 from azq.sdnotify import READY, STOPPING, notify
 from workers.board import Board
+from workers.children import Care
 from workers.lifecycle import STOP_AFTER_S, Heart, end_for_sure
 
 LOOP_TICK_S = 1.0
@@ -32,12 +35,20 @@ class Shared:
         self.tags = tuple(dict.fromkeys((*detect_tags(), *config.worker.tags, *(split_queue(queue)[1] for queue in queues))))
         self.board: Board | None = None
         self.heart: Heart | None = None
+        self.care: Care | None = None
         self._context: Any = None
 
     def open_control(self) -> RedisBus:
         """A new connection to the control plane."""
+        return RedisBus(self._connect())
+
+    def open_ledger(self) -> Ledger:
+        """The ledger, over a connection of its own."""
+        return Ledger(self._connect())
+
+    def _connect(self) -> redis.Redis:
         broker = self.config.broker
-        return RedisBus(connect(broker.control_url, timeout_s=broker.connect_timeout_s))
+        return connect(broker.control_url, timeout_s=broker.connect_timeout_s)
 
     def context(self) -> Any:
         """This child's belongings, made at its first job: nothing heavy is imported by the main process."""
@@ -136,6 +147,9 @@ def _connect_signals(app: Celery) -> None:
         shared.heart = Heart(shared.open_control, shared.config.worker, shared.board or Board(slots), queues, shared.tags, slots)
         shared.heart.loop_turned_s = time.monotonic()
         shared.heart.start()
+        if shared.board is not None:
+            shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+            shared.care.start()
 
     def shutting_down(**_: Any) -> None:
         if shared.board is not None:
@@ -144,6 +158,8 @@ def _connect_signals(app: Celery) -> None:
         end_for_sure(STOP_AFTER_S)
 
     def shutdown(**_: Any) -> None:
+        if shared.care is not None:
+            shared.care.end()
         if shared.heart is not None:
             shared.heart.end()
 

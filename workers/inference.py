@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 import redis
@@ -26,7 +25,7 @@ from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
-from azq.store import open_store
+from azq.store import open_store, weights_folder
 from azq.usage import usage
 from azq.wire import codec, keys
 from azq.wire.gate import agree_on_schema
@@ -150,9 +149,8 @@ def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]
     """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
 
     def of(view: RunView) -> Fetch:
-        said = Path(view.record.directory)
-        directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
-        store = open_store(config.store.url, directory=directory / "weights", client=client)
+        directory = weights_folder(view.record.directory, config.home, view.record.run)
+        store = open_store(config.store.url, directory=directory, client=client)
         return lambda event: store.get(event.uri, event.sha256)
 
     return of

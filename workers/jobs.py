@@ -29,21 +29,29 @@ def held_job(context: Context, job_id: str, attempt: int) -> Iterator[Lease | No
     if context.stopping():
         yield None  # the message of a stopping worker is not lost: nobody claimed the job, so it is published again
         return
-    lease = context.ledger.claim(job_id, attempt, context.owner, context.config.daemon.lease_s)
-    if lease is None:
-        log.info("claim_refused", job=job_id, attempt=attempt)
-        yield None
-        return
+    context.busy(job_id, attempt)  # before the claim: whoever dies in between leaves a lease that the main process knows of
     try:
-        yield lease
+        lease = context.ledger.claim(job_id, attempt, context.owner, context.config.daemon.lease_s)
+        if lease is None:
+            log.info("claim_refused", job=job_id, attempt=attempt)
+            yield None
+            return
+        with _answering(context, lease):
+            yield lease
+    finally:
+        context.idle()
+
+
+@contextmanager
+def _answering(context: Context, lease: Lease) -> Iterator[None]:
+    try:
+        yield
     except (LeaseLost, BrokerError) as error:
-        log.warning("job_dropped", job=job_id, attempt=attempt, reason=str(error))
+        log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(error))
     except Interrupted as error:
         _fail(context, lease, error, NO_LIMIT)
     except Exception as error:
         _fail(context, lease, error, context.config.daemon.max_attempts)
-    finally:
-        context.idle()
 
 
 def reason_of(error: BaseException) -> str:

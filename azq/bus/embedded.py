@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+
 from azq.bus.binary import find_server
 from azq.bus.connect import open_client, translate
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError
@@ -109,6 +111,22 @@ class EmbeddedServer:
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
         return self._process is not None and self._process.poll() is not None
+
+    def responds(self, timeout_s: float) -> bool:
+        """Whether it says anything at all, be it that it is still loading; one that hangs says nothing."""
+        with contextlib.closing(open_client(self.url, timeout_s=timeout_s)) as client:
+            try:
+                client.ping()
+            except (BusyLoadingError, ResponseError):
+                return True
+            except RedisError:
+                return False
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL to the server if this object started it; `died` tells when it is gone."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
 
     def stop(self) -> None:
         """Ends the server if this object started it: first asks, then insists. An adopted one goes on."""

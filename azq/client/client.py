@@ -17,6 +17,8 @@ from azq.client.events import START, parse_events
 from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, Transport
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
 from daemon.api.schemas import ArenaOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
+from daemon.history import History
+from daemon.queues import QueueStatus
 from daemon.summary import LedgerStatus, RunStatus, WorkerStatus
 
 SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
@@ -112,6 +114,10 @@ class Client:
         for page in self._answers(f"/v1/runs/{_part(name)}/matches"):
             yield from _read(page, ArenaOut).matches
 
+    def history(self, name: str, *, since_ms: int | None = None, points: int | None = None) -> History:
+        """A run's figures over time, in columns."""
+        return self._get(f"/v1/runs/{_part(name)}/history", History, since_ms=since_ms, points=points)
+
     # -- weights
 
     def weights(self, name: str, *, limit: int | None = None) -> list[WeightsOut]:
@@ -161,6 +167,10 @@ class Client:
     ) -> Iterator[WorkerStatus]:
         """Processes whose heartbeat lives."""
         return self._pages("/v1/workers", WorkerStatus, {"role": role, "host": host, "tag": tag, "run": run})
+
+    def queues(self) -> list[QueueStatus]:
+        """What waits and runs in each queue, and the slots that live workers have."""
+        return self._get("/v1/queues", list[QueueStatus])
 
     def ready(self) -> HealthOut:
         """The daemon, when it does useful work. Raises `DaemonUnavailable` while it does not; asks once."""

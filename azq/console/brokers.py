@@ -13,11 +13,14 @@ import redis
 
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
+from azq.console.supervisor import hangs
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.wire.connect import connect
 
 BROKER_FOLDER = ".broker"
 LOCK_FILE = ".azq-up.lock"
+ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
+ASK_TIMEOUT_S = 0.5
 
 
 def with_urls(config: Config, control_url: str, data_url: str) -> Config:
@@ -70,6 +73,8 @@ class Brokers:
         self._folder = home.absolute() / BROKER_FOLDER
         self._listen = listen
         self._servers: dict[str, EmbeddedServer] = {}
+        self._heard_s: dict[str, float] = {}  # when each server answered last
+        self._ask_s = 0.0  # when they are asked again
         self.control: redis.Redis
 
     def apply(self, config: Config) -> Config:
@@ -97,7 +102,25 @@ class Brokers:
         dead = tuple(role for role, server in self._servers.items() if server.died())
         for role in dead:
             self._servers[role].start()
+            self._heard_s.pop(role, None)
         return dead
+
+    def end_hung(self, hang_after_s: float, now_s: float) -> tuple[str, ...]:
+        """Kills embedded servers that answered nothing for so long, for `revive` to start again; returns their roles."""
+        if now_s < self._ask_s:
+            return ()
+        for role, server in self._servers.items():
+            if server.responds(ASK_TIMEOUT_S):
+                self._heard_s[role] = now_s
+        self._ask_s = now_s + ASK_EVERY_S
+        over = tuple(role for role in self._servers if hangs(self._heard_s.get(role), now_s, hang_after_s))
+        for role in over:
+            self._servers[role].kill()
+        return over
+
+    def silent(self, now_s: float) -> bool:
+        """Whether an embedded server did not answer when last asked."""
+        return any(now_s - heard_s > 2 * ASK_EVERY_S for heard_s in self._heard_s.values())
 
     def __enter__(self) -> Brokers:
         try:

@@ -21,7 +21,7 @@ from azq.wire.connect import connect
 def show_status(config: Config, run: str | None, as_json: bool) -> None:
     """Prints one run in full, or a line for each run."""
     config, client = brokers.open_control(config)
-    watch = Watch(client, config)
+    watch = Watch(client)
     names = [run] if run else [view.record.run for view in Ledger(client).runs()]
     summaries = [watch.summary(name) for name in names]
     if as_json:

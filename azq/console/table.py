@@ -82,7 +82,7 @@ def line(status: RunStatus) -> str:
             f"evaluations/s={count(status.evaluations_per_s)}",
             f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
-            f"errors={_share(status)} elo={_elo(status)}",
+            f"errors={error_share(status)} elo={elo(status)}",
             *(f"[{condition}]" for condition in status.conditions),
         ]
     )
@@ -142,8 +142,8 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
 
 
 def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
-    yield "errors, graded", _share(status)
-    yield "elo (anchor 0)", _elo(status)
+    yield "errors, graded", error_share(status)
+    yield "elo (anchor 0)", elo(status)
     yield "evaluated version", str(status.strength.graded_version or status.strength.rated_version or "-")
     yield "games opened", count(status.ledger.opened)
     yield "finished", count(status.ledger.finished)
@@ -157,11 +157,13 @@ def _goal(status: RunStatus) -> str:
     return f" · until {goal} ({status.progress:.0%})" if goal else ""
 
 
-def _share(status: RunStatus) -> str:
+def error_share(status: RunStatus) -> str:
+    """Share of graded moves that lost a result class."""
     return "-" if status.strength.error_share is None else f"{status.strength.error_share:.1%}"
 
 
-def _elo(status: RunStatus) -> str:
+def elo(status: RunStatus) -> str:
+    """The rating with its 95 % interval."""
     strength = status.strength
     if strength.elo is None or strength.elo_low is None or strength.elo_high is None:
         return "-"

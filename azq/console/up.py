@@ -78,7 +78,7 @@ def up(
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
         agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
-        watch = Watch(brokers.control, config)
+        watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         supervisor = Supervisor(
             env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
@@ -233,7 +233,8 @@ class Session:
                 path = self._start.run.path / "logs" / f"{name}.log"
                 log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
                 return code
-            if time.monotonic() - looked_s >= LOOK_S:
+            # A look at a broker that hangs takes seconds, in which nobody would look after the children.
+            if time.monotonic() - looked_s >= LOOK_S and not self._brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
                 if (end := self._look(screen)) is not None:
                     return end
@@ -241,7 +242,9 @@ class Session:
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
-        """Starts what died again: children after their delay, embedded brokers at once."""
+        """Ends brokers that hang, and starts what died again: children after their delay, embedded brokers at once."""
+        for role in self._brokers.end_hung(HANG_AFTER_S, time.monotonic()):
+            log.error("broker_hung", role=role, silent_s=HANG_AFTER_S)
         for role in self._brokers.revive():
             log.warning("broker_died", role=role)
         for name, code in self._supervisor.tick():

@@ -19,6 +19,7 @@ import numpy as np
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
+from azq.errors import StoreError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.intake import InsertLedger, Intake
@@ -85,6 +86,7 @@ class Learner:
         self._config = parts.config
         self._clock = clock
         self._outage = Outage(clock=clock)
+        self._disk = Outage(StoreError, ("disk_refuses", "disk_takes"), clock=clock)
         self._strength = Strength()
         self._rate = Rate()
         self._consumed = parts.consumed
@@ -98,8 +100,9 @@ class Learner:
     def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
-        `on_turn` is called at least every second. Raises `StoreError` when the disk fails, `BrokerRefused` when the broker turns us away,
-        `NotFound` when the run is gone, `WeightsError` when training diverges; an absent broker is waited for.
+        `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
+        `WeightsError` when training diverges; an absent broker and a disk that takes nothing are waited for, games stay unacknowledged
+        meanwhile. Raises `StoreError` when the last checkpoint cannot be written.
         """
         while not stop.is_set():
             self.turn(stop)
@@ -111,7 +114,7 @@ class Learner:
         self._do_due()
         busy = self._may_train()
         self._take_in(block_ms=0 if busy else IDLE_BLOCK_MS)
-        if self._outage.active and not busy:
+        if (self._outage.active or self._disk.active) and not busy:
             stop.wait(IDLE_BLOCK_MS / 1000)
         self._train(stop)
 
@@ -121,10 +124,10 @@ class Learner:
         while self._clock() < end:
             if not self._take_in(block_ms=0) and not self._leftovers:
                 break
-            if self._outage.active:
+            if self._outage.active or self._disk.active:
                 threading.Event().wait(0.05)
             on_turn(self.status())
-        self._outage.attempt(self._publish)
+        self._publish_if_possible()
         self._save()
         self._outage.attempt(self._say)
         self._parts.tracker.flush()
@@ -156,7 +159,7 @@ class Learner:
     def _take_in(self, *, block_ms: int) -> int:
         end, total = self._clock() + PHASE_S, 0
         while True:
-            seen = self._outage.attempt(partial(self._read, block_ms))
+            seen = self._outage.attempt(partial(self._disk.attempt, partial(self._read, block_ms)))
             if seen is None:  # what was read and not acknowledged is asked for again
                 self._leftovers = True
                 return total
@@ -192,9 +195,12 @@ class Learner:
         if self._is_due("status", STATUS_EVERY_S):
             self._outage.attempt(self._say)
         if self._is_due("publish", self._config.publish_every_s):
-            self._outage.attempt(self._publish)
+            self._publish_if_possible()
         if self._is_due("checkpoint", self._config.checkpoint_every_s):
-            self._save()
+            self._disk.attempt(self._save)
+
+    def _publish_if_possible(self) -> None:
+        self._outage.attempt(partial(self._disk.attempt, self._publish))
 
     def _is_due(self, what: str, every_s: float) -> bool:
         now = self._clock()
@@ -221,8 +227,8 @@ class Learner:
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)
-            self._publish()
-            self._save()
+            self._disk.attempt(self._publish)
+            self._disk.attempt(self._save)
         self._running = running
 
     def _look_at_losses(self) -> None:

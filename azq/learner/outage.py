@@ -1,4 +1,4 @@
-"""Patience with a broker that went away: each call is tried at most once per pause, and pauses grow."""
+"""Patience with a broker that went away, or a disk that takes nothing: each call is tried at most once per pause, and pauses grow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from azq import logs
-from azq.errors import BrokerUnavailable
+from azq.errors import AzqError, BrokerUnavailable
 
 T = TypeVar("T")
 
@@ -15,9 +15,19 @@ log = logs.get(__name__)
 
 
 class Outage:
-    """Runs broker calls; between a failure and the end of its pause it runs none."""
+    """Runs calls that may fail by `error`; between a failure and the end of its pause it runs none. `lines` name both in the log."""
 
-    def __init__(self, *, first_s: float = 0.2, longest_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        error: type[AzqError] = BrokerUnavailable,
+        lines: tuple[str, str] = ("broker_away", "broker_back"),
+        *,
+        first_s: float = 0.2,
+        longest_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._error = error
+        self._lost, self._back = lines
         self._first_s = first_s
         self._longest_s = longest_s
         self._clock = clock
@@ -30,17 +40,17 @@ class Outage:
         return self._pause_s > 0.0
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """The call's result; None when the broker is away or was a moment ago. Other errors pass."""
+        """The call's result; None when it failed or did a moment ago. Other errors pass."""
         if self._clock() < self._until:
             return None
         try:
             result = call()
-        except BrokerUnavailable as error:
+        except self._error as error:
             self._pause_s = min(self._longest_s, max(self._first_s, self._pause_s * 2))
             self._until = self._clock() + self._pause_s
-            log.warning("broker_away", reason=str(error), next_attempt_s=self._pause_s)
+            log.warning(self._lost, reason=str(error), next_attempt_s=self._pause_s)
             return None
         if self.active:
-            log.info("broker_back")
+            log.info(self._back)
         self._pause_s = 0.0
         return result

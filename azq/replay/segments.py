@@ -96,7 +96,7 @@ class SegmentLog:
         except OSError as error:
             raise StoreError(
                 f"segments in {self._directory} do not take {len(data)} bytes: {error.strerror}; "
-                "free disk space there and start the learner again: the games wait in the sample stream"
+                "free disk space there; the games wait in the sample stream"
             ) from error
         segment = self._segments[-1]
         segment.end += len(data)

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from fastapi import APIRouter, Query, Request, Response
 
 from azq import games
 from azq.config import RunConfig, parse_run
-from azq.errors import AzqError
+from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunView
 from azq.replay.browse import Place
+from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.scopes import READ
 from daemon.api.services import Use
 from daemon.viewer import GameSummary, GameView, summary, view
@@ -22,25 +22,21 @@ from daemon.viewer import GameSummary, GameView, summary, view
 router = APIRouter(prefix="/v1/runs", tags=["games"])
 
 
-class GamesOut(BaseModel):
-    """Games, newest first; `next` goes on where the list ends."""
-
-    games: list[GameSummary]
-    next: str | None
-
-
-@router.get("/{run}/games", dependencies=[READ])
+@router.get("/{run}/games", responses=LINKED, dependencies=[READ])
 def list_games(
     run: str,
     use: Use,
+    request: Request,
+    response: Response,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    before: Annotated[str, Query(pattern=r"^\d{1,6}:\d{1,9}$", description="`next` of the page before.")] | None = None,
-) -> GamesOut:
-    """The newest recorded games, in the order in which the learner stored them."""
-    segment, _, record = (before or "").partition(":")
-    found = use.games_of(_segments(use.ledger.run(run))).newest(limit, Place(int(segment), int(record)) if before else None)
-    place = found[-1][0] if len(found) == limit else None
-    return GamesOut(games=[summary(event) for _, event in found], next=f"{place.segment}:{place.record}" if place else None)
+    cursor: Cursor = None,
+) -> list[GameSummary]:
+    """The recorded games, in the order in which the learner stored them, newest first."""
+    place = decode_cursor("games", cursor, int, int)
+    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, Place(*place) if place else None)
+    page, after = take_page(found, limit, lambda entry: encode_cursor("games", entry[0].segment, entry[0].record))
+    link_next(request, response, after)
+    return [summary(event) for _, event in page]
 
 
 @router.get("/{run}/games/{uid}", dependencies=[READ])
@@ -50,7 +46,10 @@ def show_game(run: str, uid: int, use: Use) -> GameView:
     event = use.games_of(_segments(known)).find(uid)
     settings = parse_run(json.loads(known.record.sections), f"sections of run {run}").run
     rules, note = _rules(settings)
-    return view(settings.game, rules, event, note)
+    try:
+        return view(settings.game, rules, event, note)
+    except (WireError, IllegalActionError) as error:  # recorded under other rules than the run has now
+        return view(settings.game, None, event, f"positions are not shown: {error}")
 
 
 def _segments(known: RunView) -> Path:

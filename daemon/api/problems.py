@@ -20,6 +20,7 @@ from azq.errors import (
     KeyReused,
     MissingExtra,
     NotFound,
+    SegmentError,
     StateConflict,
     StoreError,
     TooManyRequests,
@@ -43,9 +44,11 @@ STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
     (KeyReused, HTTPStatus.UNPROCESSABLE_ENTITY),
     (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
     (StoreError, HTTPStatus.BAD_GATEWAY),
+    (SegmentError, HTTPStatus.BAD_GATEWAY),
     (WeightsError, HTTPStatus.BAD_GATEWAY),
     (WireError, HTTPStatus.BAD_GATEWAY),
 )
+UNUSABLE = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 RETRY_AFTER_S = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
 
 log = logs.get(__name__)
@@ -112,7 +115,8 @@ async def _invalid(request: Request, error: Exception) -> ProblemResponse:
 async def _refused(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else None
-    return problem(error.status_code, str(error.detail), instance=request.url.path, headers=headers)
+    kind = urn(InvalidRequest) if error.status_code in UNUSABLE else "about:blank"
+    return problem(error.status_code, str(error.detail), kind=kind, instance=request.url.path, headers=headers)
 
 
 async def _crash(request: Request, error: Exception) -> ProblemResponse:

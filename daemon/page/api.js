@@ -19,9 +19,23 @@ export const token = {
   set: (value) => sessionStorage.setItem(KEY, value),
 };
 
-/** The JSON answer of a request; throws Refused or Away. */
-export async function call(path, { method = "GET", body } = {}) {
+/** The JSON answer of a request; throws Refused or Away. With the same `key` the daemon does a thing once, however often it is asked. */
+export async function call(path, options) {
+  return (await ask(path, options)).answer;
+}
+
+/** A page of a list, and the path of the next one or null. */
+export async function callPage(path) {
+  const { answer, response } = await ask(path);
+  return { items: answer, next: /<([^>]+)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1] ?? null };
+}
+
+/** A key that nobody else chooses. */
+export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+async function ask(path, { method = "GET", body, key } = {}) {
   const headers = { accept: "application/json" };
+  if (key) headers["idempotency-key"] = key;
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
@@ -32,7 +46,7 @@ export async function call(path, { method = "GET", body } = {}) {
     throw new Away(String(error));
   }
   const answer = await response.json().catch(() => null);
-  if (response.ok && answer !== null) return answer;
+  if (response.ok && answer !== null) return { answer, response };
   throw new Refused(response.status, answer?.detail ?? `the daemon answered ${response.status}`);
 }
 

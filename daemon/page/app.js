@@ -54,7 +54,7 @@ async function guarded(ask) {
     await ask();
     Object.assign(link, { since: null, problem: "", answered: Date.now() });
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) return askForToken(error);
+    if (error instanceof Refused && error.status === 401) return askForToken(error).then(() => guarded(ask));
     if (!(error instanceof Away || error instanceof Refused)) throw error;
     link.since ??= link.answered || Date.now();
     link.problem = error instanceof Away ? "daemon away, retrying" : error.message;

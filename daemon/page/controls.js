@@ -1,6 +1,6 @@
 // Buttons that change a run. What the server refuses is shown in its own words.
 
-import { Away, Refused, call, path } from "./api.js";
+import { Away, Refused, call, newKey, path } from "./api.js";
 import { h, show } from "./dom.js";
 
 const number = (value) => (value === "" ? undefined : Number(value));
@@ -28,6 +28,7 @@ export class Controls {
   #press(what) {
     if (what === "enqueue") {
       show(this.problem);
+      this.key = newKey();
       this.dialog.showModal();
     } else if (what) this.#do(this.answer, () => call(path(this.run, `/${what}`), { method: "POST" }), (run) => `${run.name} is ${run.state}`);
   }
@@ -61,6 +62,7 @@ export class Controls {
       h("div", { class: "kinds", role: "radiogroup", "aria-label": "kind of job" }, kind("selfplay", "self-play", true), kind("eval", "evaluation match")),
       selfplay, match, field("tag", "hardware tag", { list: "tags", placeholder: "the run's" }), this.tags, this.problem,
       h("menu", {}, h("button", { type: "button", value: "cancel" }, "cancel"), h("button", { type: "submit", class: "first" }, "enqueue")));
+    this.form.addEventListener("input", () => (this.key = newKey()));  // another job; the same form sent again is the same job
     this.form.addEventListener("change", () => this.#drawKind());
     this.form.addEventListener("submit", (event) => this.#submit(event));
     this.form.querySelector("[value=cancel]").addEventListener("click", () => this.dialog.close());
@@ -82,7 +84,7 @@ export class Controls {
     const body = { run: this.run, kind: values.kind, tag: values.tag || undefined };
     if (values.kind === "selfplay") Object.assign(body, { games: number(values.games), slice_s: number(values.slice_s) });
     else body.match = { first: values.first, second: values.second, games: number(values.match_games), num_simulations: number(values.num_simulations) };
-    const queue = () => call("/v1/jobs", { method: "POST", body });
+    const queue = () => call("/v1/jobs", { method: "POST", body, key: this.key });
     let told = "";
     if (!(await this.#do(this.problem, queue, (job) => (told = `job ${job.job_id} waits in ${job.kind}.${job.tag}`)))) return;
     show(this.answer, h("span", {}, told));

@@ -1,15 +1,15 @@
 // Recorded games: a list, newest first, and one game ply by ply.
 
-import { call, path } from "./api.js";
+import { call, callPage, path } from "./api.js";
 import { board } from "./board.js";
 import { Chart } from "./chart.js";
 import { h, show } from "./dom.js";
 import { ago, count, fixed, percent } from "./format.js";
 
 const PAGE = 40;
-const value = (number) => (number === null ? "–" : `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(2)}`);
+const value = (number) => (number === null ? "–" : `${number <= -0.005 ? "−" : "+"}${Math.abs(number).toFixed(2)}`);
 const results = (returns) => returns.map((each) => `${each > 0 ? "+" : ""}${Number(each.toFixed(2))}`).join(" : ");
-const seatName = (player) => (player === 0 ? "first" : player === 1 ? "second" : `seat ${player + 1}`);
+const seatName = (player, players) => (players > 2 ? `player ${player}` : player === 0 ? "first" : "second");
 
 export class Viewer {
   asks = [[5000, this.refresh]];
@@ -28,7 +28,10 @@ export class Viewer {
     this.moves = h("ol", { class: "moves", id: "moves", start: 1 });
     this.game = h("section", { class: "panel game", hidden: true });
     this.element = h("div", { class: "viewer" }, this.list, this.game);
-    this.list.addEventListener("click", (event) => event.target.closest("[data-older]") && this.older());
+    this.list.addEventListener("click", (event) => {
+      const asked = event.target.closest("[data-list]")?.dataset.list;
+      if (asked) this[asked]().catch(() => {});  // the page's own rhythm tells what is wrong
+    });
     this.step.addEventListener("click", (event) => this.#jump(event.target.dataset.to));
     this.moves.addEventListener("click", (event) => event.target.dataset.ply && this.goToPly(Number(event.target.dataset.ply)));
     this.range.addEventListener("input", () => this.goToPly(Number(this.range.value)));
@@ -50,10 +53,14 @@ export class Viewer {
 
   async refresh() {
     if (this.wanted && String(this.shown?.uid) !== this.wanted.uid) await this.#open(this.wanted);
-    if (this.games.length > PAGE) return;  // somebody reads older pages
-    const page = await call(path(this.run, `/games?limit=${PAGE}`)).catch((error) => this.#noGames(error));
+    if (this.games.length && (this.shown || this.games.length > PAGE || this.list.matches(":hover, :focus-within"))) return;  // somebody reads
+    await this.newest();
+  }
+
+  async newest() {
+    const page = await callPage(path(this.run, `/games?limit=${PAGE}`)).catch((error) => this.#noGames(error));
     if (!page) return;
-    Object.assign(this, { games: page.games, next: page.next });
+    Object.assign(this, { games: page.items, next: page.next });
     this.#drawList();
   }
 
@@ -64,8 +71,8 @@ export class Viewer {
   }
 
   async older() {
-    const page = await call(path(this.run, `/games?limit=${PAGE}&before=${this.next}`));
-    this.games.push(...page.games);
+    const page = await callPage(this.next);
+    this.games.push(...page.items);
     this.next = page.next;
     this.#drawList();
   }
@@ -92,7 +99,7 @@ export class Viewer {
     const seats = game.players === 2 ? [0] : Array.from({ length: game.players }, (_, seat) => seat);
     this.chart = new Chart({
       title: game.players === 2 ? "value for the first player" : "value by seat", format: value, formatX: (ply) => `ply ${Math.round(ply)}`,
-      series: seats.map((seat) => ({ name: seatName(seat), colour: 1 + (seat % 4) })), floor: -1, ceiling: 1, onPick: (ply) => this.goToPly(ply),
+      series: seats.map((seat) => ({ name: seatName(seat, game.players), colour: 1 + (seat % 4) })), floor: -1, ceiling: 1, onPick: (ply) => this.goToPly(ply),
     });
     this.chart.update({
       x: game.plies.map((_, ply) => ply), ys: seats.map((seat) => game.plies.map((ply) => ply.values?.[seat] ?? null)),
@@ -130,7 +137,7 @@ export class Viewer {
       show(this.targets);
       return;
     }
-    const mover = now.player < 0 ? "chance" : seatName(now.player);
+    const mover = now.player < 0 ? "chance" : seatName(now.player, returns.length);
     show(this.facts, fact("ply", `${this.ply} of ${plies.length}`), fact("to move", mover), fact("plays", now.text),
       fact("value for mover", now.values ? value(now.values[now.player]) : "–"), fact("simulations", count(now.simulations)), fact("weights", now.simulations ? `v${now.weight_version}` : "–"));
     const most = now.targets[0]?.share ?? 1;
@@ -142,10 +149,10 @@ export class Viewer {
   #drawList() {
     const rows = this.games.map((game) => h("a", {
       class: "row", "data-key": game.uid, href: `#/games/${encodeURIComponent(this.run)}/${game.uid}`, "aria-current": this.shown?.uid === game.uid && "true",
-    }, h("b", {}, `#${game.uid}`), h("span", {}, results(game.returns)), h("span", { class: "muted" }, `${game.plies} plies`),
+    }, h("b", {}, `#${game.uid}`), h("span", { title: results(game.returns) }, results(game.returns)), h("span", { class: "muted" }, `${game.plies} plies`),
     h("span", { class: "muted" }, versions(game.weight_versions)), h("span", { class: "muted when" }, ago(game.finished_ms))));
-    show(this.list, h("h2", {}, "games"), rows.length ? rows : h("p", { class: "empty" }, "no game was finished yet"),
-      this.next ? h("button", { type: "button", class: "quiet", "data-older": true }, "older games") : "");
+    show(this.list, h("h2", {}, "games ", h("button", { type: "button", class: "quiet", "data-list": "newest" }, "newest")), rows.length ? rows : h("p", { class: "empty" }, "no game was finished yet"),
+      this.next ? h("button", { type: "button", class: "quiet", "data-list": "older" }, "older games") : "");
   }
 
   #jump(to) {

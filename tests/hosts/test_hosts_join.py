@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts.fleet import AZQ, PASSWORD, Fleet, fleet
 
-from azq import metrics
+from azq.console.drill import choose, load_all, rehearse
+from azq.console.drill.fleet import AZQ, PASSWORD, Fleet, fleet
 from azq.console.drill.hosts import Lan, why_not
 from azq.console.drill.system import lost
 
@@ -63,9 +63,9 @@ def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_whe
 def test_evaluations_are_asked_for_again_when_the_evaluator_was_cut_off(joined: tuple[Fleet, Lan]) -> None:
     found, lan = joined
     processes = {beat.pid for beat in found.beats("eyes")}
-    before = resent(found)
+    before = found.resent()
     lan.hosts["eyes"].cut()
-    found.until(lambda: resent(found) > before, "evaluations asked for again")
+    found.until(lambda: found.resent() > before, "evaluations asked for again")
     lan.hosts["eyes"].heal()
     found.more(50, "after the evaluator came back")
     assert {beat.pid for beat in found.until(lambda: found.beats("eyes"), "its heartbeat")} == processes
@@ -95,9 +95,8 @@ def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined:
     assert counts.balanced
     assert lost(counts) == 0
     assert counts.abandoned == 0
-    uids = Counter(event.record.uid for event in found.events())
-    assert max(uids.values()) == 1
-    assert len(uids) == counts.inserted
+    assert found.stored_twice() == 0
+    assert len(found.events()) == counts.inserted
     assert set(found.makers()) == {"cora", "dora"}
 
 
@@ -105,6 +104,27 @@ def joining(lan: Lan) -> list[str]:
     return [*AZQ, "join", f"redis://{lan.hosts['first'].address}:6379/0"]
 
 
-def resent(found: Fleet) -> float:
-    """Evaluations that the living players asked for again."""
-    return sum(beat.rates.get(metrics.RESENT, 0.0) for host in ("cora", "dora") for beat in found.beats(host))
+@pytest.mark.slow
+def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: Path) -> None:
+    with fleet(tmp_path, "eyes", "cora") as (found, lan):
+        found.join("eyes", "--roles", "inference")
+        found.join("cora", *SELFPLAY)
+        found.more(50, "before the cut", 90.0)
+        processes = {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)}
+        for host in ("eyes", "cora"):
+            lan.hosts[host].cut()
+        found.until(lambda: not found.beats("eyes") and not found.beats("cora"), "the end of their heartbeats")
+        threading.Event().wait(30.0)  # longer than any patience of theirs
+        for host in ("eyes", "cora"):
+            lan.hosts[host].heal()
+        found.more(50, "after the cut")
+        assert {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)} == processes
+
+
+@pytest.mark.slow
+def test_the_drill_loses_nothing() -> None:
+    outcomes = rehearse(choose(load_all(), "network-cut"), rounds=4, game="tic_tac_toe", overrides=[], seed=1, tell=print)
+    assert [outcome.scenario.name for outcome in outcomes] == ["network-cut"]
+    assert outcomes[0].balanced
+    assert not outcomes[0].failed
+    assert outcomes[0].games_lost == outcomes[0].duplicates_inserted == 0

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.faults import harm
-from azq.console.drill.scenarios import Scenario
+from azq.console.drill.hosts import why_not
+from azq.console.drill.scenarios import HOSTS, Scenario
 from azq.console.drill.system import System, lost
 from azq.errors import EvaluationTimeout
 
@@ -61,7 +63,25 @@ Tell = Callable[[str], None]
 def rehearse(
     scenarios: Sequence[Scenario], *, rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos_s: float = 0.0
 ) -> list[Outcome]:
-    """Every drill `rounds` times on one system, or with `chaos_s` any of them at random for so long. Files stay where a drill failed."""
+    """Every drill `rounds` times on one system, or with `chaos_s` any of them at random for so long. Files stay where a drill failed.
+
+    Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
+    was asked for (`MissingExtra`).
+    """
+    here = [scenario for scenario in scenarios if scenario.role != HOSTS]
+    outcomes = _rehearse_here(here, rounds, game, overrides, seed, tell, chaos_s) if here else []
+    for scenario in scenarios if not chaos_s else ():
+        if scenario.role == HOSTS and here and (reason := why_not()):
+            tell(f"{scenario.name}: left out: {reason}")
+        elif scenario.role == HOSTS:
+            outcomes.append(Outcome(scenario))
+            rehearse_cut(outcomes[-1], rounds, random.Random(seed), tell)
+    return outcomes
+
+
+def _rehearse_here(
+    scenarios: Sequence[Scenario], rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos_s: float
+) -> list[Outcome]:
     folder = Path(tempfile.mkdtemp(prefix="azq-drill-"))
     outcomes = {scenario.name: Outcome(scenario) for scenario in scenarios}
     system, rng = System(folder, game, overrides), random.Random(seed)

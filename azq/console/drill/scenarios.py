@@ -12,12 +12,14 @@ from azq.errors import ConfigError, NotFound
 
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
+HOSTS = "hosts"
 #: fault -> roles that it can befall
 FAULTS: dict[str, tuple[str, ...]] = {
     "kill": (*PROCESSES, *BROKERS),
     "kill-child": ("selfplay",),
     "sleep-child": ("selfplay",),
     "stop": PROCESSES,
+    "cut": (HOSTS,),
     "poison": ("streams",),
     "wrong-hash": ("weights",),
     "nan": ("weights",),

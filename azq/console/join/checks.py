@@ -19,11 +19,11 @@ from azq.console.join.token import ANYWHERE
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.store import open_store
+from azq.store import open_store, weights_folder
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import address, address_of, translate
-from azq.wire.messages import Fleet
+from azq.wire.messages import Fleet, RunRecord
 from daemon.api.auth import is_loopback
 from daemon.observe import read_weights
 
@@ -147,9 +147,10 @@ def choose_data_url(given: str, fleet: Fleet | None, control_url: str) -> str:
 def check_store(client: redis.Redis, store_url: str, home: Path) -> Check:
     """Whether this machine can read the newest weights of each live run. Raises `StoreError` with the remedy where it cannot."""
     read: list[str] = []
-    for run in _live(Ledger(client)):
+    for record in _live(Ledger(client)):
+        run = record.run
         for event in read_weights(RedisBus(client), run):
-            store = open_store(store_url, directory=home / run / "weights", client=client)
+            store = open_store(store_url, directory=weights_folder(record.directory, home, run), client=client)
             try:
                 data = store.get(event.uri, event.sha256)
             except StoreError as error:
@@ -163,8 +164,8 @@ def check_store(client: redis.Redis, store_url: str, home: Path) -> Check:
     return Check("weights", "ok", f"none yet; they will come from {store_url}")
 
 
-def _live(ledger: Ledger) -> Iterable[str]:
-    return [view.record.run for view in ledger.runs() if view.state is RunState.RUNNING]
+def _live(ledger: Ledger) -> Iterable[RunRecord]:
+    return [view.record for view in ledger.runs() if view.state is RunState.RUNNING]
 
 
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:

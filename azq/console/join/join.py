@@ -16,7 +16,7 @@ from azq.console.join.checks import Check
 from azq.console.join.files import SECRETS, SETTINGS, Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services
 from azq.console.join.token import Token, ask_token, has_password, password_of, with_password
-from azq.console.systemd import Step, carry_out
+from azq.console.systemd import STATE_FOLDER, Step, carry_out
 from azq.errors import BrokerRefused, ConfigError
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
@@ -86,9 +86,9 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
 
     if wish.token.exposed:
         note(Check("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
-    member = look(wish, roles, note)
-    note(Check("machine", "ok", _describe(machine)))
     by_systemd = units.runs_here() and not wish.foreground
+    member = look(wish, roles, STATE_FOLDER / "runs" if by_systemd else load().home, note)
+    note(Check("machine", "ok", _describe(machine)))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
         tell(f"     {line}")
@@ -104,7 +104,7 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     return foreground.work(config, chosen, wish.folder / LOGS)
 
 
-def look(wish: Wish, roles: tuple[str, ...], note: Callable[..., None]) -> Membership:
+def look(wish: Wish, roles: tuple[str, ...], home: Path, note: Callable[..., None]) -> Membership:
     """Everything that can be known before anything is written."""
     with ExitStack() as stack:
         control_url, client = _enter(wish.control_url, wish.token.text)
@@ -118,7 +118,7 @@ def look(wish: Wish, roles: tuple[str, ...], note: Callable[..., None]) -> Membe
         note(*checks.check_broker(data, "data"))
         member = _member(control_url, data_url, fleet, wish.tags)
         if "inference" in roles:
-            note(checks.check_store(client, member.store_url, wish.folder))
+            note(checks.check_store(client, member.store_url, home))
         return member
 
 

@@ -253,3 +253,22 @@ def test_a_broker_that_died_is_started_again_at_its_address(tmp_path):
         assert brokers.pids[0] != before[0]
         assert brokers.pids[1] == before[1]
         assert brokers.control.get("kept") in (b"yes", None)  # at most the last second's writes are gone
+
+
+def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):
+    with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
+        first, data = brokers.pids
+        RedisBus(brokers.control).put("k", b"v")
+        assert brokers.end_hung(10.0, 100.0) == ()
+        os.kill(first, signal.SIGSTOP)
+        assert brokers.end_hung(10.0, 100.1) == ()  # not asked so soon
+        assert brokers.end_hung(10.0, 103.0) == ()
+        assert brokers.silent(103.0)
+        assert brokers.end_hung(10.0, 111.0) == ("control",)
+        wait_until(lambda: gone(first))
+        assert brokers.revive() == ("control",)
+        assert brokers.pids[0] != first
+        assert brokers.pids[1] == data
+        assert brokers.end_hung(10.0, 200.0) == ()
+        assert not brokers.silent(200.0)
+        wait_until(lambda: RedisBus(connect(brokers.apply(load()).broker.control_url)).get("k") == b"v")

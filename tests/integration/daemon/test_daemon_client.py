@@ -81,6 +81,8 @@ def test_every_resource_has_its_method(site: Site) -> None:
         assert [worker.worker for worker in client.workers(role="selfplay")] == ["w1"]
         assert client.run_status("first").jobs_queued == 1
         assert client.run_ledger("first").balanced
+        assert [(queue.queue, queue.queued) for queue in client.queues() if queue.queued] == [("eval.cpu", 1)]
+        assert client.history("first").at_ms == []
         assert client.arena("first").matches == []
         assert client.weights("first") == []
         assert client.finish_run("first").state == "finished"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -158,3 +159,18 @@ def test_a_broker_that_goes_away_pauses_the_stream_and_nothing_is_missed() -> No
         bus.down = False
         place.ledger.set_run_state("first", RunState.PAUSED)
         assert next(told)["event"] == "run.paused"
+
+
+def test_small_answers_are_sent_at_once_over_a_connection_that_stays_open() -> None:
+    """Without TCP_NODELAY each answer on a kept connection waits 40 ms for the client's delayed acknowledgement."""
+    bus = MemoryBus()
+    with Place(MemoryLedger(bus), bus).serving() as (url, _), httpx2.Client() as client:
+        client.get(f"{url}/healthz")
+        waits = []
+        for _ in range(30):
+            began = time.perf_counter()
+            client.get(f"{url}/healthz")
+            waits.append(time.perf_counter() - began)
+    assert min(waits) < 0.035
+    with bind(DaemonConfig(port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

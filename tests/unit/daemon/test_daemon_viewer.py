@@ -60,15 +60,15 @@ def test_games_over_rest_page_by_page(tmp_path: Path) -> None:
     site = Site(tmp_path)
     planted = site.plant_games(range(1, 8))
     client = client_of(site)
-    first = client.get(f"/v1/runs/{RUN}/games?limit=4").json()
-    assert [game["uid"] for game in first["games"]] == [7, 6, 5, 4]
-    rest = client.get(f"/v1/runs/{RUN}/games?limit=4&before={first['next']}").json()
-    assert ([game["uid"] for game in rest["games"]], rest["next"]) == ([3, 2, 1], None)
+    first = client.get(f"/v1/runs/{RUN}/games?limit=4")
+    assert [game["uid"] for game in first.json()] == [7, 6, 5, 4]
+    rest = client.get(first.links["next"]["url"])
+    assert ([game["uid"] for game in rest.json()], "link" in rest.headers) == ([3, 2, 1], False)
     shown = client.get(f"/v1/runs/{RUN}/games/5").json()
     assert [ply["action"] for ply in shown["plies"]] == np.frombuffer(planted[5].record.actions, "<u2").tolist()
     assert shown["returns"] == list(planted[5].returns)
     assert client.get(f"/v1/runs/{RUN}/games/99").status_code == 404
-    assert client.get(f"/v1/runs/{RUN}/games?before=x").status_code == 422
+    assert client.get(f"/v1/runs/{RUN}/games?cursor=x").status_code == 422
 
 
 def test_a_host_without_the_games_says_where_they_are(tmp_path: Path) -> None:
@@ -88,6 +88,27 @@ def test_a_game_in_a_python_file_is_shown_without_running_it(tmp_path: Path) -> 
     assert "Python file" in shown["note"]
     assert shown["plies"][0]["position"] == ""
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_game_that_todays_rules_refuse_is_shown_by_numbers(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.plant_games(range(1, 3))
+    sections = msgspec.json.encode(dump_run(RunSections(run=RunConfig(game="tic_tac_toe"))))
+    site.ledger.update_run(msgspec.structs.replace(site.ledger.run(RUN).record, sections=sections))
+    shown = client_of(site).get(f"/v1/runs/{RUN}/games/2").json()
+    assert "positions are not shown: game 2" in shown["note"]
+    assert [ply["text"] for ply in shown["plies"]] == [str(ply["action"]) for ply in shown["plies"]]
+
+
+def test_a_log_of_another_schema_is_a_named_problem(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.plant_games(range(1, 3))
+    (path,) = (tmp_path / RUN / "segments").glob("*.seg")
+    data = bytearray(path.read_bytes())
+    data[8] = 99
+    path.write_bytes(data)
+    answer = client_of(site).get(f"/v1/runs/{RUN}/games")
+    assert (answer.status_code, "schema 99" in answer.json()["detail"]) == (502, True)
 
 
 def test_the_page_is_served_with_a_policy_that_trusts_only_its_own_origin(tmp_path: Path) -> None:

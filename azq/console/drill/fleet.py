@@ -1,4 +1,4 @@
-"""A fleet on hosts that are network namespaces: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
+"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from azq import metrics
 from azq.bus.binary import find_server
-from azq.bus.connect import open_client
+from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
 from azq.config import parse_run
 from azq.console.drill.hosts import Host, Lan
-from azq.errors import BrokerError
+from azq.errors import BrokerError, EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
@@ -30,7 +31,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
 
 AZQ = [sys.executable, "-m", "azq"]
-PASSWORD = "not-a-secret-of-anybody"
+PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
 PORTS = {"control": 6379, "data": 6380}
 RUN = "ttt"
 SECTIONS = {
@@ -51,6 +52,7 @@ class Fleet:
         self._folder = folder
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
+        self._resent: dict[str, float] = {}
         self.client = open_client(f"unix://:{PASSWORD}@{folder}/control.sock", timeout_s=2.0)
         self.ledger = Ledger(self.client)
 
@@ -63,7 +65,7 @@ class Fleet:
             (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
             self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
         self.until(self._answers, "the control plane")
-        sections = json.dumps(parse_run(SECTIONS, "test").model_dump(mode="json")).encode()
+        sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
         self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), int(time.time() * 1000)))
         urls = {f"AZQ_BROKER__{role.upper()}_URL": f"redis://:{PASSWORD}@{first.address}:{port}/0" for role, port in PORTS.items()}
         env = {**urls, "AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
@@ -110,7 +112,7 @@ class Fleet:
             if answer := condition():
                 return answer
             threading.Event().wait(0.05)
-        raise AssertionError(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
 
     def counts(self) -> LedgerCounts:
         """The ledger."""
@@ -125,7 +127,24 @@ class Fleet:
     def beats(self, host: str) -> list[Heartbeat]:
         """Living processes of a host."""
         found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        for beat in found:
+            self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         return [beat for beat in found if beat.host == host]
+
+    def resent(self) -> int:
+        """Evaluations that were asked for again, as far as heartbeats told."""
+        self.beats("")
+        return int(sum(self._resent.values()))
+
+    def stored_twice(self) -> int:
+        """Games that the log on disk holds more than once; read after the end."""
+        return sum(count - 1 for count in Counter(event.record.uid for event in self.events()).values())
+
+    def drain(self, *players: str) -> None:
+        """Ends players, then all but the brokers, once the learner has every finished game."""
+        self.stop(*players)
+        self.until(lambda: self.counts().in_transit == 0, "the learner's last intake")
+        self.stop(*(name for name in self.processes if name not in (*PORTS, *players)))
 
     def leased(self, host: str) -> list[JobView]:
         """Jobs that a host holds."""
@@ -133,11 +152,13 @@ class Fleet:
 
     def held(self, view: JobView) -> set[bytes]:
         """Games that a job's lease holds."""
-        return set(self.client.smembers(keys.held(RUN, int(view.job.job_id.partition(":")[2]))))
+        members: Any = self.client.smembers(keys.held(RUN, int(view.job.job_id.partition(":")[2])))
+        return set(members)
 
     def open(self) -> set[bytes]:
         """Games that are not finished."""
-        return set(self.client.hkeys(keys.open_games(RUN)))
+        uids: Any = self.client.hkeys(keys.open_games(RUN))
+        return set(uids)
 
     def events(self) -> list[SampleEvent]:
         """Everything that was learned from, by the log on disk."""
@@ -153,7 +174,7 @@ class Fleet:
         return (self._folder / name).read_text("utf-8", "replace")
 
     def _answers(self) -> bool:
-        with contextlib.suppress(BrokerError, Exception):
+        with contextlib.suppress(BrokerError), translate(self.client):
             return bool(self.client.ping())
         return False
 

@@ -1,0 +1,128 @@
+"""`azq top`: what stands on the screen, how it refreshes and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_site import RUN, Site
+from rich.console import Console
+
+from azq.arena.rating import rate
+from azq.bus.connect import connect
+from azq.config import load
+from azq.console.top import Frame, run_live, screen, top
+from azq.errors import BrokerUnavailable
+from azq.ledger import Ledger
+from azq.wire.messages import RunRecord
+from daemon.observe import gather, read_workers
+from daemon.queues import queue_table
+from daemon.summary import summarise, worker_status
+
+
+@pytest.fixture
+def frame(tmp_path: Path) -> Frame:
+    site = Site(tmp_path)
+    site.plant()
+    workers, now = read_workers(site.bus), site.services.clock_ms()
+    facts = gather(site.ledger, site.bus, RUN, workers)
+    runs = (summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]),)
+    return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers))
+
+
+def text_of(frame: Frame, **options: Any) -> str:
+    output = io.StringIO()
+    Console(file=output, width=190).print(screen(frame, **options))
+    return output.getvalue()
+
+
+def test_the_screen_holds_runs_queues_workers_and_conditions(frame: Frame) -> None:
+    text = text_of(frame)
+    for part in (RUN, "running", "43.0", "182k", "88k", "2048", "87%", "18.2k", "balanced", "no live worker takes eval.cuda"):
+        assert part in text, part
+    assert [line.split()[:4] for line in text.splitlines() if line.startswith("selfplay.cuda")] == [["selfplay.cuda", "1", "0", "4"]]
+    assert sum(line.startswith(("north", "south")) for line in text.splitlines()) == 2
+    assert "21.5 games/s" in text
+
+
+def test_a_low_screen_shows_a_line_for_each_host(frame: Frame) -> None:
+    text = text_of(frame, height=24 - 6)
+    assert "1 inference, 1 selfplay" in text
+    assert len(text.splitlines()) < len(text_of(frame).splitlines())
+
+
+def test_an_empty_control_plane_says_what_to_do() -> None:
+    text = text_of(Frame((), (), ()))
+    assert "azq up" in text
+    assert "no live worker" in text
+
+
+def test_an_outage_of_the_broker_is_told_and_outlived(frame: Frame) -> None:
+    output = io.StringIO()
+    looks = iter([BrokerUnavailable("nobody answers"), frame])
+    pauses = iter([False, False, True])
+
+    def look() -> Frame:
+        found = next(looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    run_live(look, frame, Console(file=output, width=190, height=60, force_terminal=True), lambda _: next(pauses), 1.0)
+    drawn = output.getvalue()
+    assert drawn.index("nobody answers") < drawn.rindex("q quits")
+
+
+def plant_run(broker: Any) -> None:
+    client = connect(broker.control_url)
+    Ledger(client).create_run(RunRecord("real", b"{}", {}, "", 0))
+    client.close()
+
+
+def test_one_frame_for_people_and_for_machines(broker: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_run(broker)
+    config = load(overrides=[f"broker.control_url={broker.control_url}", f"broker.data_url={broker.data_url}"])
+    top(config, once=True, as_json=True, every_s=1.0)
+    assert [run["run"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["real"]
+    top(config, once=True, as_json=False, every_s=1.0)
+    assert "real" in capsys.readouterr().out
+
+
+def test_q_gives_the_terminal_back_as_it_was(broker: Any) -> None:
+    plant_run(broker)
+    environment = {**os.environ, "AZQ_BROKER__CONTROL_URL": broker.control_url, "AZQ_BROKER__DATA_URL": broker.data_url, "TERM": "xterm"}
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    words = [sys.executable, "-m", "azq", "top", "--every", "0.2"]
+    process = subprocess.Popen(words, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    try:
+        assert "real" in read_until(ours, "real")
+        os.write(ours, b"q")
+        read_until(ours, "\x1b[?1049l")  # the screen that was there before comes back
+        assert process.wait(20) == 0
+        assert termios.tcgetattr(theirs)[3] == before[3]
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+def read_until(terminal: int, word: str, within_s: float = 40.0) -> str:
+    """What appeared on a terminal up to a word."""
+    seen, deadline = "", time.monotonic() + within_s
+    while word not in seen:
+        assert time.monotonic() < deadline, f"{word!r} did not appear in {seen!r}"
+        if select.select([terminal], [], [], 0.2)[0]:
+            seen += os.read(terminal, 65536).decode(errors="replace")
+    return seen

@@ -1,0 +1,151 @@
+"""Pool children that die or hang, as the main process sees them on the board."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from azq.bus.memory import MemoryBus
+from azq.errors import BrokerUnavailable, LeaseLost
+from azq.ledger import MemoryLedger
+from azq.ledger.types import JobState, Lease
+from azq.wire.messages import RunRecord
+from workers.board import Board, Claim
+from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, is_my_child, owner_of
+
+CLAIM = Claim(41, "r:1", 1)
+
+
+def test_the_board_tells_who_holds_which_job() -> None:
+    board = Board(2)
+    assert board.claims() == {}
+    board.claim(1, Claim(7, "some-run:12", 3))
+    assert board.claims()[1][0] == Claim(7, "some-run:12", 3)
+    board.claim(1, None)
+    assert board.claims() == {}
+
+
+@pytest.mark.parametrize(("silent_s", "alive", "twice", "expected"), [
+    (HANG_AFTER_S + 1, True, True, {CLAIM}),
+    (HANG_AFTER_S + 1, True, False, set()),
+    (HANG_AFTER_S + 1, False, True, set()),
+    (HANG_AFTER_S - 1, True, True, set()),
+])  # fmt: skip
+def test_a_child_hangs_when_it_is_there_and_was_read_silent_twice(silent_s: float, alive: bool, twice: bool, expected: set[Claim]) -> None:
+    now = {0: (CLAIM, 100.0)}
+    before = now if twice else {0: (CLAIM, 99.0)}
+    assert hung(before, now, lambda pid: alive, 100.0 + silent_s) == expected
+
+
+def test_a_claim_is_gone_with_its_process_also_when_another_took_the_slot() -> None:
+    other = Claim(42, "r:2", 1)
+    assert gone({0: (CLAIM, 1.0)}, {0: (other, 2.0)}, lambda pid: pid == 42) == {CLAIM}
+    assert gone({}, {0: (CLAIM, 1.0)}, lambda pid: False) == {CLAIM}
+    assert gone({0: (CLAIM, 1.0)}, {0: (CLAIM, 2.0)}, lambda pid: True) == set()
+
+
+class Ward:
+    """A ledger with one leased job, a board, and children that the test lets die."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.living = {CLAIM.pid}
+        self.killed: list[int] = []
+        self.away = 0
+        self.board = Board(1)
+        self.ledger = MemoryLedger(MemoryBus())
+        self.ledger.create_run(RunRecord("r", b"{}", {}, "", 0))
+        job = self.ledger.enqueue("r", "selfplay", "cpu", games=4).job
+        lease = self.ledger.claim(job.job_id, 1, owner_of(CLAIM.pid), 60.0)
+        assert lease is not None
+        self.lease: Lease = lease
+        self.ledger.adopt(lease, 2)
+        self.care = Care(self.board, self._open, max_attempts=4, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now)
+
+    def _open(self) -> MemoryLedger:
+        if self.away:
+            self.away -= 1
+            raise BrokerUnavailable("away")
+        return self.ledger
+
+    def _kill(self, pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        self.killed.append(pid)
+        self.living.discard(pid)
+
+
+def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None:
+    ward = Ward()
+    ward.board.claim(0, CLAIM)
+    ward.care.look()
+    assert ward.ledger.job("r:1").state is JobState.LEASED
+    ward.living.clear()
+    ward.away = 1
+    ward.care.look()  # the broker is away: it is owed
+    ward.care.look()
+    view = ward.ledger.job("r:1")
+    assert (view.state, view.attempt) == (JobState.QUEUED, 2)
+    assert "died" in view.error
+    with pytest.raises(LeaseLost):
+        ward.ledger.renew(ward.lease)
+    again = ward.ledger.claim("r:1", 2, "other", 60.0)
+    assert again is not None
+    assert [record.uid for record in ward.ledger.adopt(again, 2)] == [1, 2]
+    ward.care.look()
+    assert ward.ledger.job("r:1").owner == "other"
+
+
+def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
+    ward = Ward()
+    ward.board.claim(0, CLAIM)
+    ward.care.look()
+    ward.ledger.release(ward.lease, [])
+    ward.board.claim(0, None)
+    ward.living.clear()
+    ward.care.look()
+    assert ward.ledger.job("r:1").state is JobState.DONE
+
+
+def test_a_silent_child_is_killed() -> None:
+    ward = Ward()
+    ward.board.claim(0, CLAIM)
+    said_s = ward.board.claims()[0][1]
+    ward.now = said_s + HANG_AFTER_S + 1
+    ward.care.look()
+    assert ward.killed == []
+    ward.care.look()
+    assert ward.killed == [CLAIM.pid]
+    ward.care.look()
+    assert ward.ledger.job("r:1").attempt == 2
+
+
+def test_signs_of_life_end_when_the_main_thread_asks_for_nothing() -> None:
+    board, now = Board(1), [10.0]
+    signs = Signs(board, 0, clock=lambda: now[0])
+    signs.repeat()
+    assert board.claims() == {}
+    signs.hold(CLAIM)
+    first = board.claims()[0][1]
+    signs.repeat()
+    assert (second := board.claims()[0][1]) > first
+    now[0] += STUCK_AFTER_S + 1
+    signs.repeat()
+    assert board.claims()[0][1] == second
+    signs.asked()
+    signs.repeat()
+    assert board.claims()[0][1] > second
+
+
+def test_only_living_children_of_this_process_are_its_children() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert is_my_child(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if sys.platform.startswith("linux"):
+            assert not is_my_child(child.pid)  # a zombie
+            assert not is_my_child(os.getppid())
+    assert not is_my_child(child.pid)

@@ -1,0 +1,174 @@
+"""Pool children that die or hang: noticed by the main process through the board, their jobs given to others at once.
+
+A child says about once a second that it holds its job. One that is gone is owed its lease's end, which frees its games before the lease
+runs out by itself; one that is silent is killed, and the pool starts another in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from azq import logs
+from azq.errors import BrokerError, LeaseLost, NotFound
+from azq.ledger.types import JobView, Lease
+from workers.board import Board, Claim
+
+LOOK_S = 0.25
+SIGN_S = 1.0
+HANG_AFTER_S = 10.0  # a child so long silent is killed: as long as `azq up` and systemd wait
+STUCK_AFTER_S = 60.0  # a main thread that asks for nothing so long counts as silent; its lease is long over
+
+Claims = Mapping[int, tuple[Claim, float]]
+
+log = logs.get(__name__)
+
+
+class Releasing(Protocol):
+    """What is asked of the ledger."""
+
+    def job(self, job_id: str) -> JobView: ...
+    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None: ...
+
+
+def owner_of(pid: int) -> str:
+    """The name of this host's process in the ledger."""
+    return f"{socket.gethostname()}:{pid}"
+
+
+class Signs(threading.Thread):
+    """In a child: repeats the claim while the main thread goes on asking whether it should stop."""
+
+    def __init__(self, board: Board, slot: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(name="signs", daemon=True)
+        self._board = board
+        self._slot = slot
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._claim: Claim | None = None
+        self._asked_s = clock()
+
+    def hold(self, claim: Claim | None) -> None:
+        """A job was claimed, or none is held any more."""
+        with self._lock:
+            self._claim, self._asked_s = claim, self._clock()
+            self._board.claim(self._slot, claim)
+
+    def asked(self) -> None:
+        """The main thread goes on."""
+        self._asked_s = self._clock()
+
+    def repeat(self) -> None:
+        """One sign of life, where there is reason for it."""
+        with self._lock:
+            if self._claim is not None and self._clock() - self._asked_s < STUCK_AFTER_S:
+                self._board.claim(self._slot, self._claim)
+
+    def run(self) -> None:
+        """Repeats until the process ends."""
+        pause = threading.Event()
+        while not pause.wait(SIGN_S):
+            self.repeat()
+
+
+def gone(before: Claims, now: Claims, is_child: Callable[[int], bool]) -> set[Claim]:
+    """Claims of children that are no more; a claim that ended well is among them and finds its lease ended."""
+    claims = {claim for claim, _ in (*before.values(), *now.values())}
+    return {claim for claim in claims if not is_child(claim.pid)}
+
+
+def hung(before: Claims, now: Claims, is_child: Callable[[int], bool], now_s: float) -> set[Claim]:
+    """Claims of children that are there and silent, read alike twice."""
+    return {
+        claim
+        for slot, (claim, said_s) in now.items()
+        if before.get(slot) == (claim, said_s) and now_s - said_s > HANG_AFTER_S and is_child(claim.pid)
+    }
+
+
+class Care(threading.Thread):
+    """In the main process: ends what hangs, and the leases of what is dead. `ledger` is asked for at the first need."""
+
+    def __init__(
+        self,
+        board: Board,
+        ledger: Callable[[], Releasing],
+        *,
+        max_attempts: int,
+        is_child: Callable[[int], bool] | None = None,
+        kill: Callable[[int, int], None] = os.kill,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(name="care", daemon=True)
+        self._board = board
+        self._make_ledger = ledger
+        self._ledger: Releasing | None = None
+        self._max_attempts = max_attempts
+        self._is_child = is_child or is_my_child
+        self._kill = kill
+        self._clock = clock
+        self._before: Claims = {}
+        self._owed: set[Claim] = set()
+        self._settled: set[Claim] = set()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Looks until `end`."""
+        while not self._over.wait(LOOK_S):
+            self.look()
+
+    def end(self) -> None:
+        """Looks no more."""
+        self._over.set()
+
+    def look(self) -> None:
+        """One look at the board."""
+        now = self._board.claims()
+        for claim in hung(self._before, now, self._is_child, self._clock()):
+            log.error("pool_child_hung", pid=claim.pid, job=claim.job_id, silent_s=HANG_AFTER_S)
+            with contextlib.suppress(ProcessLookupError):
+                self._kill(claim.pid, signal.SIGKILL)
+        self._settled &= {claim for claim, _ in now.values()}
+        self._owed |= gone(self._before, now, self._is_child) - self._settled
+        self._before = now
+        for claim in sorted(self._owed):
+            self._settle(claim)
+
+    def _settle(self, claim: Claim) -> None:
+        """Ends a lease; a broker that is away is asked again at the next look."""
+        try:
+            self._ledger = self._ledger or self._make_ledger()
+            self._release(self._ledger, claim)
+        except BrokerError:
+            return
+        self._owed.discard(claim)
+        self._settled.add(claim)
+
+    def _release(self, ledger: Releasing, claim: Claim) -> None:
+        with contextlib.suppress(LeaseLost, NotFound):  # it ended well, or somebody was faster
+            lease = Lease(ledger.job(claim.job_id).job, claim.attempt, owner_of(claim.pid), 0.0)
+            ledger.fail(lease, f"process {claim.pid}, which held it, died", max_attempts=self._max_attempts)
+            log.warning("pool_child_died", pid=claim.pid, job=claim.job_id, attempt=claim.attempt)
+
+
+def is_my_child(pid: int) -> bool:
+    """Whether a process lives and, on Linux, is a child of this one; a zombie is dead."""
+    if not sys.platform.startswith("linux"):
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return False
+        return True
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return False
+    return state != "Z" and int(parent) == os.getpid()
