@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,7 +13,7 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import Heartbeat, HistoryPoint
 from daemon.state import Desired, Observed, ObservedRun
-from daemon.summary import FleetRates, fleet_rates, policy_lag
+from daemon.team import FleetRates, fleet_rates, lag_of
 
 LENGTH = 34_560  # points kept of a run: two days at one every five seconds
 TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
@@ -42,19 +42,23 @@ class Recorder:
         if abs(now_ms - self._last_ms) < self._every_ms:  # a clock that was set back must not silence it
             return
         self._last_ms = now_ms
-        for run, point in points_of(desired, observed, now_ms):
-            self._bus.publish(keys.history(run), encode(point), max_length=LENGTH)
+        points = points_of(desired, observed, now_ms)
+        self._bus.publish_each([(keys.history(run), encode(point)) for run, point in points], max_length=LENGTH)
 
 
 def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tuple[str, HistoryPoint]]:
     """The figures of every running run. Pure."""
-    shared = [beat for beat in observed.workers if not beat.run]
-    rates = fleet_rates(shared)  # once for all runs: hundreds of runs may share a thousand workers
+    bound: dict[str, list[Heartbeat]] = {}
+    for beat in observed.workers:
+        if not beat.run or beat.role != "learner":  # what a learner says of its run is in its status
+            bound.setdefault(beat.run, []).append(beat)
+    shared = bound.get("", [])
+    rates, lag = fleet_rates(shared), lag_of(shared)  # once for all runs: hundreds of runs may share a thousand workers
     for run in desired.runs:
         seen = observed.runs.get(run.name)
         if run.state is RunState.RUNNING and seen is not None:
-            own = [beat for beat in observed.workers if beat.run == run.name and beat.role != "learner"]
-            yield run.name, _point(run.name, seen, [*shared, *own], fleet_rates([*shared, *own]) if own else rates, now_ms)
+            team = [*shared, *bound[run.name]] if run.name in bound else None
+            yield run.name, _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
 
 
 def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
@@ -79,7 +83,7 @@ def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> Hi
     )
 
 
-def _point(run: str, seen: ObservedRun, workers: Sequence[Heartbeat], rates: FleetRates, now_ms: int) -> HistoryPoint:
+def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, int], float], now_ms: int) -> HistoryPoint:
     learner = seen.learner
     version = max(seen.weight_version, learner.weight_version if learner else 0)
     return HistoryPoint(
@@ -89,7 +93,7 @@ def _point(run: str, seen: ObservedRun, workers: Sequence[Heartbeat], rates: Fle
         evaluations_per_s=rates.evaluations_per_s,
         mean_batch=rates.mean_batch,
         network_busy=rates.network_busy,
-        policy_lag=policy_lag(workers, run, version),
+        policy_lag=lag(run, version),
         samples_per_s=learner.samples_per_s if learner else 0.0,
         loss_policy=learner.loss_policy if learner else 0.0,
         loss_value=learner.loss_value if learner else 0.0,

@@ -10,7 +10,7 @@ from typing import Protocol
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
-from daemon.team import FleetRates, Team, WorkerStatus, fleet_rates, policy_lag, team_of, worker_status
+from daemon.team import FleetRates, Team, WorkerStatus, fleet_rates, team_of, worker_status
 
 
 class Rated(Protocol):
@@ -209,7 +209,6 @@ __all__ = [
     "failed_matches",
     "fleet_rates",
     "ledger_status",
-    "policy_lag",
     "strength",
     "summarise",
     "worker_status",

@@ -48,15 +48,15 @@ class Team:
     workers: tuple[WorkerStatus, ...]
     encoded: msgspec.Raw  # the workers as JSON
     rates: FleetRates
-    lag: Callable[[int], float]  # of their weights behind a version, see `policy_lag`
+    lag: Callable[[int], float]  # of their weights behind a version, see `lag_of`
 
 
 def team_of(beats: Iterable[Heartbeat], run: str, status: Callable[[Heartbeat], WorkerStatus]) -> Team:
     """The workers that may work for a run: those bound to none, and its own; `status` tells how each is read."""
     members = [beat for beat in beats if beat.run in ("", run)]
     listed = tuple(map(status, members))
-    lagging = [beat for beat in members if beat.role == "selfplay"]
-    return Team(listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(members), lambda version: policy_lag(lagging, run, version))
+    lag = lag_of(members)
+    return Team(listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(members), lambda version: lag(run, version))
 
 
 def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
@@ -90,13 +90,27 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
     )
 
 
-def policy_lag(workers: Sequence[Heartbeat], run: str, version: int) -> float:
-    """Versions between the newest weights and those that self-play searches with, mean over its workers."""
-    said = [beat.rates[metrics.POLICY_LAG] for beat in workers if beat.role == "selfplay" and metrics.POLICY_LAG in beat.rates]
-    lags = said or [
-        max(0, version - beat.weight_versions[run]) for beat in workers if beat.role == "selfplay" and run in beat.weight_versions
-    ]
-    return sum(lags) / len(lags) if lags else 0.0
+def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
+    """How many versions self-play searches behind the newest weights, mean over its workers: by run and newest version.
+
+    What workers say themselves goes before what their versions tell.
+    """
+    said: list[float] = []
+    held: dict[str, list[int]] = {}
+    for beat in workers:
+        if beat.role == "selfplay":
+            said += [beat.rates[metrics.POLICY_LAG]] if metrics.POLICY_LAG in beat.rates else []
+            for run, version in beat.weight_versions.items():
+                held.setdefault(run, []).append(version)
+    mean_said = sum(said) / len(said) if said else 0.0
+
+    def lag(run: str, version: int) -> float:
+        known = held.get(run)
+        if said or not known:
+            return mean_said
+        return sum(max(0, version - other) for other in known) / len(known)
+
+    return lag
 
 
 def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:

@@ -26,6 +26,9 @@ class Bus(Protocol):
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
         """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
 
+    def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
+        """Appends a frame to each stream named with it, in one round trip."""
+
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` new frames of each stream for this consumer of the group, oldest first. block_ms=0: do not wait.
 

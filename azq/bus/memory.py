@@ -56,6 +56,11 @@ class MemoryBus:
             self._changed.notify_all()
             return _text(entry_id)
 
+    def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
+        """Appends a frame to each stream named with it."""
+        for stream, frame in frames:
+            self.publish(stream, frame, max_length=max_length)
+
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` new frames of each stream, oldest first."""
 

@@ -37,6 +37,13 @@ class RedisBus:
             entry_id: Any = self._client.xadd(stream, {FIELD: frame}, maxlen=max_length, approximate=True)
         return bytes(entry_id).decode()
 
+    def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
+        """Appends a frame to each stream named with it, in one round trip; not repeated by itself."""
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            for stream, frame in frames:
+                pipe.xadd(stream, {FIELD: frame}, maxlen=max_length, approximate=True)
+            pipe.execute()
+
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` new frames of each stream, oldest first; [] after `block_ms`."""
         wanted: Any = dict.fromkeys(streams, ">")

@@ -20,7 +20,7 @@ from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
 from daemon.lock import DaemonLock
 from daemon.loop import Loop
-from daemon.main import build
+from daemon.main import build, settle
 
 WARM_UP_TICKS = 5
 
@@ -38,6 +38,7 @@ def _measure(client: redis.Redis, config: Config, broker: tuple[int, ...], worke
     loop, _ = build(config, client, DaemonLock(client))
     for _ in range(WARM_UP_TICKS):
         loop.tick()
+    settle()
     jobs, pause = len(Ledger(client).jobs()), threading.Event()
     spent, broker_s, end = list[float](), cpu_s(broker), time.monotonic() + seconds
     while time.monotonic() < end:
