@@ -42,6 +42,17 @@ def test_inference_and_bus(tmp_path: Path) -> None:
     assert bench(tmp_path, "bus", "--seconds", "0.5")
 
 
+def test_daemon_and_rest(tmp_path: Path) -> None:
+    ticks = bench(tmp_path, "daemon", "--workers", "40", "--runs", "4", "--seconds", "1.5")
+    assert ticks["jobs"] == 44
+    assert ticks["jobs_added"] == 0
+    assert ticks["tick_cpu_ms_median"] > 0
+    figures = bench(tmp_path, "rest", "--workers", "20", "--runs", "2", "--rate", "20", "--seconds", "1.5")
+    assert figures["errors"] == 0
+    assert figures["requests"] == 30 + 2
+    assert {"/healthz", "/metrics", "/v1/runs/{run}/status"} <= figures["routes"].keys()
+
+
 def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "azq", "bench", "selfplay", "--evaluator", "magic"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
