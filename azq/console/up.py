@@ -247,7 +247,7 @@ class Session:
             log.error("broker_hung", role=role, silent_s=HANG_AFTER_S)
         for role in self._brokers.revive():
             log.warning("broker_died", role=role)
-        for name, code in self._supervisor.tick():
+        for name, code in self._supervisor.tick(excused=self._brokers.silent(time.monotonic())):
             log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
 
     def _look(self, screen: Screen) -> int | None:

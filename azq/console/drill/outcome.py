@@ -30,10 +30,23 @@ class Outcome:
 
     def passed(self) -> bool:
         """Nothing lost, nothing twice, and back in time (median)."""
-        sound = not self.failed and self.balanced and not self.games_lost and not self.duplicates_inserted
-        journaled = all(lost <= self.journal_s + LATE_S for lost in self.search_lost_s)
-        steady = all(pause <= self.scenario.pause_within_s for pause in self.pause_s)
-        return sound and journaled and steady and bool(self.recovery_s) and statistics.median(self.recovery_s) <= self.scenario.within_s
+        return not self.problem()
+
+    def problem(self) -> str:
+        """Why the drill has not passed; empty where it has."""
+        late_s = max(self.search_lost_s, default=0.0)
+        pause_s = max(self.pause_s, default=0.0)
+        problems = {
+            self.failed: bool(self.failed),
+            "the ledger does not balance": not self.balanced,
+            f"{self.games_lost} games lost": bool(self.games_lost),
+            f"{self.duplicates_inserted} games stored twice": bool(self.duplicates_inserted),
+            "no round was made": not self.recovery_s and not self.failed,
+            f"back later than {self.scenario.within_s:g} s": statistics.median(self.recovery_s or [0.0]) > self.scenario.within_s,
+            f"{late_s:.2f} s of search lost, journaled every {self.journal_s:g} s": late_s > self.journal_s + LATE_S,
+            f"no game learned from for {pause_s:.1f} s": pause_s > self.scenario.pause_within_s,
+        }
+        return "; ".join(what for what, is_so in problems.items() if is_so)
 
     def values(self) -> dict[str, Any]:
         """The public figures."""
@@ -54,6 +67,7 @@ class Outcome:
             "evaluations_resent": self.evaluations_resent,
             "balanced": self.balanced,
             "passed": self.passed(),
+            "problem": self.problem(),
             "failed": self.failed,
         }
 
@@ -64,7 +78,7 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
     lines = [f"{head}{'search s':>10}  {'ledger':<11}serving again after s"]
     for values in (outcome.values() for outcome in outcomes):
         serving = ", ".join(f"{role} {seconds:.1f}" for role, seconds in values["serving_s"].items()) or "none was away"
-        end = "" if values["passed"] else f"  NOT PASSED {values['failed']}"
+        end = "" if values["passed"] else f"  NOT PASSED: {values['problem']}"
         lines.append(
             f"{values['name']:<29}{values['role']:<16}{values['rounds']:>7}{_seconds(values['recovery_s']):>10}"
             f"{_seconds(values['recovery_max_s']):>8}{values['within_s']:>8g}{values['games_lost']:>6}{values['duplicates_inserted']:>7}"
