@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import redis
+
 from azq.console.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
 from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.faults import harm
@@ -99,7 +101,7 @@ def _rounds(system: System, scenarios: Iterable[Scenario], outcomes: dict[str, O
             continue
         try:
             _round(system, outcome, rng, tell)
-        except AzqError as error:
+        except (AzqError, OSError, redis.RedisError) as error:  # a process or broker that was away when it should not be
             outcome.failed = str(error)
             tell(f"{scenario.name}: FAILED: {error}")
 
