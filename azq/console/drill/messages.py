@@ -50,7 +50,7 @@ def _dead_letters(system: System) -> int:
 
 def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """An event of weights that hold NaN, that are cut short, or that have another hash."""
-    config, fault = system.config(), scenario.fault
+    config, fault, log = system.config(), scenario.fault, system.log("inference")
     with system.client() as client:
         view = Ledger(client).run(RUN)
         sections = RunSections.model_validate_json(view.record.sections)
@@ -62,7 +62,7 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
         bus = RedisBus(client)
         version = max(decode(entry.frame, WeightEvent).version for entry in bus.newest(keys.weights(RUN))) + FAR
         bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, int(time.time() * 1000))))
-    return Harm(lambda: _serves_others(system, version))
+    return Harm(lambda: log.says("weights_refused", f"version={version}") and _serves_others(system, version))
 
 
 def _serves_others(system: System, version: int) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import resource
-from pathlib import Path
 
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
@@ -32,24 +31,17 @@ def out_of_memory(system: System, scenario: Scenario, rng: random.Random) -> Har
 def disk_full(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """The learner's files may grow no more: writes fail in the middle, as on a full disk. It must say so, live, and go on after it."""
     pid = system.until(lambda: system.pid(scenario.role), f"{scenario.role} at work", READY_S)
-    log = system.folder / RUN / "logs" / f"{scenario.role}.log"
-    said = log.stat().st_size
+    log = system.log(scenario.role)
     newest = max((system.folder / RUN / "segments").glob("*.seg"))
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(newest.stat().st_size, said + LOG_ROOM) + 1, hard))
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(newest.stat().st_size, log.begins_at + LOG_ROOM) + 1, hard))
 
     def lift() -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     try:
-        system.until(lambda: _refused(log, said), "a line in the learner's log that the segments take nothing", READY_S)
+        system.until(lambda: log.says("disk_refuses", "segments in"), "a line in the learner's log that the segments take nothing", READY_S)
     except BaseException:
         lift()
         raise
     return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=FULL_S, lift=lift)
-
-
-def _refused(log: Path, offset: int) -> bool:
-    with log.open("rb") as file:
-        file.seek(offset)
-        return any(b"disk_refuses" in line and b"segments in" in line for line in file)

@@ -40,6 +40,20 @@ POLL_S = 0.02
 T = TypeVar("T")
 
 
+class Log:
+    """A log from the moment this was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.begins_at = path.stat().st_size
+
+    def says(self, *words: str) -> bool:
+        """Whether some line holds all of these."""
+        with self._path.open("rb") as file:
+            file.seek(self.begins_at)
+            return any(all(word.encode() in line for word in words) for line in file)
+
+
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
@@ -160,6 +174,10 @@ class System:
         pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
         pids |= {broker: self.pid(broker) for broker in BROKERS}
         return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
+
+    def log(self, role: str) -> Log:
+        """What a process's log says from now on."""
+        return Log(self.folder / RUN / "logs" / f"{role}.log")
 
     def resent(self) -> int:
         """Evaluations that were asked for again, as far as heartbeats told."""

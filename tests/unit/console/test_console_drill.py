@@ -15,7 +15,7 @@ from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, PROCESSES, parse
-from azq.console.drill.system import lost
+from azq.console.drill.system import Log, lost
 from azq.errors import ConfigError, NotFound
 from azq.ledger.types import LedgerCounts
 from azq.replay import framing
@@ -28,7 +28,7 @@ KILL = Scenario("learner-kill", "kill -9 of the learner", "learner", "kill", 10.
 def test_every_fault_is_rehearsed_and_every_process_and_broker_is_killed_and_hung() -> None:
     found = {(scenario.role, scenario.fault) for scenario in load_all()}
     assert {(role, fault) for role in (*PROCESSES, *BROKERS) for fault in ("kill", "stop")} <= found
-    assert {fault for _, fault in found} == set(FAULTS) == set(DEEDS)
+    assert {fault for _, fault in found} == set(FAULTS) == {*DEEDS, "cut"}
     assert {scenario.fsync for scenario in load_all() if scenario.fault == "kill"} == {"", *FSYNC}
 
 
@@ -101,6 +101,17 @@ def test_the_table_says_what_was_hurt_and_when_each_role_served_again() -> None:
     values = outcome.values()
     assert (values["role"], values["fault"], values["search_lost_s"]) == ("learner", "kill", 0.4)
     assert values["serving_s"] == {"daemon": 0.5, "learner": 3.0}
+
+
+def test_a_log_is_read_from_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "learner.log"
+    path.write_text("disk_refuses segments in x\n")
+    log = Log(path)
+    assert not log.says("disk_refuses")
+    with path.open("a") as file:
+        file.write("disk_refuses checkpoint\nsegments in y\n")
+    assert log.says("disk_refuses")
+    assert not log.says("disk_refuses", "segments in")
 
 
 def test_a_harm_is_lifted_once() -> None:
