@@ -7,7 +7,7 @@ EXTRAS := embedded eval plot
 PIP := 26.3
 CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up test check sanitize lock clean
+.PHONY: setup up test drills check sanitize lock clean
 
 setup: $(VENV)/.built
 
@@ -36,6 +36,10 @@ up: setup
 # Tests mostly wait for processes; a file's tests stay together, for they share what they start.
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# One round of every drill: minutes, on a machine that does nothing else.
+drills: setup
+	$(BIN)/azq drill run all
 
 check: setup
 	$(BIN)/ruff check .

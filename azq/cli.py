@@ -10,6 +10,7 @@ import typer
 
 from azq import __version__, logs
 from azq.cli_bench import bench_app
+from azq.cli_drill import drill_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
 from azq.cli_rest import register as register_rest
@@ -22,7 +23,6 @@ app = typer.Typer(
 config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
-drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
 app.add_typer(config_app, name="config")
 app.add_typer(bench_app, name="bench")
 app.add_typer(games_app, name="games")
@@ -313,44 +313,6 @@ def systemd_install(
 
     steps = install(root=root, dry_run=dry_run)
     emit(steps, as_json, "\n".join(steps))
-
-
-@drill_app.command("list")
-def drill_list(as_json: AsJson = False) -> None:
-    """The failures that can be rehearsed."""
-    from dataclasses import asdict
-
-    from azq.console.drill import load_all
-
-    scenarios = load_all()
-    emit([asdict(scenario) for scenario in scenarios], as_json, "\n".join(f"{one.name:<22}{one.summary}" for one in scenarios))
-
-
-@drill_app.command("run")
-def drill_run(
-    name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
-    chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
-    game: str = "tic_tac_toe",
-    as_json: AsJson = False,
-    overrides: Overrides = None,
-) -> None:
-    """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
-    from azq.console.drill import as_table, choose, load_all, rehearse
-
-    outcomes = rehearse(
-        choose(load_all(), name),
-        rounds=rounds,
-        game=game,
-        overrides=overrides or [],
-        seed=seed,
-        tell=lambda line: typer.echo(line, err=True),
-        chaos_s=60 * chaos_minutes,
-    )
-    emit({"drills": [outcome.values() for outcome in outcomes]}, as_json, as_table(outcomes))
-    if not all(outcome.passed() for outcome in outcomes):
-        raise typer.Exit(int(ExitCode.CRASH))
 
 
 def _names(text: str) -> list[str]:

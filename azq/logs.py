@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
+from typing import TextIO
 
 import structlog
 
 
-def setup(role: str, *, stream: object = None) -> None:
+class Tolerant:
+    """A stream whose full disk costs the line, and not the process that says it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Writes if it can."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flushes if it can."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+def setup(role: str, *, stream: TextIO | None = None) -> None:
     """Sends this process's log lines to standard error, stamped with its role."""
-    output = stream or sys.stderr
+    output = Tolerant(stream or sys.stderr)
     renderer: structlog.typing.Processor
     renderer = structlog.processors.JSONRenderer() if os.environ.get("AZQ_LOG") == "json" else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(

@@ -43,6 +43,7 @@ LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
+BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
 
 log = logs.get(__name__)
 
@@ -243,11 +244,11 @@ class Session:
 
     def _revive(self) -> None:
         """Ends brokers that hang, and starts what died again: children after their delay, embedded brokers at once."""
-        for role in self._brokers.end_hung(HANG_AFTER_S, time.monotonic()):
-            log.error("broker_hung", role=role, silent_s=HANG_AFTER_S)
+        for role in self._brokers.end_hung(BROKER_HANG_AFTER_S, time.monotonic()):
+            log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
         for role in self._brokers.revive():
             log.warning("broker_died", role=role)
-        for name, code in self._supervisor.tick():
+        for name, code in self._supervisor.tick(excused=self._brokers.silent(time.monotonic())):
             log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
 
     def _look(self, screen: Screen) -> int | None:

@@ -63,7 +63,8 @@ def save(directory: Path, checkpoint: Checkpoint, *, keep: int = KEEP) -> Path:
         raise StoreError(
             f"checkpoint {path} cannot be written: {error.strerror}; free disk space there, older checkpoints are intact"
         ) from error
-    for old in stored(directory)[:-keep]:
+    drafts = directory.glob("*.tmp")  # of learners that died over them
+    for old in (*stored(directory)[:-keep], *drafts):
         with contextlib.suppress(OSError):
             old.unlink()
     return path

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from acceptance.test_whole_loop import AZQ, environment
 
-QUICK = ("broker-data-kill", "learner-kill", "selfplay-kill", "weights-nan")
+from azq.console.drill import load_all
+
+QUICK = ("broker-data-kill", "learner-kill-unacknowledged", "selfplay-child-kill", "weights-nan")
 
 
-def drill(home: Path, *arguments: str) -> list[dict[str, Any]]:
+def drill(home: Path, *arguments: str) -> dict[str, Any]:
     command = [*AZQ, "drill", "run", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(home), timeout=1200, check=False)
     assert done.stdout, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["drills"]
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -27,18 +29,21 @@ def sound(outcome: dict[str, Any]) -> bool:
 
 
 def test_dead_processes_a_dead_broker_and_bad_weights_lose_nothing(tmp_path: Path) -> None:
-    outcomes = drill(tmp_path, ",".join(QUICK))
+    outcomes = drill(tmp_path, ",".join(QUICK))["drills"]
     assert [outcome["name"] for outcome in outcomes] == sorted(QUICK)
+    assert [outcome["search_lost_s"] is not None for outcome in outcomes] == [name.startswith("selfplay") for name in sorted(QUICK)]
     assert all(sound(outcome) for outcome in outcomes), outcomes
 
 
 @pytest.mark.slow
 def test_every_drill_loses_nothing(tmp_path: Path) -> None:
-    outcomes = drill(tmp_path, "all", "--rounds", "3")
+    outcomes = drill(tmp_path, "all")["drills"]
+    assert [outcome["name"] for outcome in outcomes] == [scenario.name for scenario in load_all()]
     assert all(sound(outcome) for outcome in outcomes), outcomes
 
 
 @pytest.mark.slow
 def test_chaos_loses_nothing(tmp_path: Path) -> None:
-    outcomes = drill(tmp_path, "all", "--minutes", "5", "--seed", "3")
-    assert all(sound(outcome) for outcome in outcomes), outcomes
+    found = drill(tmp_path, "all", "--minutes", "5", "--seed", "3")
+    assert all(sound(outcome) for outcome in found["drills"]), found
+    assert found["throughput_share"]["games"] > 0

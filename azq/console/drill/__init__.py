@@ -1,6 +1,8 @@
 """`azq drill`: failures rehearsed on a real system, with proof that nothing was lost."""
 
-from azq.console.drill.rehearse import Outcome, as_table, rehearse
+from azq.console.drill.chaos import Chaos
+from azq.console.drill.outcome import Outcome, as_table
+from azq.console.drill.rehearse import Rehearsal, rehearse
 from azq.console.drill.scenarios import Scenario, choose, load_all
 
-__all__ = ["Outcome", "Scenario", "as_table", "choose", "load_all", "rehearse"]
+__all__ = ["Chaos", "Outcome", "Rehearsal", "Scenario", "as_table", "choose", "load_all", "rehearse"]

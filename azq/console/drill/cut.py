@@ -7,15 +7,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from azq.console.drill.fleet import Fleet, fleet
 from azq.console.drill.hosts import Lan
+from azq.console.drill.outcome import Outcome
 from azq.console.drill.system import lost
 from azq.errors import EvaluationTimeout
-
-if TYPE_CHECKING:
-    from azq.console.drill.rehearse import Outcome
 
 EVALUATOR, PLAYERS = "eyes", ("cora", "dora")
 

@@ -4,147 +4,156 @@ from __future__ import annotations
 
 import random
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import redis
+
+from azq.console.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
 from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.faults import harm
+from azq.console.drill.harm import Harm
 from azq.console.drill.hosts import why_not
+from azq.console.drill.outcome import Outcome
 from azq.console.drill.scenarios import HOSTS, Scenario
 from azq.console.drill.system import System, lost
-from azq.errors import EvaluationTimeout
+from azq.console.drill.vigil import Vigil
+from azq.errors import AzqError
+from azq.ledger.types import LedgerCounts
 
 GIVE_UP_S = 90.0
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What the rounds of one drill showed; seconds are from the fault until games were learned from again."""
-
-    scenario: Scenario
-    recovery_s: list[float] = field(default_factory=list)
-    games_lost: int = 0
-    duplicates_inserted: int = 0
-    evaluations_resent: int = 0
-    balanced: bool = True
-    failed: str = ""
-
-    def passed(self) -> bool:
-        """Nothing lost, nothing twice, and back in time (median)."""
-        sound = not self.failed and self.balanced and not self.games_lost and not self.duplicates_inserted
-        return sound and bool(self.recovery_s) and statistics.median(self.recovery_s) <= self.scenario.within_s
-
-    def values(self) -> dict[str, Any]:
-        """The public figures."""
-        times = self.recovery_s
-        return {
-            "name": self.scenario.name,
-            "rounds": len(times),
-            "recovery_s": round(statistics.median(times), 3) if times else None,
-            "recovery_max_s": round(max(times), 3) if times else None,
-            "within_s": self.scenario.within_s,
-            "games_lost": self.games_lost,
-            "duplicates_inserted": self.duplicates_inserted,
-            "evaluations_resent": self.evaluations_resent,
-            "balanced": self.balanced,
-            "passed": self.passed(),
-            "failed": self.failed,
-        }
-
 
 Tell = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the drills showed; throughput where there was chaos."""
+
+    outcomes: list[Outcome]
+    throughput: Throughput | None = None
+
+    def passed(self) -> bool:
+        """Whether every drill passed."""
+        return all(outcome.passed() for outcome in self.outcomes)
+
+
 def rehearse(
-    scenarios: Sequence[Scenario], *, rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos_s: float = 0.0
-) -> list[Outcome]:
-    """Every drill `rounds` times on one system, or with `chaos_s` any of them at random for so long. Files stay where a drill failed.
+    scenarios: Sequence[Scenario], *, rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos: Chaos | None = None
+) -> Rehearsal:
+    """Every drill `rounds` times on one system, or any of them at random for a while. Files stay where a drill failed.
 
     Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
     was asked for (`MissingExtra`).
     """
     here = [scenario for scenario in scenarios if scenario.role != HOSTS]
-    outcomes = _rehearse_here(here, rounds, game, overrides, seed, tell, chaos_s) if here else []
-    for scenario in scenarios if not chaos_s else ():
+    rehearsal = _rehearse_here(here, rounds, game, overrides, random.Random(seed), tell, chaos) if here else Rehearsal([])
+    for scenario in scenarios if chaos is None else ():
         if scenario.role == HOSTS and here and (reason := why_not()):
             tell(f"{scenario.name}: left out: {reason}")
         elif scenario.role == HOSTS:
-            outcomes.append(Outcome(scenario))
-            rehearse_cut(outcomes[-1], rounds, random.Random(seed), tell)
-    return outcomes
+            rehearsal.outcomes.append(Outcome(scenario))
+            rehearse_cut(rehearsal.outcomes[-1], rounds, random.Random(seed), tell)
+    return rehearsal
 
 
 def _rehearse_here(
-    scenarios: Sequence[Scenario], rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos_s: float
-) -> list[Outcome]:
+    scenarios: Sequence[Scenario],
+    rounds: int,
+    game: str,
+    overrides: list[str],
+    rng: random.Random,
+    tell: Tell,
+    chaos: Chaos | None,
+) -> Rehearsal:
     folder = Path(tempfile.mkdtemp(prefix="azq-drill-"))
-    outcomes = {scenario.name: Outcome(scenario) for scenario in scenarios}
-    system, rng = System(folder, game, overrides), random.Random(seed)
+    system = System(folder, game, overrides)
+    outcomes = {scenario.name: Outcome(scenario, system.journal_s()) for scenario in scenarios}
+    throughput = None
     try:
         system.start()
-        for scenario in _order(scenarios, rounds, rng, chaos_s):
-            outcome = outcomes[scenario.name]
-            if not outcome.failed:
-                _round(system, outcome, rng, tell)
+        if chaos is None:
+            # In turn, so that no process dies so often in a row that its restarts are put off.
+            _rounds(system, (scenario for _ in range(rounds) for scenario in scenarios), outcomes, rng, tell)
+        else:
+            first, second = undisturbed(system, chaos), measure(system)
+            _rounds(system, faults(system, scenarios, chaos, rng), outcomes, rng, tell)
+            throughput = Throughput.of(first, second, measure(system))
     finally:
         system.stop()
     done = [outcome for outcome in outcomes.values() if outcome.recovery_s or outcome.failed]
-    twice = system.stored_twice()
-    for outcome in done:
-        outcome.duplicates_inserted = twice  # a log is one: what it holds twice is everybody's
-    if all(outcome.passed() for outcome in done):
+    _look_at_the_end(system, done)
+    rehearsal = Rehearsal(done, throughput)
+    if rehearsal.passed():
         shutil.rmtree(folder, ignore_errors=True)
     else:
         tell(f"files of the system are in {folder}")
-    return done
+    return rehearsal
 
 
-def _order(scenarios: Sequence[Scenario], rounds: int, rng: random.Random, chaos_s: float) -> Iterator[Scenario]:
-    if not chaos_s:
-        # In turn, so that no process dies so often in a row that its restarts are put off.
-        yield from (scenario for _ in range(rounds) for scenario in scenarios)
-        return
-    end = time.monotonic() + chaos_s
-    while time.monotonic() < end:
-        yield rng.choice(list(scenarios))
+def _rounds(system: System, scenarios: Iterable[Scenario], outcomes: dict[str, Outcome], rng: random.Random, tell: Tell) -> None:
+    for scenario in scenarios:
+        outcome = outcomes[scenario.name]
+        if outcome.failed:
+            continue
+        try:
+            _round(system, outcome, rng, tell)
+        except (AzqError, OSError, redis.RedisError) as error:  # a process or broker that was away when it should not be
+            outcome.failed = str(error)
+            tell(f"{scenario.name}: FAILED: {error}")
 
 
 def _round(system: System, outcome: Outcome, rng: random.Random, tell: Tell) -> None:
-    """One fault."""
-    scenario, resent = outcome.scenario, system.resent()
+    """One fault; raises what the system did not recover from."""
+    resent, twice = system.resent(), system.evidence.read().twice
+    done = harm(system, outcome.scenario, rng)
     try:
-        healed = harm(system, scenario, rng)
-        began = time.monotonic()
-        system.until(lambda: healed() or None, f"{scenario.role} after {scenario.name}", GIVE_UP_S)
-        base = system.until(system.counts, "the ledger", GIVE_UP_S)
-        system.until(lambda: (now := system.counts()) is not None and now.inserted > base.inserted, "further games", GIVE_UP_S)
-        outcome.recovery_s.append(time.monotonic() - began)
-        counts = system.until(system.counts, "the ledger", GIVE_UP_S)
-    except EvaluationTimeout as error:
-        outcome.failed = str(error)
-        tell(f"{scenario.name}: FAILED: {error}")
-        return
+        counts = _watch(system, outcome, done)
+    finally:
+        done.end()
     outcome.balanced &= counts.balanced
     outcome.games_lost += lost(counts)
+    outcome.duplicates_inserted += system.evidence.read().twice - twice
     outcome.evaluations_resent += system.resent() - resent
-    tell(f"{scenario.name}: back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from, balanced {counts.balanced}")
+    if done.search_lost_s is not None:
+        outcome.search_lost_s.append(done.search_lost_s)
+    name, seconds = outcome.scenario.name, outcome.recovery_s[-1]
+    tell(f"{name}: back after {seconds:.2f} s, {counts.inserted} games learned from, balanced {counts.balanced}")
 
 
-def as_table(outcomes: Sequence[Outcome]) -> str:
-    """A line a drill."""
-    lines = [f"{'drill':<22}{'rounds':>7}{'median s':>10}{'max s':>8}{'goal s':>8}{'lost':>6}{'twice':>7}{'resent':>8}  {'ledger':<9}"]
-    for values in (outcome.values() for outcome in outcomes):
-        seconds = f"{values['recovery_s']:.2f}" if values["recovery_s"] is not None else "-"
-        longest = f"{values['recovery_max_s']:.2f}" if values["recovery_max_s"] is not None else "-"
-        verdict = "balanced" if values["balanced"] else "UNBALANCED"
-        end = "" if values["passed"] else f"  NOT PASSED {values['failed']}"
-        lines.append(
-            f"{values['name']:<22}{values['rounds']:>7}{seconds:>10}{longest:>8}{values['within_s']:>8g}{values['games_lost']:>6}"
-            f"{values['duplicates_inserted']:>7}{values['evaluations_resent']:>8}  {verdict:<9}{end}"
-        )
-    return "\n".join(lines)
+def _watch(system: System, outcome: Outcome, done: Harm) -> LedgerCounts:
+    """Waits until the system is whole again and notes when; returns the ledger's counts of then."""
+    scenario, vigil = outcome.scenario, Vigil(system)
+    with system.watched(vigil.look):
+        if done.lasts_s:
+            end_s = time.monotonic() + done.lasts_s
+            system.until(lambda: time.monotonic() >= end_s, f"the end of {scenario.name}", done.lasts_s + GIVE_UP_S)
+            done.end()
+            vigil.begin()
+        system.until(done.healed, f"{scenario.role} after {scenario.name}", GIVE_UP_S)
+        healed_s = vigil.passed_s()
+        base = system.until(system.counts, "the ledger", GIVE_UP_S)
+        system.until(lambda: _goes_on(system.counts(), base), "further games", GIVE_UP_S)
+        outcome.recovery_s.append(vigil.passed_s())
+    outcome.pause_s.append(vigil.pause_s)
+    serving_s = vigil.serving_s()
+    if scenario.role in serving_s:
+        serving_s[scenario.role] = max(healed_s, serving_s[scenario.role])
+    for role, seconds in serving_s.items():
+        outcome.serving_s.setdefault(role, []).append(seconds)
+    return system.until(system.counts, "the ledger", GIVE_UP_S)
+
+
+def _goes_on(now: LedgerCounts | None, base: LedgerCounts) -> bool:
+    """Whether games are finished and games are learned from."""
+    return now is not None and now.finished > base.finished and now.inserted > base.inserted
+
+
+def _look_at_the_end(system: System, done: Sequence[Outcome]) -> None:
+    """What the whole log holds twice and no round saw is everybody's."""
+    unseen = system.evidence.read().twice - sum(outcome.duplicates_inserted for outcome in done)
+    for outcome in done:
+        outcome.duplicates_inserted += max(0, unseen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +14,24 @@ from azq.errors import ConfigError, NotFound
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 HOSTS = "hosts"
+FSYNC = ("always", "everysec", "no")
 #: fault -> roles that it can befall
 FAULTS: dict[str, tuple[str, ...]] = {
     "kill": (*PROCESSES, *BROKERS),
     "kill-child": ("selfplay",),
+    "kill-unacknowledged": ("learner",),
+    "kill-in-checkpoint": ("learner",),
+    "stop": (*PROCESSES, *BROKERS),
+    "stop-child": ("selfplay",),
     "sleep-child": ("selfplay",),
-    "stop": PROCESSES,
     "cut": (HOSTS,),
+    "slow": ("inference",),
+    "restart": ("all",),
+    "out-of-memory": BROKERS,
+    "disk-full": ("learner",),
+    "clock-jump": ("selfplay",),
     "poison": ("streams",),
+    "oversized": ("streams",),
     "wrong-hash": ("weights",),
     "nan": ("weights",),
     "truncated": ("weights",),
@@ -36,6 +47,8 @@ class Scenario:
     role: str
     fault: str
     within_s: float
+    pause_within_s: float = math.inf  # longest time without a game learned from
+    fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
 
 
 def load_all(folder: Path | None = None) -> list[Scenario]:
@@ -47,11 +60,23 @@ def parse(path: Path) -> Scenario:
     """One file as a scenario."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-        found = Scenario(path.stem, str(values["summary"]), str(values["role"]), str(values["fault"]), float(values["within_s"]))
+        found = Scenario(
+            path.stem,
+            str(values.pop("summary")),
+            str(values.pop("role")),
+            str(values.pop("fault")),
+            float(values.pop("within_s")),
+            float(values.pop("pause_within_s", math.inf)),
+            str(values.pop("fsync", "")),
+        )
     except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
         raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
+    if values:
+        raise ConfigError(f"drill {path}: unknown key {min(values)!r}; there are also pause_within_s and fsync")
     if found.role not in FAULTS.get(found.fault, ()):
         raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
+    if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):
+        raise ConfigError(f"drill {path}: fsync {found.fsync!r} is none of {', '.join(FSYNC)} of broker-control")
     return found
 
 

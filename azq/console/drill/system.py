@@ -9,34 +9,49 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import redis
 
 from azq import metrics
+from azq.actor.turn import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.console.brokers import resolve
+from azq.console.drill.evidence import Evidence
+from azq.console.drill.scenarios import BROKERS, PROCESSES
 from azq.errors import AzqError, EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, SampleEvent
+from azq.wire.messages import Heartbeat
 
 RUN = "drill"
 LEASE_S = 4.0
+JOURNAL_S = 1.0
 START_S = 90.0
 STOP_S = 120.0
 POLL_S = 0.02
-ALL_GAMES = 1 << 62
 
 T = TypeVar("T")
+
+
+class Log:
+    """A log from the moment this was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.begins_at = path.stat().st_size
+
+    def says(self, *words: str) -> bool:
+        """Whether some line holds all of these."""
+        with self._path.open("rb") as file:
+            file.seek(self.begins_at)
+            return any(all(word.encode() in line for word in words) for line in file)
 
 
 class System:
@@ -49,13 +64,17 @@ class System:
             f'home="{folder}"',
             "daemon.port=0",
             "arena.every_s=0",
-            "selfplay.journal_s=1.0",
+            f"selfplay.journal_s={JOURNAL_S}",
+            "learner.checkpoint_every_s=2.0",
+            "selfplay.cache_entries=0",  # every leaf crosses the streams, and a disturbed learner can follow
             f"daemon.lease_s={LEASE_S}",
             *overrides,
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._config: Config | None = None
         self._resent: dict[str, float] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self.evidence = Evidence(folder / RUN / "segments", game)
 
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
@@ -85,11 +104,22 @@ class System:
         while time.monotonic() < deadline:
             if self._process is not None and self._process.poll() is not None:
                 raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
+            for watch in self._watchers:
+                watch()
             answer = condition()
             if answer is not None and answer is not False:
                 return answer
             threading.Event().wait(POLL_S)
         raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+
+    @contextlib.contextmanager
+    def watched(self, look: Callable[[], None]) -> Iterator[None]:
+        """Has `look` called while `until` waits."""
+        self._watchers.append(look)
+        try:
+            yield
+        finally:
+            self._watchers.remove(look)
 
     @contextlib.contextmanager
     def client(self, plane: str = "control") -> Iterator[redis.Redis]:
@@ -100,8 +130,16 @@ class System:
     def config(self) -> Config:
         """Its settings, with the addresses of its brokers."""
         if self._config is None:  # addresses stay the same while it lives, and this is asked fifty times a second
-            self._config = resolve(load(None, [f'home="{self.folder}"']))
+            self._config = resolve(self._settings())
         return self._config
+
+    def journal_s(self) -> float:
+        """The longest time between two journal writes of a self-play slice."""
+        settings = self._settings()
+        return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
+
+    def _settings(self) -> Config:
+        return load(None, self._overrides)
 
     def counts(self) -> LedgerCounts | None:
         """The ledger."""
@@ -109,13 +147,13 @@ class System:
             return Ledger(client).counts(RUN)
         return None
 
-    def beats(self, role: str) -> list[Heartbeat]:
-        """Heartbeats of a role, the latest started first."""
+    def beats(self, role: str = "") -> list[Heartbeat]:
+        """Heartbeats of a role, or of all, the latest started first."""
         with contextlib.suppress(AzqError), self.client() as client:
             beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
-            return sorted((beat for beat in beats if beat.role == role), key=lambda beat: -beat.started_ms)
+            return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
         return []
 
     def broker_pid(self, plane: str) -> int | None:
@@ -128,28 +166,47 @@ class System:
         """Process id of a role's process, once it does its work."""
         if role.startswith("broker-"):
             return self.broker_pid(role.removeprefix("broker-"))
-        for beat in self.beats(role)[:1]:
-            working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
-            return beat.pid if working and alive(beat.pid) else None
-        return None
+        return pid_of(role, self.beats(role))
+
+    def serving(self) -> dict[str, int]:
+        """Process ids of the roles that work, brokers among them; a stopped process does not."""
+        beats = self.beats()
+        pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
+        pids |= {broker: self.pid(broker) for broker in BROKERS}
+        return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
+
+    def log(self, role: str) -> Log:
+        """What a process's log says from now on."""
+        return Log(self.folder / RUN / "logs" / f"{role}.log")
 
     def resent(self) -> int:
         """Evaluations that were asked for again, as far as heartbeats told."""
         return int(sum(self._resent.values()))
 
-    def stored_twice(self) -> int:
-        """Games that the log on disk holds more than once; read after the end."""
-        log = SegmentLog(self.folder / RUN / "segments", self._game)
-        times = Counter(decode(frame, SampleEvent).record.uid for frame in log.tail(ALL_GAMES))
-        return sum(count - 1 for count in times.values())
+
+def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
+    """The process of the latest heartbeat of a role, where it lives and does its work."""
+    for beat in beats[:1]:
+        working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
+        return beat.pid if working and alive(beat.pid) else None
+    return None
 
 
 def alive(pid: int) -> bool:
     """Whether a process is there and is no zombie."""
+    return _state(pid) not in ("", "Z")
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process is there and was told to stop."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def children(pid: int) -> list[int]:

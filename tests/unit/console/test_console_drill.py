@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from azq.console.drill import Outcome, Scenario, as_table, choose, load_all
-from azq.console.drill.scenarios import PROCESSES, parse
-from azq.console.drill.system import lost
+from azq.console.drill.chaos import Throughput, Work
+from azq.console.drill.evidence import Evidence, Tally
+from azq.console.drill.faults import DEEDS
+from azq.console.drill.harm import Harm
+from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, PROCESSES, parse
+from azq.console.drill.system import Log, lost
 from azq.errors import ConfigError, NotFound
 from azq.ledger.types import LedgerCounts
+from azq.replay import framing
+from azq.wire.codec import encode
+from azq.wire.messages import GameRecord, SampleEvent
 
-KILL = Scenario("learner-kill", "kill -9 of the learner", "learner", "kill", 10.0)
+KILL = Scenario("learner-kill", "kill -9 of the learner", "learner", "kill", 10.0, pause_within_s=40.0)
 
 
-def test_every_process_is_killed_and_hung_and_every_broker_killed() -> None:
+def test_every_fault_is_rehearsed_and_every_process_and_broker_is_killed_and_hung() -> None:
     found = {(scenario.role, scenario.fault) for scenario in load_all()}
-    assert {(role, fault) for role in PROCESSES for fault in ("kill", "stop")} <= found
-    assert {("broker-control", "kill"), ("broker-data", "kill"), ("streams", "poison"), ("weights", "nan")} <= found
+    assert {(role, fault) for role in (*PROCESSES, *BROKERS) for fault in ("kill", "stop")} <= found
+    assert {fault for _, fault in found} == set(FAULTS) == {*DEEDS, "cut"}
+    assert {scenario.fsync for scenario in load_all() if scenario.fault == "kill"} == {"", *FSYNC}
+
+
+def test_every_drill_has_its_section_in_the_documentation() -> None:
+    page = Path(__file__).parents[3] / "docs" / "6-failure-drills.md"
+    sections = [line.removeprefix("### ") for line in page.read_text("utf-8").splitlines() if line.startswith("### ")]
+    assert sections == sorted(scenario.name for scenario in load_all())
 
 
 @pytest.mark.parametrize(
@@ -27,6 +44,9 @@ def test_every_process_is_killed_and_hung_and_every_broker_killed() -> None:
         ('summary = "x"\nrole = "learner"\nfault = "kill"\n', "within_s"),
         ('summary = "x"\nrole = "learner"\nfault = "poison"\nwithin_s = 1.0\n', "no fault 'poison' befalls 'learner'"),
         ("summary = ", "needs summary, role, fault"),
+        ('summary = "x"\nrole = "learner"\nfault = "kill"\nwithin_s = 1.0\nhow = "so"\n', "unknown key 'how'"),
+        ('summary = "x"\nrole = "learner"\nfault = "kill"\nwithin_s = 1.0\nfsync = "no"\n', "fsync 'no' is none of"),
+        ('summary = "x"\nrole = "broker-control"\nfault = "kill"\nwithin_s = 1.0\nfsync = "daily"\n', "fsync 'daily' is none of"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
@@ -53,10 +73,14 @@ def test_drills_are_chosen_by_name() -> None:
         ({"duplicates_inserted": 1}, False),
         ({"balanced": False}, False),
         ({"failed": "learner did not come back"}, False),
+        ({"search_lost_s": [0.2, 1.1]}, True),
+        ({"search_lost_s": [0.2, 1.9]}, False),
+        ({"pause_s": [3.0, 30.0]}, True),
+        ({"pause_s": [3.0, 50.0]}, False),
     ],
 )
 def test_a_drill_passes_when_nothing_is_lost_and_the_median_is_in_time(changed: dict[str, object], passed: bool) -> None:
-    outcome = Outcome(KILL, **{"recovery_s": [3.0, 12.0, 9.0], **changed})  # type: ignore[arg-type]
+    outcome = Outcome(KILL, journal_s=1.0, **{"recovery_s": [3.0, 12.0, 9.0], **changed})  # type: ignore[arg-type]
     assert outcome.passed() is passed
     assert ("NOT PASSED" in as_table([outcome])) is not passed
     assert outcome.values()["passed"] is passed
@@ -67,3 +91,73 @@ def test_games_that_the_ledger_cannot_account_for_are_lost() -> None:
     assert lost(sound) == 0
     assert lost(LedgerCounts(10, 6, 2, 1, 5, 1, 0)) == 1
     assert lost(LedgerCounts(10, 6, 3, 1, 4, 1, 0)) == 1
+
+
+def test_the_table_says_what_was_hurt_and_when_each_role_served_again() -> None:
+    outcome = Outcome(KILL, recovery_s=[3.0], serving_s={"learner": [2.0, 4.0], "daemon": [0.5]}, search_lost_s=[0.4], journal_s=1.0)
+    line = as_table([outcome]).splitlines()[1]
+    assert "learner-kill" in line
+    assert line.endswith("daemon 0.5, learner 3.0")
+    values = outcome.values()
+    assert (values["role"], values["fault"], values["search_lost_s"]) == ("learner", "kill", 0.4)
+    assert values["serving_s"] == {"daemon": 0.5, "learner": 3.0}
+
+
+def test_a_log_is_read_from_the_moment_it_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "learner.log"
+    path.write_text("disk_refuses segments in x\n")
+    log = Log(path)
+    assert not log.says("disk_refuses")
+    with path.open("a") as file:
+        file.write("disk_refuses checkpoint\nsegments in y\n")
+    assert log.says("disk_refuses")
+    assert not log.says("disk_refuses", "segments in")
+
+
+def test_a_harm_is_lifted_once() -> None:
+    lifted: list[int] = []
+    harm = Harm(lambda: True, lift=lambda: lifted.append(1))
+    harm.end()
+    harm.end()
+    assert lifted == [1]
+
+
+def test_throughput_in_chaos_is_a_share_of_the_undisturbed_one() -> None:
+    found = Throughput.of(Work(100, 5_000, 10.0), Work(200, 10_000, 20.0), Work(360, 19_000, 40.0))
+    assert found.values()["throughput_share"] == {"games": 0.8, "simulations": 0.9}
+    assert "80.0%" in found.as_line()
+
+
+def _frame(uid: int, simulations: list[int]) -> bytes:
+    record = GameRecord(uid, simulations=np.array(simulations, np.uint16).tobytes())
+    return encode(SampleEvent(record, (1.0, -1.0), "host:7", 1000 + uid))
+
+
+def test_the_evidence_reads_on_and_finds_what_is_there_twice(tmp_path: Path) -> None:
+    evidence = Evidence(tmp_path, "tic_tac_toe")
+    assert evidence.read() == Tally()
+    first, second, third = (framing.record(_frame(uid, [16, 16])) for uid in (1, 2, 2))
+    path = tmp_path / "000001.seg"
+    head = framing.header("tic_tac_toe")
+    path.write_bytes(head[:5])
+    assert evidence.read() == Tally()
+    path.write_bytes(head + first + second[:9])
+    assert evidence.read() == Tally(games=1, twice=0, simulations=32)
+    path.write_bytes(head + first + second + third)
+    assert evidence.read() == Tally(games=3, twice=1, simulations=96)
+    assert evidence.finished_ms("host:7") == 1002
+    assert evidence.finished_ms("host:8") == 0
+    path.write_bytes(head + first)  # a learner cut it
+    assert evidence.read() == Tally(games=1, twice=0, simulations=32)
+
+
+def test_a_skewed_process_sees_its_clock_jump() -> None:
+    script = """
+from azq.console.drill.skewed import skew
+import time
+before = time.time()
+skew(0.0, 3600.0)
+print(time.time() - before, time.time_ns() / 1e9 - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert [float(word) for word in done.stdout.split()] == pytest.approx([3600.0, 3600.0], abs=60.0)

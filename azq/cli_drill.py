@@ -1,0 +1,57 @@
+"""`azq drill`: failures rehearsed on a system of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from azq.cli_options import AsJson, Overrides, emit
+from azq.errors import ExitCode
+
+drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
+
+
+@drill_app.command("list")
+def drill_list(as_json: AsJson = False) -> None:
+    """The failures that can be rehearsed."""
+    from azq.console.drill import load_all
+
+    scenarios = load_all()
+    facts = [
+        {"name": one.name, "summary": one.summary, "role": one.role, "fault": one.fault, "within_s": one.within_s} for one in scenarios
+    ]
+    emit(facts, as_json, "\n".join(f"{one.name:<29}{one.summary}" for one in scenarios))
+
+
+@drill_app.command("run")
+def drill_run(
+    name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
+    chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.0, help="With --minutes: seconds from a fault to the next, 0: no rest.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
+    from azq.console.drill import Chaos, as_table, choose, load_all, rehearse
+
+    rehearsal = rehearse(
+        choose(load_all(), name),
+        rounds=rounds,
+        game=game,
+        overrides=overrides or [],
+        seed=seed,
+        tell=lambda line: typer.echo(line, err=True),
+        chaos=Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None,
+    )
+    figures = {"drills": [outcome.values() for outcome in rehearsal.outcomes]}
+    table = as_table(rehearsal.outcomes)
+    if rehearsal.throughput is not None:
+        figures |= rehearsal.throughput.values()
+        table += f"\n{rehearsal.throughput.as_line()}"
+    emit(figures, as_json, table)
+    if not rehearsal.passed():
+        raise typer.Exit(int(ExitCode.CRASH))
