@@ -6,6 +6,7 @@ by which all waiting is done, are not.
 
 from __future__ import annotations
 
+import runpy
 import sys
 import time
 
@@ -26,9 +27,7 @@ def main() -> None:
     after_s, by_s, *command = sys.argv[1:]
     skew(float(after_s), float(by_s))
     sys.argv = ["azq", *command]
-    from azq.cli import main as azq
-
-    azq()
+    runpy.run_module("azq", run_name="__main__")
 
 
 if __name__ == "__main__":
