@@ -95,7 +95,8 @@ def test_a_worker_survives_its_killed_child(fleet: Fleet) -> None:
     process = fleet.start()
     fleet.send(slice_s=300.0)
     os.kill(fleet.playing(), signal.SIGKILL)
-    until(lambda: fleet.ledger.expire(RUN, 4), "end of the dead child's lease")
+    until(lambda: [view for view in fleet.ledger.jobs(RUN) if view.attempt == 2], "end of the dead child's lease by its parent")
+    until(lambda: "pool_child_died" in fleet.log(), "line about the dead child")
     for view in fleet.ledger.jobs(RUN):
         fleet.publish(view)
     before = fleet.finished()
@@ -103,6 +104,21 @@ def test_a_worker_survives_its_killed_child(fleet: Fleet) -> None:
     process.terminate()
     assert process.wait(10.0) == 0
     assert fleet.balanced()
+
+
+@pytest.mark.slow
+def test_a_worker_kills_its_hung_child(fleet: Fleet) -> None:
+    fleet.start()
+    fleet.send(slice_s=300.0)
+    child = fleet.playing()
+    os.kill(child, signal.SIGSTOP)
+    until(lambda: [view for view in fleet.ledger.jobs(RUN) if view.attempt == 2], "end of the hung child's lease")
+    assert "pool_child_hung" in fleet.log()
+    for view in fleet.ledger.jobs(RUN):
+        fleet.publish(view)
+    until(
+        lambda: [view for view in fleet.ledger.jobs(RUN) if view.owner and not view.owner.endswith(f":{child}")], "lease of the next child"
+    )
 
 
 def test_a_stale_or_doubled_message_is_not_played(fleet: Fleet) -> None:
