@@ -12,6 +12,7 @@ from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import System
 
 UNDISTURBED_SHARE = 0.25  # of the time of the chaos, before it
+WARM_UP_S = 15.0  # games that begin together end together; then they spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ def measure(system: System) -> Work:
 
 
 def undisturbed(system: System, chaos: Chaos) -> Work:
-    """Leaves the system alone for a part of the time; returns the work done before."""
+    """Leaves the system alone for a part of the time, once it is warm; returns the work done before."""
+    _rest(system, time.monotonic() + WARM_UP_S)
     first = measure(system)
     _rest(system, first.at_s + UNDISTURBED_SHARE * chaos.lasts_s)
     return first
