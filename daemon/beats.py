@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from azq import logs
 from azq.bus.base import Bus
@@ -12,7 +13,7 @@ from azq.errors import WireError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
-from daemon.team import Team, WorkerStatus, team_of, worker_status
+from daemon.team import Team, joined, team_of, worker_status
 
 log = logs.get(__name__)
 
@@ -32,7 +33,7 @@ class Beats:
         self._known: dict[str, tuple[bytes, Heartbeat | None]] = {}
         self._beats: tuple[Heartbeat, ...] = ()
         self._teams: dict[str, Team] = {}
-        self._rows: dict[str, WorkerStatus] = {}
+        self._shared: Team | None = None
         self._read_s = float("-inf")
 
     def read(self) -> tuple[Heartbeat, ...]:
@@ -49,21 +50,19 @@ class Beats:
         """The workers of a run as of `read`; put together once for all who ask before the next look. Raises `BrokerError`."""
         self.read()
         with self._lock:
+            status = partial(worker_status, now_ms=now_ms)
+            if self._shared is None:
+                self._shared = team_of([beat for beat in self._beats if not beat.run], status)
             if run not in self._teams:
-                self._teams[run] = team_of(self._beats, run, lambda beat: self._listed(beat, now_ms))
+                self._teams[run] = joined(self._shared, [beat for beat in self._beats if beat.run == run], status)
             return self._teams[run]
-
-    def _listed(self, beat: Heartbeat, now_ms: int) -> WorkerStatus:
-        if beat.worker not in self._rows:
-            self._rows[beat.worker] = worker_status(beat, now_ms)
-        return self._rows[beat.worker]
 
     def _look(self) -> tuple[Heartbeat, ...]:
         found = self._bus.values(keys.BEAT_PREFIX)
         self._known = {key: self._decoded(key, frame) for key, frame in found.items()}
         beats = (beat for _, beat in self._known.values() if beat is not None)
         self._beats, self._read_s = tuple(sorted(beats, key=lambda beat: (beat.role, beat.worker))), self._clock()
-        self._teams, self._rows = {}, {}
+        self._teams, self._shared = {}, None
         return self._beats
 
     def _decoded(self, key: str, frame: bytes) -> tuple[bytes, Heartbeat | None]:

@@ -112,7 +112,7 @@ def summarise(
     """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
     name = facts.view.record.run
     learner = facts.learner
-    team = team or team_of(facts.workers, name, partial(worker_status, now_ms=now_ms))
+    team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
     rates = team.rates
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
@@ -142,7 +142,7 @@ def summarise(
         selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
         learner_waiting=learner.waiting if learner else False,
         weight_version=version,
-        policy_lag=team.lag(version),
+        policy_lag=team.lag(name, version),
         strength=strength(facts.grades, ratings or facts.ratings),
         ledger=ledger_status(facts.counts),
         jobs_queued=len(facts.jobs) - leased,

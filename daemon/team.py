@@ -45,18 +45,34 @@ class FleetRates:
 class Team:
     """Everything that a run's status says of its workers."""
 
+    beats: tuple[Heartbeat, ...]
     workers: tuple[WorkerStatus, ...]
     encoded: msgspec.Raw  # the workers as JSON
     rates: FleetRates
-    lag: Callable[[int], float]  # of their weights behind a version, see `lag_of`
+    lag: Callable[[str, int], float]  # of their weights behind a version of a run, see `lag_of`
 
 
-def team_of(beats: Iterable[Heartbeat], run: str, status: Callable[[Heartbeat], WorkerStatus]) -> Team:
-    """The workers that may work for a run: those bound to none, and its own; `status` tells how each is read."""
-    members = [beat for beat in beats if beat.run in ("", run)]
-    listed = tuple(map(status, members))
-    lag = lag_of(members)
-    return Team(listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(members), lambda version: lag(run, version))
+def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+    """These workers; `status` tells how each is read."""
+    listed = tuple(map(status, beats))
+    return Team(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
+
+
+def joined(shared: Team, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+    """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have but a learner of their own.
+
+    A learner plays and evaluates nothing, so the sums of the shared ones stand.
+    """
+    more, beats = tuple(map(status, own)), (*shared.beats, *own)
+    players = [beat for beat in own if beat.role != "learner"]
+    rates, lag = (fleet_rates(beats), lag_of(beats)) if players else (shared.rates, shared.lag)
+    return Team(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
+
+
+def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:
+    """Two JSON lists as one."""
+    parts = [part for part in (bytes(first)[1:-1], second[1:-1]) if part]
+    return msgspec.Raw(b"[" + b",".join(parts) + b"]")
 
 
 def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:

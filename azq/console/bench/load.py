@@ -28,7 +28,7 @@ MIX = {
     "/healthz": 0.1,
 }
 METRICS = "/metrics"
-METRICS_EVERY_S = 1.0
+METRICS_EVERY_S = 5.0  # as ops/prometheus/prometheus.yml
 CONNECTIONS = 32
 PATIENCE_S = 10.0
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import msgspec
+import pytest
 
 from azq.bus.memory import MemoryBus
-from azq.metrics import GAMES_PER_S, POLICY_LAG
+from azq.metrics import EVALUATIONS_PER_S, GAMES_PER_S, POLICY_LAG
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, MatchResult, MatchSpec
 from daemon.beats import Beats
 from daemon.standings import Standings
-from daemon.team import lag_of, team_of, worker_status
+from daemon.team import joined, lag_of, team_of, worker_status
 
 
 def beat(worker: str = "w", run: str = "", **changes: object) -> Heartbeat:
@@ -80,7 +82,19 @@ def test_lag_is_what_workers_say_or_what_their_versions_tell() -> None:
     assert lag_of(silent)("r", 6) == 2.0
     assert lag_of(silent)("unknown", 6) == 0.0
     assert lag_of([*silent, beat("c", rates={POLICY_LAG: 1.5})])("r", 6) == 1.5
-    assert team_of([], "r", lambda one: worker_status(one, 0)).lag(9) == 0.0
+    assert team_of([], lambda one: worker_status(one, 0)).lag("r", 9) == 0.0
+
+
+@pytest.mark.parametrize(
+    "own", [[], [beat("l", "r", role="learner")], [beat("s", "r", rates={GAMES_PER_S: 3.0}, weight_versions={"r": 1})]]
+)
+def test_joining_a_team_is_as_putting_all_of_it_together(own: list[Heartbeat]) -> None:
+    shared = [beat("a", rates={GAMES_PER_S: 2.0}, weight_versions={"r": 3}), beat("i", role="inference", rates={EVALUATIONS_PER_S: 9.0})]
+    status = partial(worker_status, now_ms=0)
+    one, other = joined(team_of(shared, status), own, status), team_of([*shared, *own], status)
+    assert (one.beats, one.workers, one.rates, one.lag("r", 6)) == (other.beats, other.workers, other.rates, other.lag("r", 6))
+    assert msgspec.json.decode(one.encoded) == msgspec.json.decode(other.encoded)
+    assert msgspec.json.decode(joined(team_of([], status), own, status).encoded) == msgspec.json.decode(team_of(own, status).encoded)
 
 
 def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
