@@ -3,7 +3,7 @@
 The packages, in dependency order (a package imports only from those above it; lines of one group do not import each other):
 
     azq.errors      every error, and the exit code it ends a process with
-    azq.config      settings that humans write          azq.logs, azq.metrics, azq.sdnotify
+    azq.config      settings that humans write          azq.logs, azq.metrics, azq.usage, azq.sdnotify
     azq.games       the rules of games, from azq._core (C++20: azq/core)
     azq.presets     settings that learn each game
     azq.wire        every message and every Redis key

@@ -25,13 +25,14 @@ REDRAW_EVERY_S = 1.0
 class Screen(contextlib.AbstractContextManager["Screen"]):
     """Shows summaries as they come, each as often as its form can bear."""
 
-    def __init__(self, run: str, *, as_json: bool, output: TextIO | None = None) -> None:
+    def __init__(self, run: str, *, as_json: bool, output: TextIO | None = None, dashboard: str = "") -> None:
         self._output = output or sys.stdout
         self._json = as_json
         self._console = Console(file=self._output)
         self._live = None if as_json or not self._output.isatty() else Live(console=self._console, auto_refresh=False)
         self._last_s = -LINE_EVERY_S
-        self._note = f"run {run} is starting"
+        self._dashboard = f"dashboard {dashboard}" if dashboard else ""
+        self._note = f"run {run} is starting" + (f"; {self._dashboard}" if dashboard else "")
 
     def __enter__(self) -> Screen:
         if self._live:
@@ -57,7 +58,8 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
             return
         self._last_s = time.monotonic()
         if self._live:
-            self._live.update(panel(status, self._note if status.state != "running" or not status.workers else ""), refresh=True)
+            note = self._note if status.state != "running" or not status.workers else ""
+            self._live.update(panel(status, note, self._dashboard), refresh=True)
         elif self._json:
             self._write(json.dumps(msgspec.to_builtins(status)))
         else:
@@ -88,8 +90,8 @@ def line(status: RunStatus) -> str:
     )
 
 
-def panel(status: RunStatus, note: str = "") -> RenderableType:
-    """The live table."""
+def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
+    """The live table; `below` stands in its lower border."""
     grid = Table.grid(padding=(0, 3), expand=True)
     for _ in range(3):
         grid.add_column(ratio=1)
@@ -99,7 +101,8 @@ def panel(status: RunStatus, note: str = "") -> RenderableType:
     notes = [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
-    return Panel(Group(grid, *notes), title=title, border_style="green" if status.state == "running" else "blue")
+    style = "green" if status.state == "running" else "blue"
+    return Panel(Group(grid, *notes), title=title, subtitle=below or None, border_style=style)
 
 
 def workers_table(status: RunStatus) -> Table:

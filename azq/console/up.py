@@ -25,6 +25,7 @@ from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.remote import url_of
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
@@ -197,7 +198,8 @@ class Session:
         try:
             for spec in self.specs():
                 self._supervisor.start(spec)
-            with Screen(self._name, as_json=self._start.as_json) as screen:
+            dashboard = url_of(self._config.daemon) if self._config.daemon.port else ""  # 0: any port, which only the daemon knows
+            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard) as screen:
                 code = self._watch_until_end(screen)
                 self._drain(screen)
                 screen.show(self._watch.summary(self._name), force=True)

@@ -188,7 +188,7 @@ class Ledger:
         """Ends every lease whose time is over and returns those jobs as they are now.
 
         Held games go to the front of the pool; the job is queued again under its next attempt, unpublished, or failed once
-        `max_attempts` leases ended badly.
+        `max_attempts` leases in a row ended badly and without a finished game.
         """
         _, answer = self._call(scripts.EXPIRE, run, "", max_attempts)
         return [job_view(run, item) for item in answer]
@@ -240,7 +240,7 @@ class Ledger:
         self._commit(scripts.COMPLETE, lease, result)
 
     def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
-        """Gives the games back; the job is queued under its next attempt, or failed once `max_attempts` leases ended badly."""
+        """Gives the games back; the job is queued under its next attempt, or failed as `expire` says."""
         self._commit(scripts.FAIL, lease, error, max_attempts)
 
     # -- counts

@@ -203,11 +203,15 @@ def journal(state: State, lease: Lease, records: Sequence[GameRecord]) -> State:
 
 
 def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
-    """Closes games; the caller hands over their samples in the same step. Raises `LeaseLost`."""
+    """Closes games; the caller hands over their samples in the same step. Raises `LeaseLost`.
+
+    A job that makes games is not at fault when its holders die: its failures are counted from here again.
+    """
     number, row = _all_held(state, lease, uids)
     left = {uid: record for uid, record in state.open.items() if uid not in set(uids)}
     state = replace(state, open=left, finished=state.finished + len(uids))
-    return _put(state, number, replace(row, held=row.held - set(uids)))
+    failures = 0 if uids else row.failures
+    return _put(state, number, replace(row, held=row.held - set(uids), failures=failures))
 
 
 def refuse(state: State, reasons: Mapping[int, str]) -> State:

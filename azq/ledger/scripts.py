@@ -263,6 +263,7 @@ for i = 6, #ARGV, 2 do
   call('XADD', SAMPLES, '*', 'f', ARGV[i + 1])
   call('HINCRBY', LEDGER, 'finished', 1)
 end
+if #ARGV > 6 then call('HSET', JOB, 'failures', '0') end
 return {'ok', renew()}
 """
 )

@@ -279,6 +279,20 @@ def test_a_job_fails_after_so_many_bad_leases(world):
     assert [game.uid for game in world.ledger.adopt(world.lease(), 1)] == [1]
 
 
+def test_a_job_that_makes_games_outlives_any_number_of_dead_holders(world):
+    world.ledger.enqueue("r", "selfplay", "cpu")
+    for attempt in range(1, 6):
+        lease = world.ledger.claim("r:1", attempt, "w", 5)
+        (game,) = world.ledger.adopt(lease, 1)
+        world.ledger.finish_games(lease, [event(game.uid)])
+        world.ledger.fail(lease, "process 7, which held it, died", max_attempts=2)
+    assert world.ledger.job("r:1").state is JobState.QUEUED
+    lease = world.ledger.claim("r:1", 6, "w", 5)
+    world.ledger.finish_games(lease, [])
+    world.ledger.fail(lease, "it broke", max_attempts=2)
+    assert world.ledger.job("r:1").state is JobState.FAILED
+
+
 def test_a_cancelled_lease_is_told_and_ends_cancelled(world):
     lease = world.lease()
     world.ledger.adopt(lease, 2)

@@ -36,18 +36,29 @@ def test_the_line_holds_what_matters() -> None:
 
 def test_the_table_holds_the_same_and_the_verdict() -> None:
     output = io.StringIO()
-    table.Console(file=output, width=150).print(table.panel(status(), "draining"))
+    table.Console(file=output, width=150).print(table.panel(status(), "draining", "dashboard http://here"))
     text = output.getvalue()
-    for part in ("first", "until minutes 30 (50%)", "31.5", "8.0%", "balanced", "samples per insert", "draining", "eval.cpu"):
+    for part in (
+        "first",
+        "until minutes 30 (50%)",
+        "31.5",
+        "8.0%",
+        "balanced",
+        "samples per insert",
+        "draining",
+        "dashboard http://here",
+        "eval.cpu",
+    ):
         assert part in text
 
 
 def test_without_a_terminal_lines_come_seldom() -> None:
     output = io.StringIO()
-    with table.Screen("first", as_json=False, output=output) as screen:
+    with table.Screen("first", as_json=False, output=output, dashboard="http://here") as screen:
         screen.show(status())
         screen.show(status())
         screen.show(status(), force=True)
+    assert output.getvalue().startswith("run first is starting; dashboard http://here\n")
     assert output.getvalue().count("games/s=") == 2
 
 
