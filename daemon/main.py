@@ -9,38 +9,24 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import redis
-
-from azq import games, logs
-from azq import queue as jobs
-from azq.arena import positions
-from azq.bus.connect import connect, open_client, translate
-from azq.bus.redis import RedisBus
+from azq import logs
+from azq.bus.connect import connect
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
-from azq.ledger import Ledger
-from azq.ledger.types import RunView
 from azq.sdnotify import READY, STOPPING, notify
-from azq.store import Store, open_store
 from azq.wire.gate import agree_on_schema
-from daemon.act import Hands
-from daemon.api.app import create_app
 from daemon.api.auth import check_binding
-from daemon.api.services import Services
-from daemon.beats import Beats
-from daemon.health import Health
-from daemon.invitation import fleet_of
+from daemon.core import build
+from daemon.listener import bind, check_tls
 from daemon.lock import LIFE_S, DaemonLock
 from daemon.loop import Loop
-from daemon.observe import Observer
-from daemon.planes import open_planes
-from daemon.server import Server, bind, check_tls, url_of
+
+if TYPE_CHECKING:
+    from daemon.rest import Rest
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
-SWITCH_S = 0.001
-PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
 log = logs.get(__name__)
 
@@ -56,7 +42,6 @@ def main(config: Config) -> int:
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stops = _catch_signals()
-    sys.setswitchinterval(SWITCH_S)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
         client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
@@ -66,17 +51,15 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stops))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
-        loop, services = build(config, client, lock)
-        certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
-        server = Server(create_app(services), listener, certificate=certificate, key=key)
-        server.start()
-        stack.callback(server.stop)
-        stack.callback(services.streams.close)
-        log.info("listening", url=url_of(listener, tls=certificate is not None))
+        core = build(config, client, lock)
+        ticked = core.loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
+        from daemon.rest import Rest
+
+        rest = stack.enter_context(Rest(config, core, listener))
         settle()
-        _serve(config, loop, server, stops)
+        _serve(config, core.loop, rest, stops, ready=ticked)
         notify(STOPPING)
-        _quietly(loop.leave)
+        _quietly(core.loop.leave)
     log.info("stopped")
     return int(ExitCode.OK)
 
@@ -92,51 +75,14 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def build(config: Config, client: redis.Redis, lock: DaemonLock) -> tuple[Loop, Services]:
-    """The loop and what the REST interface works with, over one connection."""
-    bus, ledger, health = RedisBus(client), Ledger(client), Health()
-    beats = Beats(bus, max_age_s=2 * config.daemon.tick_s)
-    publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
-    loop = Loop(
-        config.daemon,
-        Observer(ledger, bus, beats),
-        Hands(ledger, bus, publish, config.daemon.max_attempts),
-        bus,
-        hold=lock.hold,
-        clock_ms=partial(_broker_ms, client),
-        has_positions=positions.available,
-        health=health,
-        life_s=config.worker.heartbeat_life_s,
-        fleet=fleet_of(config),
-    )
-    data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
-    return loop, Services(
-        ledger,
-        bus,
-        config.daemon,
-        health,
-        config.home,
-        games.names,
-        open_planes(client, data),
-        store_of=partial(_store_of, config, client),
-        beats=beats,
-    )
-
-
-def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
-    """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
-    said = Path(view.record.directory)
-    directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
-    return open_store(config.store.url, directory=directory / "weights", client=client)
-
-
-def _serve(config: Config, loop: Loop, server: Server, stops: queue.SimpleQueue[int]) -> None:
-    """Ticks until a signal; READY after the first tick that went through."""
-    ready = False
+def _serve(config: Config, loop: Loop, rest: Rest, stops: queue.SimpleQueue[int], *, ready: bool) -> None:
+    """Ticks until a signal; says READY once a tick went through."""
+    if ready:
+        notify(READY, "STATUS=reconciling")
     while True:
         if loop.tick() and not ready:
             ready = notify(READY, "STATUS=reconciling") or True
-        if not server.alive:
+        if not rest.alive:
             raise AzqError("the REST interface died; see the lines above")
         if _stop_within(stops, config.daemon.tick_s):
             return
@@ -158,13 +104,6 @@ def _stop_within(stops: queue.SimpleQueue[int], seconds: float) -> bool:
         return False
     log.info("stopping", signal=signal.Signals(number).name)
     return True
-
-
-def _broker_ms(client: redis.Redis) -> int:
-    """The broker's clock, which all leases are measured by."""
-    with translate(client):
-        seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _quietly(leave: Callable[[], None]) -> None:

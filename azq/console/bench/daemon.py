@@ -18,9 +18,10 @@ from azq.console.bench.rig import apart, percentile
 from azq.console.brokers import Brokers
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
+from daemon.core import build
 from daemon.lock import DaemonLock
 from daemon.loop import Loop
-from daemon.main import build, settle
+from daemon.main import settle
 
 WARM_UP_TICKS = 5
 
@@ -35,7 +36,7 @@ def bench_daemon(config: Config, *, workers: int, runs: int, seconds: float) -> 
 
 
 def _measure(client: redis.Redis, config: Config, broker: tuple[int, ...], workers: int, runs: int, seconds: float) -> dict[str, Any]:
-    loop, _ = build(config, client, DaemonLock(client))
+    loop = build(config, client, DaemonLock(client)).loop
     for _ in range(WARM_UP_TICKS):
         loop.tick()
     settle()

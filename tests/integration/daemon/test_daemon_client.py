@@ -27,7 +27,8 @@ from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.health import Health
-from daemon.server import Server, bind, url_of
+from daemon.listener import bind, url_of
+from daemon.server import Server
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"

@@ -33,10 +33,10 @@ from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.beats import Beats
+from daemon.core import _broker_ms
 from daemon.health import Health
 from daemon.lock import DaemonLock, process_space
 from daemon.loop import Loop
-from daemon.main import _broker_ms
 from daemon.observe import Observer
 
 CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=0.3, max_attempts=3)

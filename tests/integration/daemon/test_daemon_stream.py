@@ -25,7 +25,8 @@ from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.health import Health
-from daemon.server import Server, bind, url_of
+from daemon.listener import bind, url_of
+from daemon.server import Server
 from daemon.state import ReportUnroutable
 
 

@@ -17,7 +17,8 @@ from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.health import Health
-from daemon.server import Server, bind, check_tls, url_of
+from daemon.listener import bind, check_tls, url_of
+from daemon.server import Server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 
