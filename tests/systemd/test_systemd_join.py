@@ -13,13 +13,13 @@ REASON = why_not()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 AZQ = "/opt/azq/bin/azq"
-UP = f"cd /root && exec {AZQ} up --game tic_tac_toe --run ttt --listen 127.0.0.1 --set daemon.port=0 --set arena.every_s=0 --json"
+UP = f"cd /srv && exec {AZQ} up --game tic_tac_toe --run ttt --listen 127.0.0.1 --set daemon.port=0 --set arena.every_s=0 --json"
 WORKER, INFERENCE = "azq-worker@selfplay.cpu:selfplay.box", "azq-inference@cpu"
-JOIN = (AZQ, "join", "redis://127.0.0.1:6379/0", "--token-file", "/root/token", "--tags", "box", "--roles", "selfplay,inference", "-c", "1")
+JOIN = (AZQ, "join", "redis://127.0.0.1:6379/0", "--token-file", "/srv/token", "--tags", "box", "--roles", "selfplay,inference", "-c", "1")
 
 
 def learns(namespace: Namespace) -> bool:
-    answer = namespace.run("sh", "-c", f"cd /root && {AZQ} ledger --run ttt --json", check=False)
+    answer = namespace.run("sh", "-c", f"cd /srv && {AZQ} ledger --run ttt --json", check=False)
     return bool(answer) and json.loads(answer)["inserted"] > 20
 
 
@@ -30,7 +30,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
     try:
         namespace.run("systemd-run", "--unit=first", "sh", "-c", UP)
         namespace.until(lambda: learns(namespace), "a run that learns")
-        namespace.run("sh", "-c", f"cd /root && {AZQ} join-token | sed -n 's/^token: //p' > /root/token")
+        namespace.run("sh", "-c", f"cd /srv && {AZQ} join-token | sed -n 's/^token: //p' > /srv/token")
         yield namespace
     finally:
         namespace.halt()
@@ -45,7 +45,7 @@ def test_one_command_installs_and_starts_the_services(host: Namespace) -> None:
     host.until(lambda: "serving ttt" in host.show(INFERENCE, "StatusText"), "weights at the joined evaluator")
     assert "azq-broker" not in host.show("azq.target", "Wants")
     assert host.run("stat", "-c", "%a %U", "/etc/azq/azq.env").split() == ["600", "root"]
-    token = host.run("cat", "/root/token").strip()
+    token = host.run("cat", "/srv/token").strip()
     assert token not in host.run("ps", "axww", "-o", "args") + host.run("systemctl", "show", WORKER, INFERENCE) + said
 
 
@@ -53,6 +53,6 @@ def test_joining_again_starts_nothing_anew_and_another_token_is_refused(host: Na
     before = {unit: host.show(unit, "MainPID") for unit in (WORKER, INFERENCE)}
     assert "/etc/azq/azq.env is as it should be" in host.run(*JOIN)
     assert {unit: host.show(unit, "MainPID") for unit in before} == before
-    refused = host.run("sh", "-c", f"{' '.join(JOIN).replace('/root/token', '/etc/hostname')} 2>&1", check=False)
+    refused = host.run("sh", "-c", f"{' '.join(JOIN).replace('/srv/token', '/etc/hostname')} 2>&1", check=False)
     assert "azq join-token" in refused
     assert Path("/etc/azq").exists() is False  # nothing of this left the namespace
