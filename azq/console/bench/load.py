@@ -48,7 +48,8 @@ def schedule(rate: float, seconds: float, runs: list[str], seed: int) -> list[tu
     luck = random.Random(seed)
     routes = luck.choices(list(MIX), list(MIX.values()), k=round(rate * seconds))
     asked = [(index / rate, route, route.format(run=luck.choice(runs))) for index, route in enumerate(routes)]
-    scrapes = [(METRICS_EVERY_S * (index + 0.5), METRICS, METRICS) for index in range(round(seconds / METRICS_EVERY_S))]
+    count = max(1, round(seconds / METRICS_EVERY_S))
+    scrapes = [(seconds * (index + 0.5) / count, METRICS, METRICS) for index in range(count)]
     return sorted(asked + scrapes)
 
 
