@@ -9,7 +9,7 @@ from azq.metrics import CPU_S, RESIDENT_BYTES
 
 PROC = Path("/proc")
 # Fields of /proc/<pid>/stat after the name, counted from the state (proc(5) numbers it 3).
-UTIME, CUTIME, CSTIME, RESIDENT_PAGES = 11, 13, 14, 21
+UTIME, CSTIME, RESIDENT_PAGES = 11, 14, 21  # user and system, own and of ended children, lie between the first two
 
 
 def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:

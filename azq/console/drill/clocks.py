@@ -12,8 +12,9 @@ import time
 
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
-from azq.console.drill.system import RUN, System, children
+from azq.console.drill.system import RUN, System
 from azq.console.process import machine_environment
+from azq.usage import children
 
 AFTER_S = 2.0  # of the worker's life
 BY_S = 3600.0
@@ -30,17 +31,10 @@ def jump(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
     def healed() -> bool:
         system.evidence.read()
-        finished_ms = [system.evidence.finished_ms(f"{socket.gethostname()}:{pid}") for pid in _children(worker.pid)]
+        finished_ms = [system.evidence.finished_ms(f"{socket.gethostname()}:{pid}") for pid in children(worker.pid)]
         return any(at_ms and abs(at_ms / 1000 - time.time() - by_s) < BY_S / 2 for at_ms in finished_ms)
 
     return Harm(healed, lift=lambda: _end(worker))
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return children(pid)
-    except OSError:
-        return []
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

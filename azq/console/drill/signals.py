@@ -13,8 +13,9 @@ from azq.bus.redis import RedisBus
 from azq.console.drill.harm import Harm
 from azq.console.drill.journal import Journal
 from azq.console.drill.scenarios import PROCESSES, Scenario
-from azq.console.drill.system import LEASE_S, RUN, System, children
+from azq.console.drill.system import LEASE_S, RUN, System
 from azq.errors import StateConflict
+from azq.usage import children
 from azq.wire import keys
 
 READY_S = 60.0
@@ -133,10 +134,8 @@ def _child(system: System, role: str) -> tuple[int, int]:
 
 
 def _replaced(parent: int, child: int) -> bool:
-    with contextlib.suppress(OSError):
-        own = children(parent)
-        return bool(own) and child not in own
-    return False
+    own = children(parent)
+    return bool(own) and child not in own
 
 
 def _waiting(system: System) -> int:

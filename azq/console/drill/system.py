@@ -209,16 +209,10 @@ def _state(pid: int) -> str:
         return ""
 
 
-def children(pid: int) -> list[int]:
-    """Children of a process, on Linux."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(part) for part in text.split()]
-
-
 def lost(counts: LedgerCounts) -> int:
     """Games that the ledger has opened and cannot account for."""
     unaccounted = counts.opened - counts.finished - counts.open - counts.abandoned
     return abs(unaccounted) + abs(counts.finished - counts.inserted - counts.in_transit)
 
 
-__all__ = ["RUN", "System", "alive", "children", "lost"]
+__all__ = ["RUN", "System", "alive", "lost"]

@@ -124,14 +124,25 @@ def test_refusals_are_errors_of_azq(site: Site) -> None:
 
 
 def test_events_are_iterated_as_they_come(site: Site) -> None:
-    with site.client(READER) as client:
-        site.ledger.create_run(site_record())
-        events = client.events("first")
-        threading.Timer(0.5, lambda: site.ledger.set_run_state("first", RunState.PAUSED, "lunch")).start()
-        event = next(events)
-        assert (event.run, event.kind, event.about) == ("first", "run.paused", {"reason": "lunch"})
-        site.ledger.set_run_state("first", RunState.RUNNING)
-        assert next(client.events("first", after=event.id)).kind == "run.running"
+    site.ledger.create_run(site_record())
+    heard = threading.Event()
+
+    def pause_and_resume() -> None:
+        # Again and again: what happens before the stream is open is not told.
+        while not heard.wait(0.1):
+            site.ledger.set_run_state("first", RunState.PAUSED, "lunch")
+            site.ledger.set_run_state("first", RunState.RUNNING)
+
+    operator = threading.Thread(target=pause_and_resume)
+    operator.start()
+    try:
+        with site.client(READER) as client:
+            event = next(event for event in client.events("first") if event.kind == "run.paused")
+            assert (event.run, event.about) == ("first", {"reason": "lunch"})
+            assert next(client.events("first", after=event.id)).kind == "run.running"
+    finally:
+        heard.set()
+        operator.join()
 
 
 def site_record() -> Any:
