@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := embedded eval plot
+EXTRAS := embedded eval plot s3
 # Older ones do not take hashes from a constraints file.
 PIP := 26.3
 CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) CMakeLists.txt

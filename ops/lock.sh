@@ -3,7 +3,7 @@
 set -eu
 python=${1:?usage: lock.sh PYTHON}
 "$python" -m pip install -q "uv>=0.13"
-"$python" ops/requirements.py embedded eval plot |
+"$python" ops/requirements.py embedded eval plot s3 |
     "$python" -m uv pip compile - --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
         --generate-hashes --no-emit-index-url --no-annotate --no-header -q -o constraints.new
 {
