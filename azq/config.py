@@ -7,13 +7,14 @@ Functions elsewhere take the section they need, never the whole.
 
 from __future__ import annotations
 
+import itertools
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.errors import ConfigError
@@ -25,12 +26,25 @@ Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Field(gt=0.0)]
 Tag = Annotated[str, Field(pattern=TAG_PATTERN)]
+StageT = TypeVar("StageT", bound="Stage")
 
 
 class Section(BaseModel):
     """A group of settings; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Stage(Section):
+    """What changes from a share of the run's horizon on."""
+
+    at: Fraction
+
+
+def _ascending(stages: tuple[StageT, ...]) -> tuple[StageT, ...]:
+    if any(later.at <= sooner.at for sooner, later in itertools.pairwise(stages)):
+        raise ValueError("its stages are not in the order of the run; let `at` grow from one to the next")
+    return stages
 
 
 class BrokerConfig(Section):
@@ -117,6 +131,12 @@ class RunConfig(Section):
     tag: Tag = "cpu"  # hardware tag that its jobs ask for
 
 
+class SearchStage(Stage):
+    """A budget of simulations."""
+
+    num_simulations: Positive
+
+
 class SearchConfig(Section):
     """Tree search. Gumbel: Danihelka et al., ICLR 2022. PUCT: Silver et al., Science 2018."""
 
@@ -137,6 +157,9 @@ class SearchConfig(Section):
     determinizations: Annotated[int, Field(ge=0)] = (
         0  # hidden hands; 0: information sets, else plain determinized search over so many worlds
     )
+    schedule: tuple[SearchStage, ...] = ()  # later budgets of self-play, in the order of the run: progressive simulation
+
+    _order = field_validator("schedule")(_ascending)
 
 
 class SelfPlayConfig(Section):
@@ -162,6 +185,13 @@ class NetworkConfig(Section):
     channels: Positive = 48
     heads: Positive = 8  # of a transformer's attention; they divide the channels
     auxiliary: tuple[Literal["reply", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
+
+
+class NetworkStage(Stage):
+    """A size of the network, never below the one before."""
+
+    blocks: Positive
+    channels: Positive
 
 
 class LearnerConfig(Section):
@@ -191,6 +221,9 @@ class LearnerConfig(Section):
     symmetries: bool = True
     threads: Annotated[int, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
+
+    _order = field_validator("growth")(_ascending)
 
 
 class ArenaConfig(Section):
@@ -204,6 +237,16 @@ class ArenaConfig(Section):
     opening_plies: Annotated[int, Field(ge=0)] = 4  # random plies before a match game
 
 
+def _check_growth(network: NetworkConfig, learner: LearnerConfig) -> None:
+    """Raises ValueError for stages that shrink the network, or that widen a transformer, whose norms see every channel."""
+    sizes = [(network.blocks, network.channels), *((stage.blocks, stage.channels) for stage in learner.growth)]
+    for (blocks, channels), (more_blocks, more_channels) in itertools.pairwise(sizes):
+        if more_blocks < blocks or more_channels < channels:
+            raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
+        if network.kind == "transformer" and more_channels > channels:
+            raise ValueError(f"learner.growth widens a transformer to {more_channels} channels; it only grows by blocks")
+
+
 class RunSections(Section):
     """Everything a worker needs to know of a run, on whatever host it is."""
 
@@ -213,6 +256,11 @@ class RunSections(Section):
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
     arena: ArenaConfig = ArenaConfig()
+
+    @model_validator(mode="after")
+    def _sound(self) -> RunSections:
+        _check_growth(self.network, self.learner)
+        return self
 
 
 class Config(BaseSettings):
@@ -232,6 +280,11 @@ class Config(BaseSettings):
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
     arena: ArenaConfig = ArenaConfig()
+
+    @model_validator(mode="after")
+    def _sound(self) -> Config:
+        _check_growth(self.network, self.learner)
+        return self
 
     def run_sections(self) -> RunSections:
         """The part of the settings that travels with a run."""

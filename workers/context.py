@@ -13,9 +13,12 @@ from azq.actor.arenas import Arenas
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, parse_run
+from azq.learner.schedule import progress
 from azq.ledger import Ledger
+from azq.ledger.types import RunView
 from azq.search.evaluator import Evaluator, UniformEvaluator
-from azq.wire.messages import RunRecord
+from azq.search.settings import search_at
+from azq.wire.messages import LATEST, RunRecord
 from workers.board import Board, Claim, Figures
 from workers.children import Signs, owner_of
 from workers.rates import Meter
@@ -69,6 +72,16 @@ class Context:
         """The run's settings; raises `ConfigError` where this azq does not understand them."""
         return parse_run(msgspec.json.decode(record.sections), f"run {record.run}")
 
+    def sections_now(self, view: RunView) -> RunSections:
+        """The same with the search as it is at this share of the run's horizon."""
+        sections, until = self.sections(view.record), view.record.until
+        if not sections.search.schedule:
+            return sections
+        games = self.ledger.counts(view.record.run).finished
+        steps = self._published_step(view.record.run) if "steps" in until else 0
+        now = search_at(sections.search, progress(until, view.active_ms / 60_000, games, steps))
+        return sections.model_copy(update={"search": now})
+
     def game(self, sections: RunSections) -> Game:
         """The run's rules."""
         return games.load(sections.run.game, **sections.run.params)
@@ -92,6 +105,14 @@ class Context:
             value_size=game.value_size(),
             resend_after_s=sections.selfplay.resend_after_s,
         )
+
+    def _published_step(self, run: str) -> int:
+        from azq.inference.catalog import WeightCatalog
+
+        catalog = WeightCatalog(RedisBus(self.control), run)
+        catalog.refresh()
+        newest = catalog.find(LATEST)
+        return newest.step if newest else 0
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from pathlib import Path

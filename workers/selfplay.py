@@ -15,8 +15,8 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
     with held_job(context, job_id, attempt) as lease:
         if lease is None:
             return None
-        record = context.ledger.run(lease.job.run).record
-        sections = context.sections(record)
+        view = context.ledger.run(lease.job.run)
+        record, sections = view.record, context.sections_now(view)
         game = context.game(sections)
         evaluator = context.evaluator(record, sections, game)
         context.meter.begin()

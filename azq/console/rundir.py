@@ -78,7 +78,7 @@ def name_of(game: str) -> str:
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
-    """TOML of plain nested values (tables, numbers, strings, flat lists)."""
+    """TOML of plain nested values; tables in lists are written inline."""
     tables: list[str] = []
     _write_table((), values, tables)
     return "\n".join(tables)
@@ -97,4 +97,6 @@ def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[
 def _toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + "}"
     return json.dumps(value)  # numbers, booleans and strings are written alike in JSON and TOML

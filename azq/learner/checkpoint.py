@@ -14,6 +14,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import safetensors.torch
@@ -43,6 +44,7 @@ class TrainState(msgspec.Struct, frozen=True):
     loss_policy: float
     loss_value: float
     rng: bytes  # JSON of the numpy bit generator's state: its integers exceed 64 bits
+    network: dict[str, Any] = {}  # plain values of azq.config.NetworkConfig; empty: the run's first, as before networks grew
 
 
 @dataclass(frozen=True, slots=True)

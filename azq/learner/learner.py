@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -18,20 +18,20 @@ import numpy as np
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import LearnerConfig
+from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.intake import InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
-from azq.learner.schedule import progress
+from azq.learner.schedule import network_at, progress
 from azq.learner.strength import Strength
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
-from azq.nets import WeightsMeta, to_bytes
+from azq.nets import Network, WeightsMeta, to_bytes
 from azq.replay.limiter import may_train, stall_selfplay
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, window_size
@@ -61,7 +61,7 @@ class Parts:
 
     run: str
     game_key: str
-    meta: WeightsMeta  # of its weights; version and step are filled in
+    meta: WeightsMeta  # of its weights; version, step and network are filled in
     config: LearnerConfig
     checkpoints: Path
     bus: Bus
@@ -73,6 +73,8 @@ class Parts:
     publisher: Publisher
     tracker: Tracker
     rng: np.random.Generator
+    network: NetworkConfig  # as large as it is now
+    make_network: Callable[[NetworkConfig], Network]  # freshly initialised
     consumed: int = 0
     published_step: int = -1  # of the newest weights that this learner's own follow
     losses: MeanLosses = NO_LOSSES
@@ -91,6 +93,7 @@ class Learner:
         self._rate = Rate()
         self._consumed = parts.consumed
         self._losses = parts.losses
+        self._network = parts.network
         self._published_step = parts.published_step
         self._progress = 0.0
         self._running = True
@@ -230,6 +233,15 @@ class Learner:
             self._disk.attempt(self._publish)
             self._disk.attempt(self._save)
         self._running = running
+        self._grow()
+
+    def _grow(self) -> None:
+        """Goes on with the next larger network when its time has come; what it says does not change."""
+        parts, wanted = self._parts, network_at(self._network, self._config, self._progress)
+        if wanted != self._network:
+            parts.trainer.grow(parts.make_network(wanted))
+            log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=parts.trainer.step)
+            self._network = wanted
 
     def _look_at_losses(self) -> None:
         losses = self._parts.trainer.mean_losses()
@@ -244,12 +256,15 @@ class Learner:
             return
         self._look_at_losses()
         version = parts.publisher.next_version()
-        data = to_bytes(parts.trainer.averaged, _stamped(parts.meta, version, step))
+        data = to_bytes(parts.trainer.averaged, self._stamped(version, step))
         event = parts.publisher.publish(data, version, step)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self._track()
         parts.trainer.reset_losses()
+
+    def _stamped(self, version: int, step: int) -> WeightsMeta:
+        return replace(self._parts.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
 
     def _track(self) -> None:
         parts, status = self._parts, self.status()
@@ -281,10 +296,7 @@ class Learner:
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
             rng=json.dumps(parts.rng.bit_generator.state).encode(),
+            network=self._network.model_dump(mode="json"),
         )
         path = checkpoint.save(parts.checkpoints, Checkpoint(state, parts.trainer.tensors()))
         log.info("checkpoint_written", file=path.name, step=state.step)
-
-
-def _stamped(meta: WeightsMeta, version: int, step: int) -> WeightsMeta:
-    return WeightsMeta(meta.game, version, step, meta.params, meta.network, meta.schema)

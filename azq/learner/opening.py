@@ -7,17 +7,18 @@ version from the run's weights stream. So each survives the loss of the others.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import RunSections
+from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, StoreError, WeightsError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import TrainState
@@ -25,16 +26,20 @@ from azq.learner.device import pick_device
 from azq.learner.intake import Intake
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
 from azq.learner.publish import Blobs, Publisher
+from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
-from azq.nets import NetSpec, WeightsMeta, build, from_bytes
+from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
 from azq.replay.columns import Columns
 from azq.replay.samples import Rules, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.messages import WeightEvent
+
+MakeNetwork = Callable[[NetworkConfig], Network]
+TakeNetwork = Callable[[Mapping[str, Any]], NetworkConfig]
 
 log = logs.get(__name__)
 
@@ -53,6 +58,7 @@ class _Start:
     state: TrainState | None
     published_step: int
     version: int
+    network: NetworkConfig
 
 
 def game_key(sections: RunSections) -> str:
@@ -80,13 +86,14 @@ def open_learner(
     """
     config, key = sections.learner, game_key(sections)
     device = pick_device(config.device)
-    trainer = _trainer(sections, game, device)
+    make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
+    trainer = _trainer(sections, game, device, make_network)
     columns = Columns.of(game, sections.network.auxiliary)
     segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game))
     window = Window(game, config.max_window, columns)
     rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns)
     publisher = Publisher(bus, store, run)
-    start = _restore(directory / "checkpoints", key, trainer, publisher)
+    start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
     rng = np.random.default_rng(sections.run.seed)
     if start.state:
@@ -108,7 +115,7 @@ def open_learner(
         Parts(
             run=run,
             game_key=key,
-            meta=WeightsMeta(sections.run.game, params=dict(sections.run.params), network=sections.network.model_dump(mode="json")),
+            meta=WeightsMeta(sections.run.game, params=dict(sections.run.params)),
             config=config,
             checkpoints=directory / "checkpoints",
             bus=bus,
@@ -120,6 +127,8 @@ def open_learner(
             publisher=publisher,
             tracker=tracker,
             rng=rng,
+            network=start.network,
+            make_network=make_network,
             consumed=start.state.samples_consumed if start.state else 0,
             published_step=start.published_step,
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
@@ -127,14 +136,24 @@ def open_learner(
     )
 
 
-def _trainer(sections: RunSections, game: LearnerGame, device: torch.device) -> Trainer:
-    spec = NetSpec.of(game)
-    module = build(sections.network, spec, seed=sections.run.seed)
+def _trainer(sections: RunSections, game: LearnerGame, device: torch.device, make_network: MakeNetwork) -> Trainer:
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
-    return Trainer(module, spec, sections.learner, device, symmetries)
+    return Trainer(make_network(sections.network), NetSpec.of(game), sections.learner, device, symmetries)
 
 
-def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher) -> _Start:
+def _take_network(trainer: Trainer, make_network: MakeNetwork, sections: RunSections, described: Mapping[str, Any]) -> NetworkConfig:
+    """Lets the trainer train the network that a checkpoint or weights describe, where the run goes through it; else it keeps the first.
+
+    Another one than these is left to whoever loads the tensors, who names what does not fit.
+    """
+    known = networks(sections.network, sections.learner)
+    network = next((one for one in known if one.model_dump(mode="json") == described), sections.network)
+    if network != sections.network:
+        trainer.replace(make_network(network))
+    return network
+
+
+def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> _Start:
     newest = publisher.newest()
     version = newest.version if newest else 0
     found = checkpoint.load_newest(checkpoints)
@@ -143,23 +162,27 @@ def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher
             raise StateConflict(
                 f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name"
             )
+        network = take_network(found.state.network)
         trainer.load_tensors(found.tensors, found.state.step)
-        return _Start(found.state, newest.step if newest else -1, max(version, found.state.weight_version))
+        return _Start(found.state, newest.step if newest else -1, max(version, found.state.weight_version), network)
     if newest is None:
-        return _Start(None, -1, 0)
-    return _Start(None, _from_published(newest, trainer, publisher), version)
+        return _Start(None, -1, 0, take_network({}))
+    step, network = _from_published(newest, trainer, publisher, take_network)
+    return _Start(None, step, version, network)
 
 
-def _from_published(newest: WeightEvent, trainer: Trainer, publisher: Publisher) -> int:
-    """Goes on from published weights where no checkpoint is left; returns the step whose weights are out."""
+def _from_published(newest: WeightEvent, trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> tuple[int, NetworkConfig]:
+    """Goes on from published weights where no checkpoint is left; returns the step whose weights are out, and their network."""
+    network = take_network({})
     try:
-        state, _ = from_bytes(publisher.fetch(newest))
+        state, meta = from_bytes(publisher.fetch(newest))
+        network = take_network(meta.network)
         trainer.load_weights(state, newest.step)
     except (StoreError, WeightsError) as error:
         log.warning("training_starts_over", reason=str(error), remedy="there was no checkpoint either")
-        return 0
+        return 0, network
     log.warning("no_checkpoint", used_weight_version=newest.version, step=newest.step)
-    return newest.step
+    return newest.step, network
 
 
 def _log_start(run: str, trainer: Trainer, segments: SegmentLog, window: Window, device: torch.device, start: _Start) -> None:

@@ -1,10 +1,10 @@
-"""How far a run is, and the learning rate there. Pure functions."""
+"""How far a run is, and the learning rate and the network there. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from azq.config import LearnerConfig
+from azq.config import LearnerConfig, NetworkConfig
 
 
 def progress(until: Mapping[str, float], minutes: float, games: int, steps: int) -> float:
@@ -19,3 +19,15 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     drops = sum(progress >= share for share in config.lr_drops)
     return float(config.learning_rate * warm * config.lr_drop_factor**drops)
+
+
+def networks(network: NetworkConfig, config: LearnerConfig) -> list[NetworkConfig]:
+    """The networks that a run goes through, the first one first."""
+    return [network, *(network.model_copy(update={"blocks": stage.blocks, "channels": stage.channels}) for stage in config.growth)]
+
+
+def network_at(network: NetworkConfig, config: LearnerConfig, progress: float) -> NetworkConfig:
+    """What `network` has grown to at this share of the horizon; a horizon that moves away makes nothing smaller."""
+    begun = [stage for stage in config.growth if stage.at <= progress]
+    blocks, channels = (begun[-1].blocks, begun[-1].channels) if begun else (0, 0)
+    return network.model_copy(update={"blocks": max(network.blocks, blocks), "channels": max(network.channels, channels)})

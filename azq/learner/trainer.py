@@ -16,6 +16,7 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.device import autocast_dtype
 from azq.learner.ema import Ema
+from azq.learner.growth import grow_tensors
 from azq.learner.loss import Targets, all_losses, weighted
 from azq.learner.schedule import learning_rate
 from azq.learner.symmetry import Symmetries
@@ -44,7 +45,6 @@ class Trainer:
     def __init__(
         self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
     ) -> None:
-        self._module = module.to(device).train()
         self._spec = spec
         self._config = config
         self._device = device
@@ -52,8 +52,7 @@ class Trainer:
         if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
             raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
         self._symmetries = symmetries if symmetries is not None and symmetries.count > 1 else None
-        self._ema = Ema(self._module, config.ema_decay)
-        self._optimizer = _optimizer(self._module, config)
+        self.replace(module)
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
@@ -98,6 +97,18 @@ class Trainer:
         """Starts new means."""
         self._sums.zero_()
         self._summed = 0
+
+    def replace(self, module: Network) -> None:
+        """Trains this network from now on, with an average and an optimiser of its own."""
+        self._module = module.to(self._device).train()
+        self._ema = Ema(self._module, self._config.ema_decay)
+        self._optimizer = _optimizer(self._module, self._config)
+
+    def grow(self, larger: Network) -> None:
+        """Goes on with a larger network, freshly initialised, which takes over what the smaller one says and its optimiser's state."""
+        tensors = grow_tensors(self.tensors(), larger.state_dict())
+        self.replace(larger)
+        self.load_tensors(tensors, self.step)
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averaged weights and optimiser state by name; not copied."""

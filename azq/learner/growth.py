@@ -1,0 +1,58 @@
+"""A larger network that says what the smaller one said (Chen et al., ICLR 2016: Net2Net, by zeros rather than copies). Pure functions.
+
+Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new channels on behalf
+of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell them apart.
+A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+WEIGHTS, AVERAGE = "weights/", "ema/"
+
+
+def grow(state: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of the larger network: `state` of the smaller one inside `fresh`, a freshly initialised larger one."""
+    return {name: widen(state[name], tensor) if name in state else tensor.clone() for name, tensor in fresh.items()}
+
+
+def widen(old: Tensor, fresh: Tensor) -> Tensor:
+    """`old` in the corner of `fresh`, zeros where an old row (dimension 0: outputs) meets a new column (dimension 1: inputs)."""
+    wide = fresh.to(old.device, old.dtype, copy=True)
+    wide[: len(old)] = 0
+    wide[_corner(old)] = old
+    return wide
+
+
+def grow_tensors(tensors: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All that a trainer holds, for the larger network: weights, their average, and the optimiser's moments.
+
+    The average gets the same new weights, so that it too says what it said. New entries start without momentum and with the mean of the
+    old second moments: with zeros in their place, the first steps would be three times the learning rate.
+    """
+    grown: dict[str, Tensor] = {}
+    for prefix in (WEIGHTS, AVERAGE):
+        state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        grown |= {prefix + name: tensor for name, tensor in grow(state, fresh).items()}
+    for name, tensor in tensors.items():
+        kind, _, parameter = name.partition("/")
+        if kind == "step":
+            grown[name] = tensor
+        elif kind in ("exp_avg", "exp_avg_sq"):
+            filled = float(tensor.mean()) if kind == "exp_avg_sq" else 0.0
+            grown[name] = _padded(tensor, fresh[parameter].shape, filled)
+    return grown
+
+
+def _padded(old: Tensor, shape: torch.Size, filled: float) -> Tensor:
+    wide = torch.full(shape, filled, dtype=old.dtype, device=old.device)
+    wide[_corner(old)] = old
+    return wide
+
+
+def _corner(old: Tensor) -> tuple[slice, ...]:
+    return tuple(slice(size) for size in old.shape)
