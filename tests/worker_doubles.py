@@ -62,15 +62,15 @@ class Fleet:
             "AZQ_INFERENCE__THREADS": "1",
         }
 
-    def create_run(self, **selfplay: Any) -> None:
+    def create_run(self, search: SearchConfig | None = None, until: dict[str, float] | None = None, **selfplay: Any) -> None:
         settings = {"evaluator": "uniform", "games_in_flight": 16, "journal_s": 0.1, **selfplay}
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=3),
-            search=SearchConfig(num_simulations=16),
+            search=search or SearchConfig(num_simulations=16),
             selfplay=SelfPlayConfig(**settings),
             network=NETWORK,
         )
-        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {}, str(self._tmp_path), 0))
+        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), until or {}, str(self._tmp_path), 0))
 
     def start_inference(self) -> subprocess.Popen[bytes]:
         return self._spawn("import sys; from azq.config import load; from workers.inference import main; sys.exit(main(load()))")

@@ -22,7 +22,8 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
 
 
 def test_toml_writer_agrees_with_the_reader() -> None:
-    values = dump_run(RunSections())
+    stages = {"growth": [{"at": 0.25, "blocks": 5, "channels": 64}, {"at": 0.5, "blocks": 6, "channels": 64}]}
+    values = dump_run(parse_run({"learner": stages}, "here"))
     assert tomllib.loads(rundir.to_toml(values)) == values
 
 

@@ -1,0 +1,38 @@
+"""Self-play whose budget of simulations grows over the run's horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from worker_doubles import RUN, Fleet, until
+
+from azq.config import SearchConfig, SearchStage
+from azq.ledger.types import JobState
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import SampleEvent
+
+
+@pytest.fixture
+def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
+    fleet = Fleet(broker, tmp_path)
+    yield fleet
+    fleet.close()
+
+
+def test_a_slice_searches_as_its_share_of_the_horizon_says(fleet: Fleet) -> None:
+    fleet.create_run(SearchConfig(num_simulations=4, schedule=(SearchStage(at=0.5, num_simulations=24),)), until={"games": 40.0})
+    fleet.start()
+    deepest = []
+    for _ in range(2):
+        before = fleet.finished()
+        view = fleet.send(slice_s=1.0)
+        until(lambda view=view: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "end of the job")
+        events = [decode(entry.frame, SampleEvent) for entry in fleet.bus.after(keys.samples(RUN), "0", count=1_000_000)]
+        assert len(events) == fleet.finished() > before + 20
+        deepest.append(max(int(np.frombuffer(event.record.simulations, "<u2").max()) for event in events))
+    assert deepest == [4, 24]
