@@ -80,7 +80,7 @@ def role_of(words: Sequence[str]) -> str:
     """The role of a process by its command line: selfplay, eval, learner, inference, daemon, broker or other. Pure."""
     if not words:
         return "other"
-    if "redis" in Path(words[0]).name or "valkey" in Path(words[0]).name:
+    if any(server in words[0] for server in ("redis-server", "valkey-server")):  # it writes its socket behind its name
         return "broker"
     role = next((ROLES[word] for word in words[1:] if word in ROLES), "other")
     return next((word.partition(".")[0] for word in words if word.startswith(("selfplay.", "eval."))), role)
