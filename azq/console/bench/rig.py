@@ -91,7 +91,7 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
     data = to_bytes(build(sections.network, spec), meta)
     directory = home / RUN
-    store = open_store(config.store.url, directory=directory / "weights", client=control)
+    store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
     now_ms = int(time.time() * 1000)
     ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), now_ms))
