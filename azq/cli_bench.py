@@ -74,6 +74,20 @@ def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: Conf
     _bench("bus", as_json, config, overrides, seconds=seconds)
 
 
+@bench_app.command("weights")
+def bench_weights(
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
+    publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
+    stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
+    chosen = tuple(stores or ("file", "redis", "s3"))
+    _bench("weights", as_json, config, overrides, workers=workers, publications=publications, stores=chosen)
+
+
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 

@@ -61,6 +61,13 @@ class StoreConfig(Section):
     """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
 
     url: str = "file"
+    chunk_bytes: Annotated[int, Field(ge=1024)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
+    timeout_s: Seconds = 30.0  # one operation of a store behind a network
+    options: dict[str, bool | int | float | SecretStr] = {}  # of the fsspec file system, as endpoint_url, key, secret; texts are masked
+
+    def revealed_options(self) -> dict[str, bool | int | float | str]:
+        """The options with their secrets: for the file system, never for a log."""
+        return {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.options.items()}
 
 
 class TokenConfig(Section):

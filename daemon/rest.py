@@ -70,4 +70,4 @@ def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
     """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
     said = Path(view.record.directory)
     directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
-    return open_store(config.store.url, directory=directory / "weights", client=client)
+    return open_store(config.store, directory=directory / "weights", client=client)

@@ -121,7 +121,7 @@ class Context:
         from azq.inference.local import LocalEvaluator
         from azq.store import open_store
 
-        store = open_store(self.config.store.url, directory=Path(record.directory) / "weights", client=self.control)
+        store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run)
         return LocalEvaluator.from_catalog(
             game, sections.network, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference

@@ -150,7 +150,7 @@ def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]
 
     def of(view: RunView) -> Fetch:
         directory = weights_folder(view.record.directory, config.home, view.record.run)
-        store = open_store(config.store.url, directory=directory, client=client)
+        store = open_store(config.store, directory=directory, client=client)
         return lambda event: store.get(event.uri, event.sha256)
 
     return of

@@ -81,7 +81,7 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         games.load(sections.run.game, **sections.run.params),
         bus=bus,
         ledger=ledger,
-        store=open_store(config.store.url, directory=directory / "weights", client=client),
+        store=open_store(config.store, directory=directory / "weights", client=client),
         tracker=tracker,
         consumer=consumer,
     )

@@ -54,6 +54,7 @@ def machine_environment(config: Config) -> dict[str, str]:
     """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it."""
     sections = {name: getattr(config, name).model_dump(mode="json") for name in MACHINE_SECTIONS}
     sections["daemon"]["token"] = config.daemon.token.get_secret_value()
+    sections["store"]["options"] = config.store.revealed_options()
     for name, entry in config.daemon.tokens.items():
         sections["daemon"]["tokens"][name]["token"] = entry.token.get_secret_value()
     return {"AZQ_HOME": str(config.home.absolute()), **{f"AZQ_{name.upper()}": json.dumps(values) for name, values in sections.items()}}

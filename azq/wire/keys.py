@@ -20,7 +20,8 @@ control plane
     azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
     azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
-    azq:blob:<sha256>               string     a blob of the `redis` store
+    azq:blob:<sha256>               string     a blob of the `redis` store, or the manifest of a large one
+    azq:{azq:blob:<sha256>}:<name>  string     a chunk of a large blob (same slot)                 an hour until the blob is whole
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:schema                      string     schema number of all that is kept here              for ever
@@ -135,6 +136,11 @@ def eval_round(name: str) -> str:
 
 def blob(sha256: str) -> str:
     return f"azq:blob:{sha256}"
+
+
+def blob_chunk(sha256: str, name: str) -> str:
+    # A key without braces hashes as a whole, so braces around it put the chunk into the blob's own slot.
+    return f"azq:{{{blob(sha256)}}}:{name}"
 
 
 def beat(worker: str) -> str:

@@ -14,6 +14,7 @@ from azq.console.bench.rest import bench_rest
 from azq.console.bench.search import bench_search
 from azq.console.bench.selfplay import bench_selfplay
 from azq.console.bench.strength import bench_strength
+from azq.console.bench.weights import bench_weights
 
 BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "search": bench_search,
@@ -25,6 +26,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "rest": bench_rest,
     "peers": bench_peers,
     "strength": bench_strength,
+    "weights": bench_weights,
 }
 
 

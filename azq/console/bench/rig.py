@@ -46,8 +46,8 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(config: Config, sections: RunSections, *, inference: bool) -> Iterator[Rig]:
-    """Starts it, waits until leaves are answered, and takes it all away at the end."""
+def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Rig]:
+    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end."""
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
         home = Path(folder)
         with Brokers(apart(config, home), home) as brokers:
@@ -56,9 +56,13 @@ def rig(config: Config, sections: RunSections, *, inference: bool) -> Iterator[R
             weights = _publish(brokers.control, ledger, config, sections, home)
             supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
             try:
-                if inference:
-                    supervisor.start(ChildSpec("inference", [sys.executable, "-m", "azq", "inference"], home / "inference.log"))
-                    until(lambda: _serving(brokers.control), f"inference worker does not serve, see {home / 'inference.log'}")
+                for number in range(inference):
+                    log = home / f"inference-{number}.log"
+                    supervisor.start(ChildSpec(f"inference-{number}", [sys.executable, "-m", "azq", "inference"], log))
+                until(
+                    lambda: len(served_versions(brokers.control)) == inference,
+                    f"inference workers do not serve, see {home}/inference-*.log",
+                )
                 yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
             finally:
                 supervisor.stop(tuple(supervisor.children), threading.Event().wait)
@@ -74,13 +78,13 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S) -> None:
+def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S, look_s: float = 0.05) -> None:
     """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:
             raise EvaluationTimeout(failure)
-        threading.Event().wait(0.05)
+        threading.Event().wait(look_s)
 
 
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections, home: Path) -> bytes:
@@ -91,7 +95,7 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
     data = to_bytes(build(sections.network, spec), meta)
     directory = home / RUN
-    store = open_store(config.store.url, directory=directory / "weights", client=control)
+    store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
     now_ms = int(time.time() * 1000)
     ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), now_ms))
@@ -99,9 +103,10 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     return data
 
 
-def _serving(control: redis.Redis) -> bool:
-    beats = RedisBus(control).values(keys.BEAT_PREFIX).values()
-    return any(decode(frame, Heartbeat).weight_versions.get(RUN, 0) >= 1 for frame in beats)
+def served_versions(control: redis.Redis) -> list[int]:
+    """The newest version that each inference worker serves of the rig's run, by their heartbeats; those that serve none are left out."""
+    beats = [decode(frame, Heartbeat) for frame in RedisBus(control).values(keys.BEAT_PREFIX).values()]
+    return [beat.weight_versions[RUN] for beat in beats if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1]
 
 
 def _pids(supervisor: Supervisor) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
     with system.client() as client:
         view = Ledger(client).run(RUN)
         sections = RunSections.model_validate_json(view.record.sections)
-        store = open_store(config.store.url, directory=system.folder / RUN / "weights", client=client)
+        store = open_store(config.store, directory=system.folder / RUN / "weights", client=client)
         data = _weights(sections, fill=float("nan") if fault == "nan" else 0.5)
         sha256, uri = store.put(data[: len(data) // 2] if fault == "truncated" else data)
         if fault == "wrong-hash":

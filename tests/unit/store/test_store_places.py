@@ -9,6 +9,7 @@ import uuid
 import pytest
 
 from azq.bus.connect import connect
+from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
 from azq.store import BlobStore, open_store
 
@@ -50,7 +51,7 @@ def test_a_deleted_blob_is_missing_and_deleting_again_is_harmless(store):
 
 def test_any_reader_finds_a_blob_by_its_uri(store, tmp_path):
     sha256, uri = store.put(b"weights")
-    reader = BlobStore("file", tmp_path / "weights", getattr(store, "_client", None))
+    reader = BlobStore(StoreConfig(url="file"), tmp_path / "weights", getattr(store, "_client", None))
     assert reader.get(uri, sha256) == b"weights"
 
 
@@ -110,7 +111,7 @@ def test_a_url_with_a_password_is_refused_without_naming_it(tmp_path):
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
     import fsspec
 
-    def missing(url: str) -> None:
+    def missing(url: str, **_: object) -> None:
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec.core, "url_to_fs", missing)

@@ -1,0 +1,16 @@
+"""Blobs named by their hash: weights travel through here.
+
+A blob is written whole or not at all and verified whenever it is read. Where it is kept:
+
+    file                  the run's own folder, the default on one machine or a shared disk; URI `file:<sha256>`
+    redis                 the control plane; URI `redis:<sha256>`
+    file:///folder, memory://name, s3://bucket/prefix, any other fsspec URL; URI is the blob's URL
+
+A store writes to one place and reads any URI, so that readers need not be configured like the writer.
+In the control plane and behind fsspec a blob above `store.chunk_bytes` is kept as chunks under a manifest (`azq.store.chunks`).
+"""
+
+from azq.store.base import Store
+from azq.store.blobs import BlobStore, open_store, weights_folder
+
+__all__ = ["BlobStore", "Store", "open_store", "weights_folder"]

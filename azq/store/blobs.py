@@ -1,0 +1,121 @@
+"""Writes blobs to one place, reads them wherever their URI points."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import redis
+
+from azq.config import StoreConfig
+from azq.errors import ConfigError, StoreError, WeightsError
+from azq.store.base import Store
+from azq.store.broker import ControlPlane
+from azq.store.chunks import decode_manifest, manifest_of
+from azq.store.folder import Folder
+from azq.store.remote import Remote
+
+
+def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Redis | None = None) -> Store:
+    """The store of these settings (or of a URL alone); `directory` is the run's folder for weights, `client` one of the control plane.
+
+    Raises `ConfigError` for a URL of no known kind and `MissingExtra` where its fsspec package is not installed.
+    """
+    return BlobStore(StoreConfig(url=settings) if isinstance(settings, str) else settings, directory, client)
+
+
+def weights_folder(said: str, home: Path, run: str) -> Path:
+    """Where a run's weights are on this host: below the folder that the run names, or on another host below `home`."""
+    # A path of another machine may lie where this user must not even look: os.path says False then, Path raises.
+    return (Path(said) if said and os.path.isdir(said) else home / run) / "weights"
+
+
+class BlobStore:
+    """Writes to one place, reads and deletes wherever a URI points."""
+
+    def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._client = client
+        self._place = self._place_of_store(settings.url)
+
+    def put(self, data: bytes) -> tuple[str, str]:
+        """Keeps a blob; returns its sha256 and URI."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        uri = self._place.uri(sha256)
+        manifest = manifest_of(data, self._settings.chunk_bytes)
+        if manifest is None or isinstance(self._place, Folder):
+            self._place.write(uri, data)
+        else:
+            self._place.write_chunks(uri, manifest, data)
+        return sha256, uri
+
+    def get(self, uri: str, sha256: str) -> bytes:
+        """A blob, verified."""
+        place = self._place_of_blob(uri)
+        data = place.read(uri)
+        if data is None:
+            raise StoreError(f"no blob at {uri}; it was deleted, or this host does not see the place it was written to (store.url)")
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256 and not isinstance(place, Folder):
+            data = _assemble(place, uri, data)
+            found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise WeightsError(f"blob at {uri} is damaged: its hash is {found[:12]}, not {sha256[:12]}; publish the weights again")
+        return data
+
+    def delete(self, uri: str) -> None:
+        """Forgets a blob."""
+        self._place_of_blob(uri).remove(uri)
+
+    def _place_of_store(self, url: str) -> Folder | ControlPlane | Remote:
+        if url == "file":
+            return Folder(self._directory)
+        if url == "redis":
+            return ControlPlane(self._need_client())
+        if "://" not in url:
+            raise ConfigError(f"store.url {url!r} is none of file, redis, or an fsspec URL such as s3://bucket/prefix")
+        _check_no_secret(url)
+        if url.startswith("file://"):
+            return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
+        return self._remote(url.rstrip("/"))
+
+    def _place_of_blob(self, uri: str) -> Folder | ControlPlane | Remote:
+        if uri.startswith("file://"):
+            folder, _, _ = uri.rpartition("/")
+            return Folder(Path(folder.removeprefix("file://")), base=folder)
+        if uri.startswith("file:"):
+            return Folder(self._directory)
+        if uri.startswith("redis:"):
+            return ControlPlane(self._need_client())
+        if "://" in uri:
+            return self._remote(uri.rpartition("/")[0])
+        raise StoreError(f"blob URI {uri!r} has no known form; was it written by another version of azq?")
+
+    def _remote(self, base: str) -> Remote:
+        """The file system of a URL; the options belong to the scheme of `store.url` and go nowhere else."""
+        same = base.partition("://")[0] == self._settings.url.partition("://")[0]
+        return Remote(base, self._settings.revealed_options() if same else {}, self._settings.timeout_s)
+
+    def _need_client(self) -> redis.Redis:
+        if self._client is None:
+            raise ConfigError("the store `redis` needs the control plane; set broker.control_url")
+        return self._client
+
+
+def _assemble(place: ControlPlane | Remote, uri: str, data: bytes) -> bytes:
+    """The blob whose manifest these bytes are; they themselves where they are none."""
+    manifest = decode_manifest(data)
+    if manifest is None:
+        return data
+    chunks = place.read_chunks(uri, manifest)
+    missing = sum(chunk is None for chunk in chunks)
+    if missing:
+        raise StoreError(f"blob at {uri} lacks {missing} of its {len(chunks)} chunks; it is being deleted, or publish the weights again")
+    return b"".join(chunk for chunk in chunks if chunk is not None)
+
+
+def _check_no_secret(url: str) -> None:
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ConfigError("store.url holds a user or password, which would travel with every weight event; use the provider's environment")

@@ -1,0 +1,52 @@
+"""Large blobs in chunks: what stands under the blob's name then, and where the cuts are. Pure.
+
+The manifest is written after the last chunk, so a blob is there whole or not at all. Bytes that do not hash to their name and begin with
+`MAGIC` are a manifest; nothing else tells the two apart, so a reader needs no setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+MAGIC = b"azq-chunks 1 "
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A blob of `size` bytes in chunks of `chunk_bytes`; the last one may be shorter."""
+
+    size: int
+    chunk_bytes: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each chunk within its blob; other chunk sizes give other names."""
+        return tuple(f"{self.chunk_bytes}-{index:05d}" for index in range(-(-self.size // self.chunk_bytes)))
+
+    def cut(self, data: bytes) -> Iterator[memoryview]:
+        """The chunks of a blob, in order, without a copy."""
+        view = memoryview(data)
+        for start in range(0, self.size, self.chunk_bytes):
+            yield view[start : start + self.chunk_bytes]
+
+
+def manifest_of(data: bytes, chunk_bytes: int) -> Manifest | None:
+    """How a blob is to be cut; None for one that is small enough to stay whole."""
+    return Manifest(len(data), chunk_bytes) if len(data) > chunk_bytes else None
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes that stand under the blob's name."""
+    return MAGIC + msgspec.json.encode(manifest)
+
+
+def decode_manifest(data: bytes) -> Manifest | None:
+    """The manifest in these bytes; None where they are none."""
+    if not data.startswith(MAGIC):
+        return None
+    try:
+        manifest = msgspec.json.decode(data[len(MAGIC) :], type=Manifest)
+    except msgspec.DecodeError:
+        return None
+    return manifest if manifest.size > 0 and manifest.chunk_bytes > 0 else None

@@ -1,0 +1,72 @@
+"""A local or shared folder, one file a blob: renaming makes it whole or absent, whatever its size."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from azq.errors import StoreError
+from azq.store.base import SUFFIX, hash_in
+
+
+class Folder:
+    """Blobs as files of a folder; `base` is the URL it was named by, empty for the run's own."""
+
+    def __init__(self, directory: Path, base: str = "") -> None:
+        self._directory = directory
+        self._base = base
+
+    def uri(self, sha256: str) -> str:
+        """`file:<sha256>`, or below the base URL."""
+        return f"{self._base}/{sha256}{SUFFIX}" if self._base else f"file:{sha256}"
+
+    def write(self, uri: str, data: bytes) -> None:
+        """Writes beside, makes it durable, then renames: a reader sees all of it or nothing."""
+        path = self._path(uri)
+        fresh = ""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            handle, fresh = tempfile.mkstemp(prefix=".part-", dir=self._directory)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(fresh, 0o644)
+            os.replace(fresh, path)
+            _sync_folder(self._directory)
+        except OSError as error:
+            if fresh:
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh)
+            raise StoreError(f"cannot write {path}: {error.strerror or error}; free space or mend its rights") from None
+
+    def read(self, uri: str) -> bytes | None:
+        """The file's bytes, or None where there is none."""
+        path = self._path(uri)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror or error}; mend its rights") from None
+
+    def remove(self, uri: str) -> None:
+        """Deletes the file."""
+        path = self._path(uri)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot delete {path}: {error.strerror or error}; mend its rights") from None
+
+    def _path(self, uri: str) -> Path:
+        return self._directory / f"{hash_in(uri)}{SUFFIX}"
+
+
+def _sync_folder(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,189 @@
+"""Blobs behind fsspec: S3 and its like, or any other file system that fsspec knows, in bounded time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from azq import logs
+from azq.errors import ConfigError, MissingExtra, StoreError
+from azq.store.base import SUFFIX
+from azq.store.chunks import Manifest, encode_manifest
+
+BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
+CHUNKS = ".chunks"
+UNFINISHED_LIFE_S = 3600.0  # chunks older than this without a manifest are swept by the next writer
+
+
+class Remote:
+    """Any file system that fsspec knows. Object stores write whole objects; elsewhere the hash tells a torn one."""
+
+    def __init__(self, base: str, options: Mapping[str, Any], timeout_s: float) -> None:
+        import fsspec
+
+        self._base = base
+        self._scheme = base.partition("://")[0]
+        self._timeout_s = timeout_s
+        self._secrets = [value for value in options.values() if isinstance(value, str) and len(value) > 3]
+        self._swept = False
+        try:
+            self._files, self._folder = fsspec.core.url_to_fs(base, **_bounded(self._scheme, timeout_s), **options)
+        except ImportError as error:
+            raise MissingExtra(f"store.url {base} needs another package: {error}; install it{_extra(self._scheme)}") from None
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigError(f"store.url {base} cannot be opened: {self._said(error)}; mend store.url or store.options") from None
+
+    def uri(self, sha256: str) -> str:
+        """The blob's URL."""
+        return f"{self._base}/{sha256}{SUFFIX}"
+
+    def write(self, uri: str, data: bytes) -> None:
+        """Writes one object."""
+        try:
+            self._make_folder(self._folder)
+            self._call("pipe_file", self._path(uri), data)
+        except Exception as error:  # every file system raises errors of its own
+            raise self._refusal("write", uri, error) from None
+
+    def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
+        """Writes the chunks side by side, then the manifest as the blob's object."""
+        self._sweep()
+        folder = self._path(uri) + CHUNKS
+        chunks = {f"{folder}/{name}": bytes(chunk) for name, chunk in zip(manifest.names, manifest.cut(data), strict=True)}
+        try:
+            self._make_folder(folder)
+            self._call("pipe", chunks)
+        except Exception as error:
+            raise self._refusal("write", uri, error) from None
+        self.write(uri, encode_manifest(manifest))
+
+    def read(self, uri: str) -> bytes | None:
+        """The object, or None."""
+        try:
+            return bytes(self._call("cat_file", self._path(uri)))
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._refusal("read", uri, error) from None
+
+    def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
+        """Every chunk, fetched side by side where the file system can."""
+        paths = [f"{self._path(uri)}{CHUNKS}/{name}" for name in manifest.names]
+        try:
+            found = self._call("cat", paths, on_error="return")
+        except Exception as error:
+            raise self._refusal("read", uri, error) from None
+        for path in paths:
+            if isinstance(found.get(path), Exception) and not isinstance(found[path], FileNotFoundError):
+                raise self._refusal("read", uri, found[path])
+        return [found[path] if isinstance(found.get(path), bytes) else None for path in paths]
+
+    def remove(self, uri: str) -> None:
+        """Deletes the object first, then its chunks."""
+        try:
+            self._call("rm_file", self._path(uri))
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise self._refusal("delete", uri, error) from None
+        self._remove_chunks(self._path(uri) + CHUNKS)
+
+    def _sweep(self) -> None:
+        """Deletes chunks that a writer left when it died before the manifest; once, at a writer's first large blob."""
+        if self._swept:
+            return
+        self._swept = True
+        for folder in self._listed(self._folder):
+            blob = folder["name"].removesuffix(CHUNKS)
+            if not folder["name"].endswith(SUFFIX + CHUNKS) or self._there(blob):
+                continue
+            newest_s = max((_modified_s(chunk) for chunk in self._listed(folder["name"])), default=0.0)
+            if time.time() - newest_s > UNFINISHED_LIFE_S:
+                self._remove_chunks(folder["name"])
+                logs.get(__name__).info("unfinished_blob_swept", place=self._base, blob=blob.rpartition("/")[2])
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        self._files.invalidate_cache()
+        try:
+            found: list[dict[str, Any]] = self._call("ls", path, detail=True)
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise self._refusal("list", self._base, error) from None
+        return [{**item, "name": item["name"].rstrip("/")} for item in found]
+
+    def _there(self, path: str) -> bool:
+        try:
+            return bool(self._call("exists", path))
+        except Exception as error:
+            raise self._refusal("read", self._base, error) from None
+
+    def _remove_chunks(self, folder: str) -> None:
+        try:
+            for chunk in self._listed(folder):
+                self._call("rm_file", chunk["name"])
+        except FileNotFoundError:
+            pass
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._refusal("delete", self._base, error) from None
+        finally:
+            self._files.invalidate_cache()
+
+    def _make_folder(self, path: str) -> None:
+        if self._scheme not in BUCKETS:
+            self._files.makedirs(path, exist_ok=True)
+
+    def _path(self, uri: str) -> str:
+        return str(self._files._strip_protocol(uri))
+
+    def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        """A file system's operation; one that is asynchronous is given up after the store's time."""
+        from fsspec.asyn import AsyncFileSystem, sync
+
+        if isinstance(self._files, AsyncFileSystem):
+            return sync(self._files.loop, getattr(self._files, f"_{name}"), *args, timeout=self._timeout_s, **options)
+        return getattr(self._files, name)(*args, **options)
+
+    def _refusal(self, verb: str, uri: str, error: Exception) -> StoreError:
+        return StoreError(f"cannot {verb} {uri}: {self._said(error)}; {_remedy(self._scheme, error, self._timeout_s)}")
+
+    def _said(self, error: Exception) -> str:
+        """The first line of what the file system said, without the secrets it was given."""
+        text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _bounded(scheme: str, timeout_s: float) -> dict[str, Any]:
+    """Options that keep one call within the store's time, where the file system has such."""
+    if scheme not in ("s3", "s3a"):
+        return {}
+    patience = {"connect_timeout": min(5.0, timeout_s), "read_timeout": timeout_s, "retries": {"max_attempts": 1}}
+    return {"config_kwargs": patience}
+
+
+def _extra(scheme: str) -> str:
+    return ": pip install 'azq[s3]'" if scheme in ("s3", "s3a") else ""
+
+
+def _remedy(scheme: str, error: Exception, timeout_s: float) -> str:
+    if isinstance(error, PermissionError) or "credentials" in str(error).lower():
+        return "check the credentials (for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and what they may do"
+    if isinstance(error, FileNotFoundError) and scheme in BUCKETS:
+        return "create the bucket, or mend store.url"
+    if isinstance(error, TimeoutError):
+        return f"nothing came for {timeout_s:g} s (store.timeout_s); is the store overloaded or cut off?"
+    return "check that the store can be reached (for S3 elsewhere: AWS_ENDPOINT_URL) and its credentials"
+
+
+def _modified_s(item: Mapping[str, Any]) -> float:
+    """When a listed file was written, in seconds since 1970; now where the file system does not say: it is kept then."""
+    for name in ("LastModified", "mtime", "created", "last_modified", "updated"):
+        value = item.get(name)
+        if value is not None:
+            return float(value.timestamp() if hasattr(value, "timestamp") else value)
+    return time.time()

@@ -1,0 +1,241 @@
+"""The store on S3: a local server, good days and bad ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx2
+import numpy as np
+import pytest
+
+from azq import games
+from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
+from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
+from azq.errors import MissingExtra, StoreError
+from azq.inference.client import StreamEvaluator
+from azq.learner.publish import Publisher
+from azq.ledger import Ledger
+from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+from azq.store import open_store
+from azq.wire.messages import RunRecord
+
+pytest.importorskip("s3fs")
+moto_server = pytest.importorskip("moto.server")
+
+BUCKET, CHUNK = "weights", 64 * 1024
+SECRET = "wJalrXUtnFEMI-secret-of-the-test"
+MODEST_S = 20.0  # beyond any bound that a call of these tests is given
+
+
+class S3:
+    """A local S3 server with one bucket."""
+
+    def __init__(self, monkeypatch, tmp_path):
+        self._server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._server.start()
+        host, port = self._server.get_host_and_port()
+        self.endpoint = f"http://{host}:{port}"
+        self._folder = tmp_path
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "AKIATEST",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+        httpx2.post(f"{self.endpoint}/moto-api/reset")
+        assert httpx2.put(f"{self.endpoint}/{BUCKET}").status_code == 200
+
+    def store(self, bucket=BUCKET, **settings):
+        url = f"s3://{bucket}/azq/run"
+        return open_store(StoreConfig(url=url, **{"chunk_bytes": CHUNK, "timeout_s": 5.0, **settings}), directory=self._folder)
+
+    def objects(self):
+        text = httpx2.get(f"{self.endpoint}/{BUCKET}?list-type=2").text
+        return [part.split("</Key>")[0] for part in text.split("<Key>")[1:]]
+
+    def stop(self):
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+
+@pytest.fixture
+def s3(monkeypatch, tmp_path):
+    import fsspec
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    server = S3(monkeypatch, tmp_path)
+    yield server
+    server.stop()
+    fsspec.asyn.reset_lock()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.parametrize("size", [0, 7, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
+def test_what_was_put_is_got_and_deleted(s3, size):
+    data = os.urandom(size)
+    sha256, uri = s3.store().put(data)
+    assert uri == f"s3://{BUCKET}/azq/run/{sha256}.safetensors"
+    assert s3.store().get(uri, sha256) == data
+    assert len(s3.objects()) == (1 if size <= CHUNK else 2 + (size - 1) // CHUNK)
+    assert s3.store().put(data) == (sha256, uri)
+    s3.store().delete(uri)
+    s3.store().delete(uri)
+    assert s3.objects() == []
+    with pytest.raises(StoreError, match="no blob at"):
+        s3.store().get(uri, sha256)
+
+
+def test_the_endpoint_and_the_credentials_may_be_options(s3, monkeypatch):
+    options = {"endpoint_url": s3.endpoint, "key": "AKIATEST", "secret": SECRET}
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    store = s3.store(options=options)
+    sha256, uri = store.put(b"weights")
+    assert store.get(uri, sha256) == b"weights"
+    assert SECRET not in f"{StoreConfig(options=options)} {StoreConfig(options=options).model_dump_json()}"
+
+
+def test_a_missing_bucket_is_named_and_never_made(s3):
+    for data in (b"weights", os.urandom(2 * CHUNK)):
+        with pytest.raises(StoreError, match=r"cannot write s3://nowhere/.*create the bucket"):
+            s3.store("nowhere").put(data)
+    assert httpx2.head(f"{s3.endpoint}/nowhere").status_code == 404
+
+
+def test_wrong_credentials_are_named_without_being_told(s3, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET[::-1])
+    httpx2.post(f"{s3.endpoint}/moto-api/reset-auth", content=b"0")
+    try:
+        with pytest.raises(StoreError, match=r"cannot write s3://.*AWS_ACCESS_KEY_ID") as caught:
+            s3.store().put(b"weights")
+    finally:
+        httpx2.post(f"{s3.endpoint}/moto-api/reset-auth", content=b"1000000000")
+    assert SECRET[::-1] not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_credentials_at_all_are_named(s3, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(StoreError, match="credentials"):
+        s3.store().put(b"weights")
+
+
+def test_a_server_that_is_gone_is_an_error_in_bounded_time(s3):
+    sha256, uri = s3.store().put(b"weights")
+    s3.stop()
+    for call in (lambda: s3.store().put(b"other"), lambda: s3.store().get(uri, sha256), lambda: s3.store().delete(uri)):
+        began_s = time.monotonic()
+        with pytest.raises(StoreError, match=r"cannot (write|read|delete) s3://"):
+            call()
+        assert time.monotonic() - began_s < MODEST_S
+
+
+def test_a_server_that_says_nothing_is_given_up_after_the_stores_time(s3, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        began_s = time.monotonic()
+        with pytest.raises(StoreError, match=r"store\.timeout_s"):
+            s3.store(timeout_s=1.0).put(b"weights")
+        assert time.monotonic() - began_s < 5.0
+
+
+def test_a_server_that_goes_between_chunks_leaves_no_blob(s3, monkeypatch):
+    """The manifest is last: whoever looks sees the whole blob or none."""
+    from azq.store.remote import Remote
+
+    data, write, gone = os.urandom(3 * CHUNK), Remote.write, threading.Event()
+
+    def late(self, uri, blob):
+        gone.set()
+        s3.stop()
+        write(self, uri, blob)
+
+    monkeypatch.setattr(Remote, "write", late)
+    with pytest.raises(StoreError, match="cannot write"):
+        s3.store().put(data)
+    assert gone.is_set()
+
+
+def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
+    from azq.store import remote
+
+    def dies(self, uri, blob):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(remote.Remote, "write", dies)
+        with pytest.raises(KeyboardInterrupt):
+            s3.store().put(os.urandom(3 * CHUNK))
+    assert len(s3.objects()) == 3
+    s3.store().put(os.urandom(2 * CHUNK))
+    assert len(s3.objects()) == 6, "fresh chunks may belong to a writer at work"
+    monkeypatch.setattr(remote, "UNFINISHED_LIFE_S", -5.0)
+    s3.store().put(os.urandom(2 * CHUNK))
+    assert len(s3.objects()) == 6
+
+
+def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.delitem(importlib.import_module("fsspec.registry")._registry, "s3", raising=False)
+    with pytest.raises(MissingExtra, match=r"azq\[s3\]"):
+        open_store("s3://bucket/prefix", directory=tmp_path)
+
+
+WORKER = """
+import sys
+from azq.config import load
+from azq.console.process import run_main
+from workers.inference import main
+sys.exit(run_main("inference", lambda: main(load(None, sys.argv[1:]))))
+"""
+
+
+@pytest.fixture
+def worker(s3, broker, tmp_path):
+    """An inference worker of its own process that knows the bucket; its log is shown where the test failed."""
+    address = json.dumps({"control_url": broker.control_url, "data_url": broker.data_url})
+    variables = {**os.environ, **s3.environment, "AZQ_BROKER": address, "AZQ_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", WORKER, "inference.device=cpu", "inference.threads=1", f"store.url=s3://{BUCKET}/azq/run"]
+    process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
+    yield process
+    process.terminate()
+    print(process.communicate(timeout=30)[1])
+
+
+def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s3, broker, worker, tmp_path):
+    run, network = "bucket", NetworkConfig(blocks=2, channels=32)
+    rules = games.load("connect_four")
+    spec = NetSpec.of(rules)
+    control = connect(broker.control_url)
+    Ledger(control).create_run(RunRecord(run, json.dumps(dump_run(RunSections(network=network))).encode(), {}, str(tmp_path), 0))
+    publisher = Publisher(RedisBus(control), s3.store(), run)
+    client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=spec.num_actions)
+    leaves = np.zeros((4, spec.packed_size), np.uint8)
+    for version in (1, 2):
+        data = to_bytes(
+            build(network, spec, seed=version), WeightsMeta("connect_four", version, 0, network=network.model_dump(mode="json"))
+        )
+        assert len(data) > 2 * CHUNK, "these weights travel in chunks"
+        assert publisher.publish(data, publisher.next_version(), step=version).uri.startswith("s3://")
+        deadline_s, answer = time.monotonic() + 30.0, None
+        while (answer is None or answer.weight_version < version) and time.monotonic() < deadline_s:
+            answer = client.result(client.submit(leaves), timeout_s=5.0)
+        assert answer is not None
+        assert answer.weight_version == version
+    client.close()
+    control.close()
