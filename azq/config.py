@@ -229,8 +229,22 @@ class LearnerConfig(Section):
     threads: Annotated[int, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
+    prefetch_batches: Annotated[int, Field(ge=0)] = 2  # gathered ahead by a thread; 0: each when its step begins
+    ranks: Positive = 1  # processes that train together, one a GPU; batch_size is that of all of them
+    sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
+    compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
+    most_ratio: Annotated[float, Field(ge=1.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
+    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
 
     _order = field_validator("growth")(_ascending)
+
+    @model_validator(mode="after")
+    def _sound(self) -> LearnerConfig:
+        if self.sync_every > 1 and self.compression != "none":
+            raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.batch_size < self.ranks:
+            raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
+        return self
 
 
 class ArenaConfig(Section):

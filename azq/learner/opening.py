@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 from azq import logs
@@ -21,13 +20,16 @@ from azq.bus.base import Bus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, StoreError, WeightsError
 from azq.learner import checkpoint
+from azq.learner.batches import Draws
 from azq.learner.checkpoint import TrainState
 from azq.learner.device import pick_device
 from azq.learner.intake import Intake
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
+from azq.learner.prefetch import feed_of
 from azq.learner.publish import Blobs, Publisher
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
+from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
@@ -95,9 +97,8 @@ def open_learner(
     publisher = Publisher(bus, store, run)
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
-    rng = np.random.default_rng(sections.run.seed)
-    if start.state:
-        rng.bit_generator.state = json.loads(start.state.rng)
+    draws = Draws(sections.run.seed, trainer.num_symmetries)
+    team = Solo(trainer, feed_of(window, draws, config.prefetch_batches, device))
     intake = Intake(
         run,
         game,
@@ -126,9 +127,9 @@ def open_learner(
             trainer=trainer,
             publisher=publisher,
             tracker=tracker,
-            rng=rng,
             network=start.network,
             make_network=make_network,
+            team=team,
             consumed=start.state.samples_consumed if start.state else 0,
             published_step=start.published_step,
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
