@@ -143,7 +143,7 @@ class Learner:
 
     def status(self) -> LearnerStatus:
         """The learner's figures now."""
-        parts, inserted = self._parts, self._parts.segments.samples
+        parts, inserted, team = self._parts, self._parts.segments.samples, self._parts.team.figures()
         return LearnerStatus(
             step=parts.trainer.step,
             samples_inserted=inserted,
@@ -160,6 +160,12 @@ class Learner:
             samples_per_s=self._rate.per_s(),
             sent_ms=int(time.time() * 1000),
             progress=self._progress,
+            ranks=team.ranks,
+            ranks_healthy=team.healthy,
+            rank_failures=team.failures,
+            batch_s=team.batch_s,
+            sync_s=team.sync_s,
+            scaling_efficiency=team.efficiency,
         )
 
     def _take_in(self, *, block_ms: int) -> int:

@@ -38,6 +38,14 @@ class MeanLosses:
     others: dict[str, float] = field(default_factory=dict)  # by the name of the head
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A trainer's tensors at a step."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+
 class Trainer:
     """A network with its optimiser and its averaged copy.
 
@@ -131,7 +139,7 @@ class Trainer:
         self._module = module.to(self._device).train()
         self._ema = Ema(self._module, self._config.ema_decay)
         self._optimizer = _optimizer(self._module, self._config)
-        self._sync: Sync = Alone(self._module)
+        self.join(Alone(self._module))
 
     def grow(self, larger: Network) -> None:
         """Goes on with a larger network, freshly initialised, which takes over what the smaller one says and its optimiser's state."""
@@ -157,6 +165,15 @@ class Trainer:
             if state:
                 self._optimizer.state[parameter] = {key: value.to(self._device) for key, value in state.items()}
         self.step = step
+
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that training changes."""
+        return Snapshot(self.step, {name: tensor.detach().clone() for name, tensor in self.tensors().items()})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes back to a snapshot, this trainer's own or another rank's."""
+        self._optimizer.state.clear()
+        self.load_tensors(snapshot.tensors, snapshot.step)
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
