@@ -108,7 +108,7 @@ class Reducing:
     def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
         self._watch = watch
         self._factor = 1.0
-        self._ddp = DistributedDataParallel(_AllHeads(module), broadcast_buffers=False, gradient_as_bucket_view=True)
+        self._ddp = DistributedDataParallel(_AllHeads(module), forward_sync_buffers=False, gradient_as_bucket_view=True)
         hook, state = _hook(compression)
 
         def marked(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
