@@ -76,8 +76,6 @@ class Leader:
         if beats is None or self._table is None:
             return
         table = next_table(self._table, beats, broken=self._broken)
-        if self._regrown() and table is self._table:
-            table = changed(table, epoch=table.epoch + 1, port=0)
         if table is not self._table:
             self._begin(table)
         elif self._group is not None:
@@ -86,9 +84,9 @@ class Leader:
 
     def train(self, burst: Burst) -> int:
         """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
-        if self._regrown():
-            self._due_s = 0.0
-            self.look()
+        if self._group is not None and self._trainer.module is not self._module:
+            self._tell_leave()  # the network grew: the others meet again to get it
+            self._part()
         if self._group is None:
             return self._alone.train(burst)
         before, lost = self._trainer.snapshot(), ""
@@ -134,12 +132,9 @@ class Leader:
 
     def close(self) -> None:
         """Lets the members go."""
-        self._disband()
+        self._tell_leave()
+        self._release()
         self._alone.close()
-
-    def _regrown(self) -> bool:
-        """True when the network was replaced by a larger one, which the others do not have yet."""
-        return self._group is not None and self._trainer.module is not self._module
 
     def _speeds(self, size: int) -> Sequence[float]:
         timings = self._last[1]
@@ -158,7 +153,8 @@ class Leader:
 
     def _begin(self, table: RankTable) -> None:
         """Starts an epoch: the old one's members leave, the new one's meet and get the weights."""
-        self._disband()
+        self._tell_leave()
+        self._release()
         self._broken = False
         self._table = changed(table, host=self._place.host)
         if not table.members:
@@ -195,20 +191,23 @@ class Leader:
             self._lose(lost)
 
     def _lose(self, reason: str) -> None:
-        """Goes on alone until those that are left are free again. Outside of the handler, whose error holds what holds connections."""
+        """Goes on without the group. Called outside of the handler: an error holds what holds connections."""
         self._failures += 1
-        self._broken = True
         log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=reason)
+        self._part()
+
+    def _part(self) -> None:
+        """Alone until those that are left say that they are free."""
         self._release()
+        self._broken = True
         if self._table is not None:
             self._table = changed(self._table, port=0)  # nobody is to look for that meeting place any more
         self._due_s = self._clock() + SETTLE_S
 
-    def _disband(self) -> None:
+    def _tell_leave(self) -> None:
         if self._group is not None:
             with contextlib.suppress(RuntimeError):
                 self._group.tell(Word("leave"))
-        self._release()
 
     def _release(self) -> None:
         group, self._group, self._sync = self._group, None, None
