@@ -15,4 +15,4 @@ def bench_bus(config: Config, *, seconds: float) -> dict[str, Any]:
     from azq.inference.bench import bench_bus as measure
 
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(config, Path(folder)) as brokers:
-        return measure(brokers.apply(config).broker.data_url, seconds=seconds)
+        return measure(brokers.apply(config).broker.data_planes[0], seconds=seconds)
