@@ -54,7 +54,22 @@ class BrokerConfig(Section):
     data_url: str = ""  # empty: likewise; may equal control_url
     public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
     public_data_url: str = ""
+    data_urls: tuple[str, ...] = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
+    public_data_urls: tuple[str, ...] = ()
+    data_shards: Positive = 1  # embedded data planes that `azq up` starts
+    shards_per_run: Annotated[int, Field(ge=0)] = 0  # data planes that carry one run's evaluations; 0: all
     connect_timeout_s: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _one_list(self) -> BrokerConfig:
+        if self.data_urls and self.data_url:
+            raise ValueError("data_url and data_urls are both set; keep one")
+        return self
+
+    @property
+    def data_planes(self) -> tuple[str, ...]:
+        """Addresses of all data planes; the control plane's where none is set, and empty where there is not even that."""
+        return self.data_urls or tuple(url for url in (self.data_url or self.control_url,) if url)
 
 
 class StoreConfig(Section):

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from azq import games, logs
-from azq.bus.base import Bus, Entry
+from azq.bus.base import Bus, Entry, RequestBus
 from azq.config import InferenceConfig, RunSections, parse_run
 from azq.errors import ConfigError, StoreError, WeightsError, WireError
 from azq.inference import requests
@@ -63,7 +63,7 @@ class InferenceServer:
     def __init__(
         self,
         control: Bus,
-        data: Bus,
+        data: RequestBus,
         runs: Runs,
         fetch: Callable[[RunView], Fetch],
         config: InferenceConfig,

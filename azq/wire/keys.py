@@ -161,5 +161,10 @@ def eval_stream(name: str) -> str:
     return f"azq:{{{name}}}:eval"
 
 
+def run_of(key: str) -> str:
+    """The run whose key this is: what stands in its first braces."""
+    return key.partition("{")[2].partition("}")[0]
+
+
 def reply(client: str) -> str:
     return f"azq:reply:{client}"

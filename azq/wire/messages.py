@@ -181,6 +181,8 @@ class Fleet(Message, frozen=True):
     heartbeat_s: float
     heartbeat_life_s: float
     sent_ms: int
+    data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
+    shards_per_run: int = 0
 
 
 class RunRecord(Message, frozen=True):

@@ -21,4 +21,4 @@ def bench_inference(config: Config, *, seconds: float, game: str) -> dict[str, A
     batch = config.selfplay.games_in_flight // config.selfplay.groups
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(config, Path(folder)) as brokers:
         broker = brokers.apply(config).broker
-        return measure(config.inference, NETWORK, spec, broker.control_url, broker.data_url, game=game, seconds=seconds, batch=batch)
+        return measure(config.inference, NETWORK, spec, broker.control_url, broker.data_planes[0], game=game, seconds=seconds, batch=batch)

@@ -102,7 +102,7 @@ def _evaluator(machine: Rig, rules: games.Game, kind: str) -> Evaluator:
         from azq.inference.local import LocalEvaluator
 
         return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
-    bus = RedisBus(connect(machine.config.broker.data_url, blocking=True))
+    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
     return StreamEvaluator(bus, RUN, "bench", num_actions=rules.num_distinct_actions(), value_size=rules.value_size(), resend_after_s=5.0)
 
 

@@ -135,7 +135,7 @@ def _load(machine: Rig, workers: int) -> Iterator[Load]:
     from azq.nets import NetSpec
 
     spec = NetSpec.of(games.load("connect_four"))
-    bus = RedisBus(connect(machine.config.broker.data_url, blocking=True))
+    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
     evaluator = StreamEvaluator(bus, RUN, "bench-load", num_actions=spec.num_actions, value_size=spec.value_size, max_in_flight=64)
     packed = np.random.default_rng(0).integers(0, 2, (LEAVES, spec.packed_size), np.uint8)
     load = Load(evaluator, IN_FLIGHT * workers, packed)

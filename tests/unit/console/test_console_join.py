@@ -21,7 +21,7 @@ from azq.wire.messages import Fleet
 GIB = 1 << 30
 PC = Machine("pc", cores=8, memory_bytes=32 * GIB, cuda_devices=0, tags=("cpu",))
 GPU = Machine("gpu", cores=16, memory_bytes=64 * GIB, cuda_devices=2, tags=("cpu", "cuda"))
-MEMBER = Membership("redis://:s3cret@first:6379/0", "redis://:s3cret@first:6380/0", "redis", 20.0, 2.0, 8.0, ("box",))
+MEMBER = Membership("redis://:s3cret@first:6379/0", ("redis://:s3cret@first:6380/0",), "redis", 20.0, 2.0, 8.0, ("box",))
 
 
 def fleet(data_url: str) -> Fleet:
@@ -74,14 +74,14 @@ def test_a_token_file_that_holds_no_token_is_named(tmp_path: Path, text: str | N
     ],
 )
 def test_the_data_plane_is_seen_from_here(told: str, seen: str) -> None:
-    assert checks.choose_data_url("", fleet(told), "redis://:pw@first:6379/0") == seen
-    assert checks.choose_data_url("redis://mine:1/0", fleet(told), "redis://first:6379/0") == "redis://mine:1/0"
+    assert checks.choose_data_urls("", fleet(told), "redis://:pw@first:6379/0") == [seen]
+    assert checks.choose_data_urls("redis://mine:1/0", fleet(told), "redis://first:6379/0") == ["redis://mine:1/0"]
 
 
 @pytest.mark.parametrize(("told", "remedy"), [(None, "start it"), (fleet(""), "broker.public_data_url")])
 def test_a_data_plane_that_nobody_tells_is_asked_for(told: Fleet | None, remedy: str) -> None:
     with pytest.raises(ConfigError, match=remedy):
-        checks.choose_data_url("", told, "redis://first:6379/0")
+        checks.choose_data_urls("", told, "redis://first:6379/0")
 
 
 @pytest.mark.parametrize(("ahead_s", "verdict", "words"), [(0.5, "ok", "0.50"), (3.0, "warn", "ahead of"), (-90.0, "warn", "behind")])
