@@ -59,6 +59,9 @@ class Bus(Protocol):
     def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
         """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
 
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """`reply`, then `ack` of the entries that were answered, in one round trip."""
+
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
         """Waits for at least one frame of a reply list and takes up to `count`; [] after `timeout_s`."""
 
