@@ -138,8 +138,10 @@ class InferenceConfig(Section):
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     max_batch: Positive = 4096
-    deadline_ms: Annotated[float, Field(ge=0.0)] = 1.0
-    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by the number of cores
+    batch: Annotated[int, Field(ge=0)] = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
+    deadline_ms: Annotated[float, Field(ge=0.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
+    compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
+    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by measurement at the start
     resident_versions: Positive = 8
     claim_after_s: Seconds = 2.0
 

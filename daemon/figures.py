@@ -62,7 +62,7 @@ WORKER_GAUGES = (
     ),
     ("azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", metrics.MEAN_BATCH, 1.0),
     ("azq_network_busy", "Share of wall time in which an inference worker has a batch on its device.", metrics.NETWORK_BUSY, 1.0),
-    ("azq_weight_switch_seconds", "Last swap of weights: fetch, verify, load, self-test.", metrics.WEIGHT_SWITCH_S, 1.0),
+    ("azq_weight_switch_seconds", "Last swap of weights, from their publication to the switch.", metrics.WEIGHT_SWITCH_S, 1.0),
     ("azq_process_resident_bytes", "Memory of a process and its children.", metrics.RESIDENT_BYTES, 1.0),
     ("azq_gpu_memory_used_bytes", "Memory in use on an inference worker's GPU.", metrics.GPU_MEMORY_USED_BYTES, 1.0),
     ("azq_gpu_memory_bytes", "Memory of an inference worker's GPU.", metrics.GPU_MEMORY_BYTES, 1.0),
@@ -70,6 +70,7 @@ WORKER_GAUGES = (
 )
 WORKER_COUNTERS = (
     ("azq_process_cpu_seconds", "CPU of a process and its children.", metrics.CPU_S),
+    ("azq_inference_fallbacks", "Steps down that forward passes took: smaller batches, op by op, float32 on the CPU.", metrics.FALLBACKS),
     ("azq_evaluations_resent", "Evaluation requests that were sent again.", metrics.RESENT),
 )
 WORKER_QUANTILES = (

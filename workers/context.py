@@ -139,6 +139,4 @@ class Context:
 
         store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run)
-        return LocalEvaluator.from_catalog(
-            game, sections.network, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference
-        )
+        return LocalEvaluator.from_catalog(game, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference)

@@ -20,8 +20,8 @@ from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig
 from azq.errors import BrokerError, ConfigError, ExitCode
-from azq.inference.model import Fetch
 from azq.inference.placement import place
+from azq.inference.resident import Fetch
 from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
@@ -66,9 +66,12 @@ def main(config: Config) -> int:
         server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, placement=placement)
         pulse = Pulse(control, server, worker, config.worker)
         log.info("serving", worker=worker, device=str(placement.device), precision=str(placement.dtype), threads=placement.threads)
-        serve(server, pulse.beat, stop)
-        notify(STOPPING)
-        pulse.leave()
+        try:
+            serve(server, pulse.beat, stop)
+        finally:  # a device that fails leaves the fleet at once too
+            server.close()
+            notify(STOPPING)
+            pulse.leave()
     finally:
         data.close()
         control.close()

@@ -38,6 +38,9 @@ class RequestBus(Protocol):
     def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
         """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
 
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """`reply`, then `ack` of the entries that were answered, in one round trip."""
+
     def dead_letter(self, entry: Entry, reason: str) -> None:
         """Counts and keeps an unreadable frame in the capped dead-letter stream `azq:dead` of this instance."""
 

@@ -141,6 +141,11 @@ class MemoryBus:
                 self._lists[key] = (frames, self._clock() + life_s)
             self._changed.notify_all()
 
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists, then acknowledges and deletes entries."""
+        self.reply(replies, life_s=life_s)
+        self.ack(stream, group, ids)
+
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
         """Up to `count` frames as soon as there is one; [] after `timeout_s`."""
 

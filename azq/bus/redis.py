@@ -129,15 +129,17 @@ class RedisBus:
 
     def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
         """Appends frames to reply lists in one round trip; each list lives `life_s` from its newest frame."""
-        by_key: dict[str, list[bytes]] = {}
-        for key, frame in replies:
-            by_key.setdefault(key, []).append(frame)
-        if not by_key:
-            return
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
-            for key, frames in by_key.items():
-                pipe.rpush(key, *frames)
-                pipe.expire(key, life_s)
+            _append_replies(pipe, replies, life_s)
+            pipe.execute()
+
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists, then acknowledges and deletes entries; the server takes them in this order."""
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            _append_replies(pipe, replies, life_s)
+            if ids:
+                pipe.xack(stream, group, *ids)
+                pipe.xdel(stream, *ids)
             pipe.execute()
 
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
@@ -230,6 +232,15 @@ class RedisBus:
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
+
+
+def _append_replies(pipe: Any, replies: Iterable[tuple[str, bytes]], life_s: int) -> None:
+    by_key: dict[str, list[bytes]] = {}
+    for key, frame in replies:
+        by_key.setdefault(key, []).append(frame)
+    for key, frames in by_key.items():
+        pipe.rpush(key, *frames)
+        pipe.expire(key, life_s)
 
 
 def _group_is_gone(error: Exception) -> bool:

@@ -100,6 +100,18 @@ class ShardedBus:
         for shard, found in self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies):
             shard.attempt(lambda shard=shard, found=found: shard.bus.reply(found, life_s=life_s))  # type: ignore[misc]
 
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """Answers clients where they listen and acknowledges entries where they came from, in one round trip to each broker."""
+        count = len(self._shards)
+        told = dict(self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies))
+        done = dict(self._apart(_unmarked(marked) for marked in ids))
+        for shard in {**told, **done}:
+            shard.attempt(
+                lambda shard=shard: shard.bus.answer(  # type: ignore[misc]
+                    told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s
+                )
+            )
+
     def dead_letter(self, entry: Entry, reason: str) -> None:
         """Keeps an unreadable frame on the broker that it came from."""
         place, entry_id = _unmarked(entry.id)

@@ -91,6 +91,7 @@ FLEET = (
     panel("Evaluations by process", "short", ("azq_worker_evaluations_per_s", "{{role}} {{worker}}")),
     panel("Games by worker", "short", ("azq_worker_games_per_s", "{{worker}}")),
     panel("Evaluations asked for again", "short", ("rate(azq_evaluations_resent_total[1m])", "{{worker}} /s")),
+    panel("Forward passes that fell back", "short", ("azq_inference_fallbacks_total", "{{worker}}")),
     panel("Weight switch", "s", ("azq_weight_switch_seconds", "{{worker}}")),
     panel("Heartbeat age", "s", ("azq_heartbeat_age_seconds", "{{role}} {{worker}}")),
     panel("Uptime", "s", ("time() - azq_process_start_time_seconds", "{{role}} {{worker}}")),
