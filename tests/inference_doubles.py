@@ -74,9 +74,9 @@ class Shelf:
         self._run = run
         self.blobs: dict[str, bytes] = {}
 
-    def publish(self, version: int, data: bytes, *, sha256: str | None = None) -> WeightEvent:
+    def publish(self, version: int, data: bytes, *, sha256: str | None = None, published_ms: int = 0) -> WeightEvent:
         """Stores and announces; `sha256` overrides the true hash."""
-        event = WeightEvent(self._run, version, sha256 or hashlib.sha256(data).hexdigest(), f"shelf:{version}", 10 * version, 0)
+        event = WeightEvent(self._run, version, sha256 or hashlib.sha256(data).hexdigest(), f"shelf:{version}", 10 * version, published_ms)
         self.blobs[event.uri] = data
         self._control.publish(keys.weights(self._run), codec.encode(event))
         return event

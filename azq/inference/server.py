@@ -109,22 +109,22 @@ class InferenceServer:
         """
         self._take_news()
         self._claim()
-        self._wait_and_receive(idle_block_ms)
-        now = self._plan()
+        now = self._wait_and_receive(idle_block_ms)
         if now.members:
             self._launch(now)
         if self._flying and (len(self._flying) >= self._depth or not now.members):
             return self._land(self._flying.popleft())
         return 0
 
-    def _wait_and_receive(self, idle_block_ms: int) -> None:
-        """Reads what has come; waits first where nothing is due yet."""
+    def _wait_and_receive(self, idle_block_ms: int) -> Now:
+        """What is due after a look at what has come; waits first where nothing is due yet."""
         now = self._plan()
         due = bool(self._flying or now.members)
         if not due and self._pending:
             # Not in the broker: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
             self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
-        self._receive(0 if due or self._pending else idle_block_ms)
+        came = self._receive(0 if due or self._pending else idle_block_ms)
+        return now if due and not came else self._plan()
 
     def drain(self) -> None:
         """Answers what is in flight; called before the end."""
@@ -208,14 +208,17 @@ class InferenceServer:
             )
             self._take(claimed)
 
-    def _receive(self, block_ms: int) -> None:
-        """Reads new entries while there is room for another batch; the rest is left to other workers."""
+    def _receive(self, block_ms: int) -> bool:
+        """Reads new entries while there is room for another batch; the rest is left to other workers. False when none came."""
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
         if streams and room > 0:
-            self._take(self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms))
-        elif block_ms and not streams:
+            entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
+            self._take(entries)
+            return bool(entries)
+        if block_ms and not streams:
             self._follower.news.wait(block_ms / 1e3)
+        return False
 
     def _take(self, entries: Iterable[Entry]) -> None:
         held = {_key(pending.entry) for pending in self._held()}

@@ -48,18 +48,22 @@ def sizes_to_try(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def measure(evaluate: Callable[[int], object], at: Sequence[int], clock_s: Callable[[], float], *, budget_s: float) -> dict[int, float]:
-    """Seconds that `evaluate` takes at each of some values, the least of a few runs, in order until the time is used up; at least one."""
+    """Seconds that `evaluate` takes at each of some values, the least of a few runs, in order until the time is used up; at least one.
+
+    The first run at each value, which may compile or record, is not counted.
+    """
     found: dict[int, float] = {}
-    end_s = clock_s() + budget_s
+    left_s = budget_s
     for value in at:
-        evaluate(value)  # compiles and captures what is new to it
-        began_s, least_s = clock_s(), float("inf")
-        while least_s == float("inf") or clock_s() - began_s < PROBE_S:
+        evaluate(value)
+        runs_s: list[float] = []
+        while not runs_s or sum(runs_s) < PROBE_S:
             start_s = clock_s()
             evaluate(value)
-            least_s = min(least_s, max(clock_s() - start_s, 1e-9))
-        found[value] = least_s
-        if clock_s() + 4 * least_s > end_s:  # the next is twice as large, and runs twice
+            runs_s.append(max(clock_s() - start_s, 1e-6))
+        found[value] = min(runs_s)
+        left_s -= sum(runs_s)
+        if 4 * found[value] > left_s:  # the next may take twice as long, and runs twice
             break
     return found
 
