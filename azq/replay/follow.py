@@ -31,15 +31,15 @@ class SegmentFollower:
         """Up to `most` frames that were not read before, oldest first."""
         if not self._number:
             self._number = self._first_file()
-        while most > 0 and self._number:
-            read = 0
+        while self._number:
+            # Looked at first: a file that is read to its end before the next one begins may still grow.
+            ended = self._path(self._number + 1).exists()
             for frame in self._frames():
                 yield frame
-                read, most = read + 1, most - 1
+                most -= 1
                 if not most:
                     return
-            # A file ends where the next one has begun. What is behind its last whole record was cut off, or never will be whole.
-            if read or not self._path(self._number + 1).exists():
+            if not ended:
                 return
             self._number, self._offset = self._number + 1, 0
 
@@ -48,7 +48,7 @@ class SegmentFollower:
         numbers = sorted((int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit()), reverse=True)
         missing = self._samples
         for number in numbers:
-            with self._opened(number, 0) as file:
+            with self._opened(number) as file:
                 while frame := framing.read_record(file):
                     missing -= self._count(frame)
             if missing <= 0:
@@ -56,19 +56,20 @@ class SegmentFollower:
         return numbers[-1] if numbers else 0
 
     def _frames(self) -> Iterator[bytes]:
-        with self._opened(self._number, self._offset) as file:
+        with self._opened(self._number) as file:
+            self._offset = min(self._offset, os.fstat(file.fileno()).st_size)  # it was cut: the next record begins there
+            file.seek(max(file.tell(), self._offset))
             while frame := framing.read_record(file):
                 self._offset = file.tell()
                 yield frame
 
     @contextlib.contextmanager
-    def _opened(self, number: int, offset: int) -> Iterator[BinaryIO]:
+    def _opened(self, number: int) -> Iterator[BinaryIO]:
         path = self._path(number)
         try:
             with path.open("rb", buffering=_READ_BYTES) as file:
                 head = file.read(framing.LONGEST_HEADER)
-                start = framing.read_header(head, str(path))[0] if head else 0  # empty: begun just now
-                file.seek(max(start, min(offset, os.fstat(file.fileno()).st_size)))  # cut: what was appended twice is read once
+                file.seek(framing.read_header(head, str(path))[0] if head else 0)  # empty: begun just now
                 yield file
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}; let this rank's user read the run's folder") from error
