@@ -21,7 +21,7 @@ SETTINGS = (
     'network.kind="resnet"',
     "network.blocks=1",
     "network.channels=16",
-    "learner.growth=[{at=0.3,blocks=2,channels=16},{at=0.6,blocks=2,channels=32}]",
+    "learner.growth=[{at=0.3,blocks=2,channels=16},{at=0.7,blocks=2,channels=32}]",
     "learner.min_window=500",
     "learner.batch_size=64",
     "learner.publish_every_s=0.5",
@@ -40,9 +40,23 @@ def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_a_run_grows_while_it_plays(tmp_path: Path) -> None:
-    settings = [word for text in SETTINGS for word in ("--set", text)]
-    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--until", "minutes=0.6", "--json", *settings]
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_grows_while_it_plays(tmp_path: Path, ranks: int) -> None:
+    settings = [word for text in (*SETTINGS, f"learner.ranks={ranks}") for word in ("--set", text)]
+    command = [
+        sys.executable,
+        "-m",
+        "azq",
+        "up",
+        "--game",
+        "tic_tac_toe",
+        "--run",
+        RUN,
+        "--until",
+        f"minutes={0.6 * ranks}",
+        "--json",
+        *settings,
+    ]
     env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json"}
     up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=140)
     assert up.returncode == 0, up.stderr
@@ -56,7 +70,13 @@ def test_a_run_grows_while_it_plays(tmp_path: Path) -> None:
     switched = {sizes[int(str(event["version"]))] for event in events(folder, "inference", "weights_switched")}
     assert switched == set(sizes.values())
     assert not events(folder, "inference", "weights_refused")
-    assert len(events(folder, "learner", "network_grown")) == 2
+    grown = [str(event["timestamp"]) for event in events(folder, "learner", "network_grown")]
+    assert len(grown) == 2
+    if ranks > 1:
+        together = [str(event["timestamp"]) for event in events(folder, "learner", "ranks_joined") if event["ranks"] == ranks]
+        assert min(together) < grown[1]  # the other rank was there when it grew
+        assert max(together) > grown[1]
+        assert not events(folder, "learner", "rank_lost")
     last = json.loads(up.stdout.splitlines()[-1])
     assert last["ledger"]["balanced"]
     assert last["ledger"]["finished"] > 100
