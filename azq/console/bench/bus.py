@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.errors import EvaluationTimeout
 from azq.wire.connect import connect
 
-START_S = 3.0  # for all processes to be there and warm
+WARM_UP_S = 0.5
 PATIENCE_S = 30.0
 
 
@@ -44,11 +46,10 @@ def bench_bus(
 
 
 def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int) -> dict[str, float]:
-    start_s = time.monotonic() + START_S
-    end_s = start_s + seconds
-    asking = [_party(config, "ask", f"client-{number}", size, start_s, end_s) for number in range(clients)]
-    answering = [_party(config, "answer", f"consumer-{number}", size, start_s, end_s) for number in range(consumers)]
-    pause = threading.Event()
+    asking = [_party(config, "ask", f"client-{number}", size) for number in range(clients)]
+    answering = [_party(config, "answer", f"consumer-{number}", size) for number in range(consumers)]
+    start_s = _start([*asking, *answering], seconds)
+    end_s, pause = start_s + seconds, threading.Event()
     pause.wait(start_s - time.monotonic())
     before_s = _brokers_cpu_s(config)
     pause.wait(end_s - time.monotonic())
@@ -71,11 +72,24 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
     }
 
 
-def _party(config: Config, role: str, name: str, size: int, start_s: float, end_s: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq.console.bench.bus_party", role, name]
-    command += ["--bytes", str(size), "--start", str(start_s), "--end", str(end_s)]
+def _party(config: Config, role: str, name: str, size: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "azq.console.bench.bus_party", role, name, "--bytes", str(size)]
     environment = {**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
+    """Waits until all are ready and tells them what counts; returns when that begins."""
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()  # of one that died: nothing, and `_result` says so
+    start_s = time.monotonic() + WARM_UP_S
+    for process in processes:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{start_s} {start_s + seconds}\n")
+            process.stdin.flush()
+    return start_s
 
 
 def _result(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """One party of the data plane's load, a process of its own: a client that asks without pause, or a consumer that answers without a network.
 
-What it did between two moments is one line of JSON. Requests and answers have the sizes of connect four's.
+It says `ready`, reads from standard input between which two moments it counts, and tells what it did then in a line of JSON.
+Requests and answers have the sizes of connect four's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +33,7 @@ GAME = "connect_four"
 IN_FLIGHT = 2  # as two groups of games in turn
 ENTRIES_PER_READ = 16
 BLOCK_MS = 100
+READY = "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,19 @@ class Window:
     start_s: float
     end_s: float
 
+    @classmethod
+    def told(cls) -> Window:
+        """Says that this process is ready, and hears what counts."""
+        print(READY, flush=True)  # noqa: T201
+        start_s, end_s = map(float, sys.stdin.readline().split())
+        return cls(start_s, end_s)
+
     def holds(self, now_s: float) -> bool:
         """Whether a moment counts."""
         return self.start_s <= now_s < self.end_s
 
 
-def ask(broker: BrokerConfig, name: str, request_bytes: int, window: Window) -> dict[str, Any]:
+def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
     """Keeps requests on their way until the window ends; CPU-seconds, and the latency in ms of each one answered in it."""
     game, urls = games.load(GAME), broker.data_planes
     place = client_shards(RUN, name, len(urls), broker.shards_per_run)[0]
@@ -53,6 +63,7 @@ def ask(broker: BrokerConfig, name: str, request_bytes: int, window: Window) -> 
     client = StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=game.num_distinct_actions(), value_size=game.value_size())
     leaves = max(1, request_bytes // game.packed_size())
     packed = np.random.default_rng(0).integers(0, 256, (leaves, game.packed_size()), np.uint8)
+    window = Window.told()
     flying, latencies_ms, cpu_s = [(client.submit(packed), time.monotonic()) for _ in range(IN_FLIGHT)], [], -1.0
     while (now_s := time.monotonic()) < window.end_s:
         if cpu_s < 0 and now_s >= window.start_s:
@@ -68,10 +79,11 @@ def ask(broker: BrokerConfig, name: str, request_bytes: int, window: Window) -> 
     return {"cpu_s": used_s, "leaves": len(packed), "latencies_ms": latencies_ms}
 
 
-def answer(broker: BrokerConfig, name: str, window: Window) -> dict[str, Any]:
+def answer(broker: BrokerConfig, name: str) -> dict[str, Any]:
     """Answers whatever comes until the window ends; CPU-seconds and requests in it."""
     bus, game = open_requests(broker), games.load(GAME)
     size, stream, requests, cpu_s = game.num_distinct_actions(), keys.eval_stream(RUN), 0, -1.0
+    window = Window.told()
     while (now_s := time.monotonic()) < window.end_s:
         if cpu_s < 0 and now_s >= window.start_s:
             cpu_s, requests = time.process_time(), 0
@@ -100,11 +112,9 @@ def _main() -> int:
     parser.add_argument("role", choices=("ask", "answer"))
     parser.add_argument("name")
     parser.add_argument("--bytes", type=int, required=True)
-    parser.add_argument("--start", type=float, required=True)
-    parser.add_argument("--end", type=float, required=True)
     asked = parser.parse_args()
-    window, broker = Window(asked.start, asked.end), load().broker
-    done = ask(broker, asked.name, asked.bytes, window) if asked.role == "ask" else answer(broker, asked.name, window)
+    broker = load().broker
+    done = ask(broker, asked.name, asked.bytes) if asked.role == "ask" else answer(broker, asked.name)
     print(json.dumps(done), flush=True)  # noqa: T201
     return 0
 
