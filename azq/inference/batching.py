@@ -67,14 +67,14 @@ def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) ->
     return members, leaves
 
 
-def buckets(max_batch: int, *, per_octave: int) -> tuple[int, ...]:
-    """Batch sizes that are padded to, ascending and ending with `max_batch`; `per_octave` of them between powers of two."""
+def buckets(max_batch: int, *, per_octave: int, smallest: int = 1) -> tuple[int, ...]:
+    """Batch sizes that are padded to, ascending from `smallest` to `max_batch`; `per_octave` of them between powers of two."""
     sizes = {max_batch}
     octave = 1
     while octave < max_batch:
         sizes.update(octave + octave * step // per_octave for step in range(per_octave))
         octave *= 2
-    return tuple(sorted(size for size in sizes if size <= max_batch))
+    return tuple(sorted(size for size in sizes if min(smallest, max_batch) <= size <= max_batch))
 
 
 def bucket_of(count: int, sizes: Sequence[int]) -> int:

@@ -20,6 +20,7 @@ from azq.nets import Network
 from azq.nets.resnet import ResNet
 
 CPU = torch.device("cpu")
+SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
 
 class Engine:
@@ -31,6 +32,7 @@ class Engine:
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
         self._compile = config.compile
+        self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
         self._changing = threading.Lock()
         self._lanes = Lanes(placement.device) if placement.device.type == "cuda" else None
         self._log = logs.get(__name__)
@@ -57,7 +59,7 @@ class Engine:
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         """The batch sizes that are padded to on a rung."""
         on_cpu = rung.mode is Mode.PLAIN or self.placement.device.type == "cpu"
-        return buckets(rung.max_batch, per_octave=8 if on_cpu else 4)
+        return buckets(rung.max_batch, per_octave=8 if on_cpu else 4, smallest=SMALLEST_EXACT if on_cpu and self._exact else 1)
 
     def forget_sizes(self) -> None:
         """Has later networks record graphs for the sizes in use from now on only."""

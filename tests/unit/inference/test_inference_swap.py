@@ -31,6 +31,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.inference.batching import bucket_of, buckets
 from azq.inference.client import StreamEvaluator
+from azq.inference.engine import SMALLEST_EXACT
 from azq.inference.forward import gather
 from azq.inference.local import LocalEvaluator
 from azq.inference.model import Model
@@ -258,7 +259,7 @@ def system(request):
 
 def reference(module, packed):
     """What the network says, in a batch of the size that the bucket has."""
-    padded = np.zeros((bucket_of(len(packed), BUCKETS), SPEC.packed_size), np.uint8)
+    padded = np.zeros((max(SMALLEST_EXACT, bucket_of(len(packed), BUCKETS)), SPEC.packed_size), np.uint8)
     padded[: gather((packed,), padded)] = packed
     with torch.inference_mode():
         logits, values = module(*unpack(torch.from_numpy(padded), SPEC))
