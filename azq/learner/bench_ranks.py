@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from azq.learner.device import pick_device
 from azq.learner.group import Group, Word, open_store, reach_store
 from azq.learner.prefetch import feed_of
 from azq.learner.ranks import LOOPBACK
-from azq.learner.reducing import Shared, sync_of
+from azq.learner.reducing import Shared, stopwatch, sync_of, train_together
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer
@@ -84,12 +84,22 @@ class _Rank:
     sync: Shared
     rows: int
 
-    def burst(self, burst: Burst, *, together: bool) -> Timing:
-        """Takes steps with the others, or as if there were none."""
+    def alone(self, burst: Burst) -> Timing:
+        """Takes steps as if there were no others."""
+        watch = stopwatch(self.trainer.device)
+        self.trainer.join(Alone(self.trainer.module))
+        watch.begin()
+        run_burst(self.trainer, self.feed, burst, self._order())
+        watch.end()
+        return Timing(burst.steps, self.rows, watch.taken_s(), 0.0)
+
+    def at_once(self, burst: Burst, *, together: bool) -> list[Timing]:
+        """Takes steps while the others do, with them or apart from them."""
         self.trainer.join(self.sync if together else Alone(self.trainer.module))
-        order = Order(self.trainer.step, self.rows, WINDOW)
-        timing = run_burst(self.trainer, self.feed, burst, order)
-        return replace(timing, waited_s=self.sync.waited_s())
+        return train_together(self.group, self.sync, self.trainer, self.feed, burst, self._order())
+
+    def _order(self) -> Order:
+        return Order(self.trainer.step, self.rows, WINDOW)
 
 
 def main(text: str) -> None:
@@ -133,15 +143,15 @@ def _rank(sections: RunSections, device: torch.device, group: Group) -> _Rank:
 
 def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     warm_up = Burst(0, 2, rank.rows, WINDOW, 0.0)
-    rank.burst(warm_up, together=False)
-    steps = _steps(rank.burst(warm_up, together=False), seconds / TURNS / 3)
+    rank.alone(warm_up)
+    steps = _steps(rank.alone(warm_up), seconds / TURNS / 3)
     _at_once(rank, warm_up, together=True)
     alone: list[Timing] = []
     apart: list[tuple[float, list[Timing]]] = []
     shared: list[tuple[float, list[Timing]]] = []
     burst = Burst(0, steps, rank.rows * rank.group.size, WINDOW, 0.0)
     for _ in range(TURNS):
-        alone.append(rank.burst(burst, together=False))
+        alone.append(rank.alone(burst))
         apart.append(_at_once(rank, burst, together=False))
         shared.append(_at_once(rank, burst, together=True))
     rank.group.tell(Word("leave"))
@@ -178,14 +188,14 @@ def _at_once(rank: _Rank, burst: Burst, *, together: bool) -> tuple[float, list[
     """A burst of every rank: seconds until the last was done, and what it cost each."""
     start = time.perf_counter()
     rank.group.tell(Word("train" if together else "apart", burst=burst))
-    timings = rank.group.gather(rank.burst(burst, together=together))
+    timings = rank.at_once(burst, together=together)
     return time.perf_counter() - start, timings
 
 
 def _follow(rank: _Rank) -> None:
     while (word := rank.group.hear()).op != "leave":
         assert word.burst is not None
-        rank.group.gather(rank.burst(word.burst, together=word.op == "train"))
+        rank.at_once(word.burst, together=word.op == "train")
 
 
 if __name__ == "__main__":
