@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
+from azq.phases import Phases
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
 from azq.usage import usage
@@ -63,7 +65,7 @@ def main(config: Config, run: str) -> int:
         beat.turn(None)
         learner = _open(config, view, bus, client, ledger, beat.worker)
         notify(READY, f"STATUS=learning {run}")
-        learner.run(stop, beat.turn)
+        learner.run(stop, partial(beat.turn, phases=learner.phases))
         beat.end()
     return int(ExitCode.OK)
 
@@ -144,7 +146,7 @@ class Beat:
         self._started_ms = int(time.time() * 1000)
         self._due = 0.0
 
-    def turn(self, status: LearnerStatus | None) -> None:
+    def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
         """Beats when it is time; `status` is None before the learner is open."""
         now = time.monotonic()
         if now < self._due:
@@ -152,7 +154,7 @@ class Beat:
         self._due = now + self._config.heartbeat_s
         if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
             notify(WATCHDOG)
-        frame = encode(self.heartbeat(status))
+        frame = encode(self.heartbeat(status, phases))
         self._outage.attempt(lambda: self._bus.put(keys.beat(self.worker), frame, life_s=self._config.heartbeat_life_s))
 
     def end(self) -> None:
@@ -160,7 +162,7 @@ class Beat:
         notify(STOPPING)
         self._outage.attempt(lambda: self._bus.delete(keys.beat(self.worker)))
 
-    def heartbeat(self, status: LearnerStatus | None) -> Heartbeat:
+    def heartbeat(self, status: LearnerStatus | None, phases: Phases | None = None) -> Heartbeat:
         """What the learner says of itself now."""
         return Heartbeat(
             role="learner",
@@ -172,7 +174,7 @@ class Beat:
             started_ms=self._started_ms,
             sent_ms=int(time.time() * 1000),
             run=self._run,
-            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **self._costs()},
+            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._costs()},
             weight_versions={self._run: status.weight_version} if status else {},
         )
 

@@ -21,6 +21,10 @@ Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (B, A), valu
 class Flight(Protocol):
     """A forward pass under way."""
 
+    @property
+    def device_s(self) -> float:
+        """Seconds that it kept a device of its own busy, once waited for; 0 on the CPU."""
+
     def wait(self) -> Outputs:
         """Its outputs; may be asked for again."""
 
@@ -40,6 +44,7 @@ class Landed:
     """A forward pass that was over when it was launched."""
 
     outputs: Outputs
+    device_s: float = 0.0
 
     def wait(self) -> Outputs:
         """The outputs."""

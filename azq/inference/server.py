@@ -31,6 +31,7 @@ from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
+from azq.phases import Phases
 from azq.wire import keys
 
 REFRESH_S = 0.25  # between looks at runs and weight events
@@ -73,6 +74,7 @@ class InferenceServer:
         placement: Placement | None = None,
     ) -> None:
         self.stats = Stats()
+        self.phases = Phases()
         self._control = control
         self._data = data
         self._runs = runs
@@ -98,10 +100,12 @@ class InferenceServer:
 
         Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
         """
-        self._refresh()
-        self._claim()
-        self._wait_and_receive(idle_block_ms)
-        members = self._plan().members
+        with self.phases("weights"):
+            self._refresh()
+        with self.phases("collect"):
+            self._claim()
+            self._wait_and_receive(idle_block_ms)
+            members = self._plan().members
         if members:
             self._launch(members)
         if self._flying and (len(self._flying) >= self._depth or not members):
@@ -114,7 +118,8 @@ class InferenceServer:
         due = bool(self._flying or plan.members)
         if not due and self._pending:
             # Not in the server: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
-            self._idle.wait(min(plan.wait_s, idle_block_ms / 1e3))
+            with self.phases("idle"):
+                self._idle.wait(min(plan.wait_s, idle_block_ms / 1e3))
         self._receive(0 if due or self._pending else idle_block_ms)
 
     def drain(self) -> None:
@@ -135,7 +140,7 @@ class InferenceServer:
 
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds, and the device's memory."""
-        return {**self.stats.rates(), **self._placement.memory()}
+        return {**self.stats.rates(), **self.phases.shares(), **self._placement.memory()}
 
     def _plan(self) -> Plan:
         waiting = [Waiting((p.run, self._resolve(p)), p.request.count, p.arrived_s) for p in self._pending]
@@ -196,9 +201,12 @@ class InferenceServer:
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
         if streams and room > 0:
-            self._take(self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms))
+            with self.phases("idle" if block_ms else "collect"):
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
+            self._take(entries)
         elif block_ms and not streams:
-            self._idle.wait(block_ms / 1e3)
+            with self.phases("idle"):
+                self._idle.wait(block_ms / 1e3)
 
     def _take(self, entries: Iterable[Entry]) -> None:
         held = {_key(pending.entry) for pending in self._held()}
@@ -241,9 +249,12 @@ class InferenceServer:
         model = self._model(served, version, members)
         if model is None:
             return
-        packed = members[0].packed if len(members) == 1 else np.concatenate([pending.packed for pending in members])
+        with self.phases("copy"):
+            packed = members[0].packed if len(members) == 1 else np.concatenate([pending.packed for pending in members])
         began_s = time.monotonic()
-        self._flying.append(Batch(served.run, version, members, model.launch(packed), began_s))
+        with self.phases("copy" if self._depth > 1 else "forward"):  # beyond one in flight, a launch only copies and enqueues
+            flight = model.launch(packed)
+        self._flying.append(Batch(served.run, version, members, flight, began_s))
 
     def _model(self, served: ServedRun, version: int, members: tuple[Pending, ...]) -> Model | None:
         """The model, or None after telling the clients why there is none."""
@@ -256,7 +267,9 @@ class InferenceServer:
 
     def _land(self, batch: Batch) -> int:
         """Waits for a batch and answers its requests; outputs that are not finite are answered with a failure."""
-        outputs = batch.flight.wait()
+        with self.phases("forward"):
+            outputs = batch.flight.wait()
+        self.phases.add_device("forward", batch.flight.device_s)
         leaves = sum(pending.request.count for pending in batch.members)
         self.stats.batch(leaves, time.monotonic() - batch.began_s)
         if not (np.isfinite(outputs[0]).all() and np.isfinite(outputs[1]).all()):
@@ -264,11 +277,12 @@ class InferenceServer:
             self._log.error("evaluation_not_finite", run=batch.run, version=batch.weight_version, leaves=leaves)
             self._answer(batch.members, [requests.refusal(pending.request, reason) for pending in batch.members])
             return 0
-        replies, start = [], 0
-        for pending in batch.members:
-            replies.append(requests.reply(pending, batch.weight_version, outputs, start))
-            start += pending.request.count
-        self._answer(batch.members, replies)
+        with self.phases("reply"):
+            replies, start = [], 0
+            for pending in batch.members:
+                replies.append(requests.reply(pending, batch.weight_version, outputs, start))
+                start += pending.request.count
+            self._answer(batch.members, replies)
         return leaves
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:

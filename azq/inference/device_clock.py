@@ -1,0 +1,29 @@
+"""How long a device worked, by marks on its own queues: batches that overlap on two streams count once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from azq.phases import Event
+
+
+class DeviceClock:
+    """Adds up the time in which at least one batch ran; `make_event` makes a timing mark, recorded on the stream in use."""
+
+    def __init__(self, make_event: Callable[[], Event]) -> None:
+        self._make_event = make_event
+        self._landed: Event | None = None  # the end of the batch that landed last
+
+    def mark(self) -> Event:
+        """A mark at this point of the stream in use."""
+        event = self._make_event()
+        event.record()
+        return event
+
+    def landed(self, begin: Event, end: Event) -> float:
+        """Seconds that a finished batch adds to those of the batches that landed before it, in whose order they ended."""
+        lengths = [begin.elapsed_time(end)]
+        if self._landed is not None:
+            lengths.append(self._landed.elapsed_time(end))
+        self._landed = end
+        return max(0.0, min(lengths)) / 1e3
