@@ -10,7 +10,7 @@ from azq.wire.messages import Heartbeat
 
 def spent_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
     """Shares of wall time as `<role>_<phase>`, means over the processes of a role that said anything; {} where none did."""
-    found = {}
+    found: dict[str, float] = {}
     for role in OF_ROLE:
         said = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
         found |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}

@@ -269,7 +269,8 @@ class InferenceServer:
         """Waits for a batch and answers its requests; outputs that are not finite are answered with a failure."""
         with self.phases("forward"):
             outputs = batch.flight.wait()
-        self.phases.add_device("forward", batch.flight.device_s)
+        if batch.flight.device_s:
+            self.phases.add_device("forward", batch.flight.device_s)
         leaves = sum(pending.request.count for pending in batch.members)
         self.stats.batch(leaves, time.monotonic() - batch.began_s)
         if not (np.isfinite(outputs[0]).all() and np.isfinite(outputs[1]).all()):
