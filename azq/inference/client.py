@@ -141,7 +141,8 @@ class StreamEvaluator:
     def _exchange(self, wait_s: float) -> None:
         with self._phases("transport"):
             self._send_unsent()
-        frames = self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ)
+        with self._phases("wait"):
+            frames = self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ)
         with self._phases("encode"):
             for frame in frames:
                 self._take(frame)

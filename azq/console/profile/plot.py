@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from azq.console.profile.table import RoleProfile
 from azq.errors import MissingExtra
@@ -13,13 +14,7 @@ SHOWN = 0.04  # a smaller share carries no label
 
 def plot(profiles: Sequence[RoleProfile], out: Path, title: str) -> None:
     """Writes the picture; raises `MissingExtra` without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtra("--plot needs matplotlib; install the extra: pip install 'azq[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = pyplot_of("--plot")
     figure, axes = pyplot.subplots(figsize=(9, 0.9 + 0.8 * len(profiles)), dpi=120)
     colours = pyplot.get_cmap("tab20")
     names = list(dict.fromkeys(row.phase for profile in profiles for row in profile.rows))
@@ -36,3 +31,15 @@ def plot(profiles: Sequence[RoleProfile], out: Path, title: str) -> None:
     figure.tight_layout()
     figure.savefig(out)
     pyplot.close(figure)
+
+
+def pyplot_of(what: str) -> Any:
+    """matplotlib without a screen; `MissingExtra` says what wants it."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra(f"{what} needs matplotlib; install the extra: pip install 'azq[plot]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
