@@ -21,11 +21,12 @@ from azq.console.bench.suite.plan import Case, Part, cases, parts, split
 from azq.console.bench.suite.report import markdown, summary
 from azq.errors import EvaluationTimeout, MissingExtra
 
-GRACE = 4.0  # a part may take so many times its overhead before it is ended
+PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
+LATE_S = 15.0  # and one that began in time may end so long after the time is over
 PEERS = ("pgx", "openspiel")
 
 log = logs.get(__name__)
-Measure = Callable[[Part, Case, float], dict[str, Any]]
+Measure = Callable[[Part, Case, float, float], dict[str, Any]]  # seconds to measure, seconds until it is ended
 
 
 def run_all(
@@ -70,7 +71,8 @@ def measured(
             continue
         log.info("measuring", part=part.name, seconds=round(seconds, 1))
         try:
-            figures[part.name] = measure(part, by_name[part.case], seconds)
+            limit_s = min(max(PATIENCE_S, PATIENCE * part.overhead_s + 2 * seconds), end_s - clock() + LATE_S)
+            figures[part.name] = measure(part, by_name[part.case], seconds, limit_s)
         except (EvaluationTimeout, MissingExtra) as error:
             reasons[part.name] = str(error)
             log.warning("part_failed", part=part.name, reason=str(error))
@@ -94,8 +96,7 @@ def write(result: dict[str, Any], folder: Path) -> None:
 
 
 def _in_a_process(device: str) -> Measure:
-    def measure(part: Part, case: Case, seconds: float) -> dict[str, Any]:
-        limit_s = GRACE * part.overhead_s + 2 * seconds
+    def measure(part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
         if part.kind in PEERS:
             network = case.network
             return peers.figures(
