@@ -149,13 +149,14 @@ def bench_all(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
     write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
+    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.console.bench.suite.report import markdown, replace_section
-    from azq.console.bench.suite.suite import run_all, write
+    from azq.console.bench.suite.suite import read, run_all, write
 
-    result = run_all(size, minutes, device)
+    result = run_all(size, minutes, device) if reuse is None else read(reuse)
     if out is not None:
         write(result, out)
     if write_docs is not None:

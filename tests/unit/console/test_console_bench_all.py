@@ -15,7 +15,7 @@ from azq.console.bench.suite.part import sections_of
 from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import SIZES, Case, Part, cases, parts, split
 from azq.console.bench.suite.report import BEGIN, END, markdown, number, ratio, replace_section, summary
-from azq.console.bench.suite.suite import measured, run_all
+from azq.console.bench.suite.suite import measured, read, run_all, write
 from azq.errors import ConfigError, EvaluationTimeout
 
 CASE = Case("c", "connect_four", NetworkConfig(blocks=1, channels=8), 100, 64)
@@ -191,3 +191,13 @@ def test_a_processor_is_named_where_the_system_tells(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Some CPU\n")
     assert processor(tmp_path / "cpuinfo") == "Some CPU"
     assert processor(tmp_path / "nothing")
+
+
+def test_figures_of_another_machine_are_read_again(tmp_path: Path) -> None:
+    write(result(), tmp_path)
+    assert markdown(read(tmp_path / "bench.json")) == (tmp_path / "bench.md").read_text() == markdown(result())
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ConfigError, match="lacks"):
+        read(tmp_path / "other.json")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(tmp_path / "nothing.json")

@@ -19,7 +19,7 @@ from azq.console.bench.suite import machine
 from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import Case, Part, cases, parts, split
 from azq.console.bench.suite.report import markdown, summary
-from azq.errors import EvaluationTimeout, MissingExtra
+from azq.errors import ConfigError, EvaluationTimeout, MissingExtra
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over
@@ -82,6 +82,17 @@ def measured(
 def described(case: Case) -> dict[str, Any]:
     """A case as JSON has it."""
     return {**dataclasses.asdict(case), "network": case.network.model_dump(mode="json"), "params": dict(case.params)}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a run, perhaps on another machine, wrote as `bench.json`. Raises `ConfigError`."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as figures of `azq bench all`: {error}") from None
+    if missing := {"machine", "summary", "parts", "left_out"} - found.keys():
+        raise ConfigError(f"{path} lacks {', '.join(sorted(missing))}: it is none that `azq bench all --out` wrote")
+    return found
 
 
 def write(result: dict[str, Any], folder: Path) -> None:
