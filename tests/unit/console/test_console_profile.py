@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
+from azq.cli import app
 from azq.console.profile.plot import plot
 from azq.console.profile.profile import looks
 from azq.console.profile.table import as_text, profile_of
+from azq.errors import ConfigError
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat
@@ -72,3 +75,12 @@ def test_it_looks_once_a_second() -> None:
     assert len(found) == 3
     assert waits == [1.0, 1.0]
     assert profile_of(found, "first")[0].rows[0].wall_share == 1.0
+
+
+def test_the_command_wants_a_run_or_a_run_of_its_own(tmp_path: Path) -> None:
+    runner = CliRunner()
+    for arguments in ([], ["first", "--local"]):
+        failed = runner.invoke(app, ["profile", *arguments])
+        assert isinstance(failed.exception, ConfigError)
+    nothing = runner.invoke(app, ["profile", "first", "--set", f"home={str(tmp_path)!r}"])
+    assert "no broker" in str(nothing.exception)

@@ -24,7 +24,7 @@ GROUPS = 2
 def measure(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
     """The figures of a part that azq itself measures; `device` is `auto` or one that torch knows."""
     config = Config()
-    inference = config.inference.model_copy(update={"device": device, "max_batch": max(case.batch, LATENCY_BATCH)})
+    inference = config.inference.model_copy(update={"device": device, "max_batch": LATENCY_BATCH if kind == "latency" else case.batch})
     config = config.model_copy(update={"inference": inference})
     sections = sections_of(case, num_simulations, seconds)
     if kind == "selfplay":

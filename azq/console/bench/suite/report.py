@@ -27,7 +27,7 @@ SELFPLAY = {
     "per CPU-second": "selfplay_over_bare_cpu",
     "simulations/s, 200": "selfplay_200_simulations_per_s",
     "simulations/s, 32": "selfplay_32_simulations_per_s",
-    "mean batch / bucket": "batch_filled",
+    "mean batch / largest": "batch_filled",
     "network busy": "network_busy",
     "GPU busy": "gpu_busy",
     "cores, all processes": "cpu_cores",
