@@ -58,7 +58,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 def up(
     game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
     run: RunName = None,
-    preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu.")] = "",
+    preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu, sprint.")] = "",
     overrides: Overrides = None,
     until: Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="Stop there.")] = None,
     listen: Annotated[str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join: `azq join`.")] = None,

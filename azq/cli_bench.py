@@ -74,9 +74,18 @@ def bench_learner(
 
 
 @bench_app.command("bus")
-def bench_bus(seconds: BenchSeconds = 5.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
-    """Requests and replies over the data plane."""
-    _bench("bus", as_json, config, overrides, seconds=seconds)
+def bench_bus(
+    seconds: BenchSeconds = 5.0,
+    clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
+    consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
+    sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Requests and replies over the data plane: what one costs, what one broker carries."""
+    chosen = tuple(sizes or (16 * 1024, 64 * 1024))
+    _bench("bus", as_json, config, overrides, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen)
 
 
 @bench_app.command("weights")

@@ -54,7 +54,22 @@ class BrokerConfig(Section):
     data_url: str = ""  # empty: likewise; may equal control_url
     public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
     public_data_url: str = ""
+    data_urls: tuple[str, ...] = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
+    public_data_urls: tuple[str, ...] = ()
+    data_shards: Positive = 1  # embedded data planes that `azq up` starts
+    shards_per_run: Annotated[int, Field(ge=0)] = 0  # data planes that carry one run's evaluations; 0: all
     connect_timeout_s: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _one_list(self) -> BrokerConfig:
+        if self.data_urls and self.data_url:
+            raise ValueError("data_url and data_urls are both set; keep one")
+        return self
+
+    @property
+    def data_planes(self) -> tuple[str, ...]:
+        """Addresses of all data planes; the control plane's where none is set, and empty where there is not even that."""
+        return self.data_urls or tuple(url for url in (self.data_url or self.control_url,) if url)
 
 
 class StoreConfig(Section):
@@ -123,8 +138,10 @@ class InferenceConfig(Section):
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     max_batch: Positive = 4096
-    deadline_ms: Annotated[float, Field(ge=0.0)] = 1.0
-    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by the number of cores
+    batch: Annotated[int, Field(ge=0)] = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
+    deadline_ms: Annotated[float, Field(ge=0.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
+    compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
+    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by measurement at the start
     resident_versions: Positive = 8
     claim_after_s: Seconds = 2.0
 
@@ -229,8 +246,22 @@ class LearnerConfig(Section):
     threads: Annotated[int, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
+    prefetch_batches: Annotated[int, Field(ge=0)] = 2  # gathered ahead by a thread; 0: each when its step begins
+    ranks: Positive = 1  # processes that train together, one a GPU; batch_size is that of all of them
+    sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
+    compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
+    most_ratio: Annotated[float, Field(ge=1.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
+    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
 
     _order = field_validator("growth")(_ascending)
+
+    @model_validator(mode="after")
+    def _sound(self) -> LearnerConfig:
+        if self.sync_every > 1 and self.compression != "none":
+            raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.batch_size < self.ranks:
+            raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
+        return self
 
 
 class ArenaConfig(Section):

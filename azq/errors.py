@@ -17,6 +17,7 @@
     ├── LeaseLost                this worker's claim on a job was taken over               (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
+    ├── DeviceError              the device fails, or computes something else              exit 14
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── NotFound                 no such run, job, weights                                 exit 9
     ├── StateConflict            the thing exists and its state forbids this               exit 10
@@ -53,6 +54,7 @@ class ExitCode(IntEnum):
     MISSING_EXTRA = 11
     REQUEST = 12
     SCHEMA = 13
+    DEVICE = 14
     INTERRUPTED = 130
 
 
@@ -159,6 +161,12 @@ class EvaluatorFailure(AzqError):
     """An inference worker answered a request with a named failure."""
 
     exit_code = ExitCode.EVALUATION
+
+
+class DeviceError(AzqError):
+    """The device of this process fails, or computes something else than the network; nothing more is answered from it."""
+
+    exit_code = ExitCode.DEVICE
 
 
 class EngineError(AzqError):

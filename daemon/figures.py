@@ -33,6 +33,13 @@ RUN_GAUGES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
     ("azq_learner_live", "1 while the learner's status lives.", lambda run: run.learner_live),
     ("azq_learner_waiting", "1 while the limiter holds the learner back.", lambda run: run.learner_waiting),
     ("azq_learner_step", "Training steps done.", lambda run: run.learner_step),
+    ("azq_samples_processed", "Samples trained on, of the whole run.", lambda run: run.ranks.samples_processed),
+    ("azq_ranks_healthy", "Processes that train.", lambda run: run.ranks.healthy),
+    ("azq_ranks_failed", "Processes that should train and do not.", lambda run: run.ranks.failed),
+    ("azq_ranks_fallback_active", "1 while training goes on with fewer processes than configured.", lambda run: run.ranks.fallback_active),
+    ("azq_train_batch_seconds", "One training step, waiting for other ranks included.", lambda run: run.ranks.batch_s),
+    ("azq_train_sync_seconds", "Waiting for other ranks in one training step.", lambda run: run.ranks.sync_s),
+    ("azq_scaling_efficiency", "Samples per second / what the ranks would do if none waited.", lambda run: run.ranks.efficiency),
     ("azq_learning_rate", "Learning rate.", lambda run: run.learning_rate),
     ("azq_loss_policy", "Policy loss.", lambda run: run.loss_policy),
     ("azq_loss_value", "Value loss.", lambda run: run.loss_value),
@@ -62,7 +69,7 @@ WORKER_GAUGES = (
     ),
     ("azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", metrics.MEAN_BATCH, 1.0),
     ("azq_network_busy", "Share of wall time in which an inference worker has a batch on its device.", metrics.NETWORK_BUSY, 1.0),
-    ("azq_weight_switch_seconds", "Last swap of weights: fetch, verify, load, self-test.", metrics.WEIGHT_SWITCH_S, 1.0),
+    ("azq_weight_switch_seconds", "Last swap of weights, from their publication to the switch.", metrics.WEIGHT_SWITCH_S, 1.0),
     ("azq_process_resident_bytes", "Memory of a process and its children.", metrics.RESIDENT_BYTES, 1.0),
     ("azq_gpu_memory_used_bytes", "Memory in use on an inference worker's GPU.", metrics.GPU_MEMORY_USED_BYTES, 1.0),
     ("azq_gpu_memory_bytes", "Memory of an inference worker's GPU.", metrics.GPU_MEMORY_BYTES, 1.0),
@@ -70,6 +77,7 @@ WORKER_GAUGES = (
 )
 WORKER_COUNTERS = (
     ("azq_process_cpu_seconds", "CPU of a process and its children.", metrics.CPU_S),
+    ("azq_inference_fallbacks", "Steps down that forward passes took: smaller batches, op by op, float32 on the CPU.", metrics.FALLBACKS),
     ("azq_evaluations_resent", "Evaluation requests that were sent again.", metrics.RESENT),
 )
 WORKER_QUANTILES = (

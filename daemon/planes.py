@@ -1,4 +1,4 @@
-"""How the two brokers are: memory, unread messages, dead letters. One round trip a plane."""
+"""How the brokers are: memory, unread messages, dead letters. One round trip a plane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from azq.wire import keys
 class PlaneFacts:
     """One broker instance at one moment."""
 
-    plane: str  # "control" | "data"
+    plane: str  # "control", "data", "data1", ...
     up: bool = False
     used_bytes: int = 0
     limit_bytes: int = 0  # 0: none set
@@ -55,6 +55,12 @@ class Plane:
         return PlaneFacts(self._name, True, int(memory["used_memory"]), int(memory["maxmemory"]), int(dead or 0), waiting)
 
 
-def open_planes(control: redis.Redis, data: redis.Redis) -> tuple[Plane, Plane]:
-    """Both planes of a fleet; they may be one server."""
-    return Plane("control", control, keys.samples), Plane("data", data, keys.eval_stream)
+def open_planes(control: redis.Redis, data: Sequence[redis.Redis]) -> tuple[Plane, ...]:
+    """All planes of a fleet; they may be one server. The data planes are `data`, `data1`, `data2`, ... in the order of their addresses."""
+    planes = [Plane(data_name(place), client, keys.eval_stream) for place, client in enumerate(data)]
+    return Plane("control", control, keys.samples), *planes
+
+
+def data_name(place: int) -> str:
+    """What the data plane at this place of the list is called."""
+    return f"data{place or ''}"

@@ -52,7 +52,7 @@ class Rest(contextlib.AbstractContextManager["Rest"]):
 
 def services_of(config: Config, core: Core) -> Services:
     """What the routes work with."""
-    data = open_client(config.broker.data_url or config.broker.control_url, timeout_s=PROBE_TIMEOUT_S)
+    data = [open_client(url, timeout_s=PROBE_TIMEOUT_S) for url in config.broker.data_planes]
     return Services(
         core.ledger,
         core.bus,

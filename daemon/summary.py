@@ -69,6 +69,21 @@ class LedgerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RanksStatus:
+    """How the processes do that train together; times are of one training step."""
+
+    configured: int = 1
+    healthy: int = 0  # 0: no live learner
+    failed: int = 0  # configured and not training
+    losses: int = 0  # times that a rank was lost, since the learner's start
+    fallback_active: bool = False  # training goes on with fewer ranks than configured
+    samples_processed: int = 0  # trained on, of the whole run
+    batch_s: float = 0.0
+    sync_s: float = 0.0  # of it, waiting for other ranks
+    efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
+
+
+@dataclass(frozen=True, slots=True)
 class RunStatus:
     """Everything the live table shows."""
 
@@ -103,6 +118,7 @@ class RunStatus:
     jobs_queued: int
     jobs_leased: int
     workers: tuple[WorkerStatus, ...]
+    ranks: RanksStatus = field(default=RanksStatus())
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
 
 
@@ -148,7 +164,24 @@ def summarise(
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=team.workers,
+        ranks=ranks_status(learner) if learner else RanksStatus(),
         conditions=(*conditions, *failed_matches(facts.matches)),
+    )
+
+
+def ranks_status(learner: LearnerStatus) -> RanksStatus:
+    """What a live learner says of its ranks."""
+    failed = max(0, learner.ranks - learner.ranks_healthy)
+    return RanksStatus(
+        configured=learner.ranks,
+        healthy=learner.ranks_healthy,
+        failed=failed,
+        losses=learner.rank_failures,
+        fallback_active=failed > 0,
+        samples_processed=learner.samples_consumed,
+        batch_s=learner.batch_s,
+        sync_s=learner.sync_s,
+        efficiency=learner.scaling_efficiency,
     )
 
 
@@ -201,6 +234,7 @@ def _version(player: str) -> int | None:
 __all__ = [
     "FleetRates",
     "LedgerStatus",
+    "RanksStatus",
     "Rated",
     "RunFacts",
     "RunStatus",
@@ -209,6 +243,7 @@ __all__ = [
     "failed_matches",
     "fleet_rates",
     "ledger_status",
+    "ranks_status",
     "strength",
     "summarise",
     "worker_status",

@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 from azq.bus.base import Bus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.inference.client import StreamEvaluator
+from azq.inference.engine import Engine
+from azq.inference.fallback import Mode, Rung
+from azq.inference.forward import Flight, Forward, Landed
+from azq.inference.placement import place
 from azq.inference.server import InferenceServer
 from azq.ledger.types import RunState, RunView
-from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
 from azq.search.evaluator import Evaluation
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, RunRecord, WeightEvent
@@ -27,7 +31,7 @@ RUN = "r1"
 WAIT_S = 10.0
 SPEC = NetSpec(planes=2, rows=6, cols=7, scalars=0, num_actions=7, value_size=1)
 NETWORK = NetworkConfig(blocks=1, channels=16)
-CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, deadline_ms=1.0, claim_after_s=0.3, resident_versions=3)
+CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, batch=256, deadline_ms=1.0, claim_after_s=0.3, resident_versions=3)
 SECTIONS = RunSections(network=NETWORK)
 
 
@@ -70,9 +74,9 @@ class Shelf:
         self._run = run
         self.blobs: dict[str, bytes] = {}
 
-    def publish(self, version: int, data: bytes, *, sha256: str | None = None) -> WeightEvent:
+    def publish(self, version: int, data: bytes, *, sha256: str | None = None, published_ms: int = 0) -> WeightEvent:
         """Stores and announces; `sha256` overrides the true hash."""
-        event = WeightEvent(self._run, version, sha256 or hashlib.sha256(data).hexdigest(), f"shelf:{version}", 10 * version, 0)
+        event = WeightEvent(self._run, version, sha256 or hashlib.sha256(data).hexdigest(), f"shelf:{version}", 10 * version, published_ms)
         self.blobs[event.uri] = data
         self._control.publish(keys.weights(self._run), codec.encode(event))
         return event
@@ -81,9 +85,16 @@ class Shelf:
         return lambda event: self.blobs[event.uri]
 
 
-def make_server(control: Bus, data: Bus, shelf: Shelf, name: str = "inference@test:1", config: InferenceConfig = CONFIG) -> InferenceServer:
+def make_server(
+    control: Bus,
+    data: Bus,
+    shelf: Shelf,
+    name: str = "inference@test:1",
+    config: InferenceConfig = CONFIG,
+    engine: Engine | None = None,
+) -> InferenceServer:
     """A server of the one run."""
-    return InferenceServer(control, data, OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC)
+    return InferenceServer(control, data, OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC, engine=engine)
 
 
 @contextlib.contextmanager
@@ -106,6 +117,7 @@ def serving(server: InferenceServer) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(10.0)
+        server.close()
     assert not thread.is_alive()
     if failures:
         raise failures[0]
@@ -131,3 +143,52 @@ def same_bits(one: Evaluation, other: Evaluation) -> bool:
     return np.array_equal(one.logits.view(np.uint16), other.logits.view(np.uint16)) and np.array_equal(
         one.values.view(np.uint16), other.values.view(np.uint16)
     )
+
+
+class FakeEngine(Engine):
+    """An engine whose forward passes fail as told: `failing` maps a mode to a failing launch, all other modes are as they are."""
+
+    def __init__(self, failing: dict[Mode, Callable[..., Flight]], config: InferenceConfig = CONFIG) -> None:
+        super().__init__(config, place(config))
+        self.failing = failing
+        self.built: list[Rung] = []
+
+    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+        self.built.append(rung)
+        module, forward = super().forward(reference, rung)
+        return module, Failing(forward, rung, self.failing)
+
+
+class Failing:
+    """A forward pass in front of which another may be put, also while it is in service."""
+
+    def __init__(self, forward: Forward, rung: Rung, failing: dict[Mode, Callable[..., Flight]]) -> None:
+        self._forward = forward
+        self._rung = rung
+        self._failing = failing
+
+    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+        fail = self._failing.get(self._rung.mode)
+        return self._forward.launch(*parts) if fail is None else fail(*parts)
+
+    def refresh(self) -> None:
+        self._forward.refresh()
+
+
+def answering(value: float) -> Callable[..., Flight]:
+    """A launch that answers every leaf with one value."""
+
+    def launch(*parts: NDArray[np.uint8]) -> Flight:
+        count = sum(map(len, parts))
+        return Landed((np.full((count, SPEC.num_actions), value, np.float16), np.full((count, SPEC.value_size), value, np.float16)))
+
+    return launch
+
+
+def raising(error: Exception) -> Callable[..., Flight]:
+    """A launch that fails."""
+
+    def launch(*_parts: NDArray[np.uint8]) -> Flight:
+        raise type(error)(*error.args)  # a new one, whose traceback keeps nothing alive
+
+    return launch

@@ -12,6 +12,7 @@ from azq import games
 from azq.actor.arenas import Arenas
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
+from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections, parse_run
 from azq.learner.schedule import progress
 from azq.ledger import Ledger
@@ -20,6 +21,7 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.settings import search_at
 from azq.wire.messages import LATEST, RunRecord
+from azq.wire.shards import client_shards, on_shard
 from workers.board import Board, Claim, Figures
 from workers.children import Signs, owner_of
 from workers.rates import Meter
@@ -94,20 +96,34 @@ class Context:
             return UniformEvaluator(game.num_distinct_actions(), game.value_size())
         if sections.selfplay.evaluator == "local":
             return self._local(record, sections, game)
-        from azq.inference.client import StreamEvaluator
-
         self._evaluators += 1
-        url = self.config.broker.data_url or self.config.broker.control_url
-        bus = RedisBus(connect(url, timeout_s=self.config.broker.connect_timeout_s, blocking=True))
-        return StreamEvaluator(
-            bus,
-            record.run,
-            f"{self.owner}:{self._evaluators}",
-            num_actions=game.num_distinct_actions(),
-            value_size=game.value_size(),
-            resend_after_s=sections.selfplay.resend_after_s,
-            phases=self.phases,
-        )
+        return self._stream(record.run, sections, game, f"{self.owner}:{self._evaluators}")
+
+    def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
+        """The request stream; over several data planes the client's own of them, and another one when that is lost."""
+        from azq.inference.client import StreamEvaluator
+        from azq.inference.failover import FailoverEvaluator
+
+        urls, broker = self.config.broker.data_planes, self.config.broker
+
+        def over(place: int, name: str) -> StreamEvaluator:
+            alone = len(urls) == 1  # else a socket that is silent for long is a broker to leave
+            timeout_s = broker.connect_timeout_s if alone else min(broker.connect_timeout_s, TIMEOUT_S)
+            bus = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone))
+            return StreamEvaluator(
+                bus,
+                run,
+                name,
+                num_actions=game.num_distinct_actions(),
+                value_size=game.value_size(),
+                resend_after_s=sections.selfplay.resend_after_s,
+                phases=self.phases,
+            )
+
+        if len(urls) == 1:
+            return over(0, client)
+        order = client_shards(run, client, len(urls), broker.shards_per_run)
+        return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _published_step(self, run: str) -> int:
         from azq.inference.catalog import WeightCatalog
@@ -126,6 +142,4 @@ class Context:
 
         store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run)
-        return LocalEvaluator.from_catalog(
-            game, sections.network, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference
-        )
+        return LocalEvaluator.from_catalog(game, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference)

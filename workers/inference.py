@@ -17,10 +17,11 @@ from azq import __version__, logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
+from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig
 from azq.errors import BrokerError, ConfigError, ExitCode
-from azq.inference.model import Fetch
 from azq.inference.placement import place
+from azq.inference.resident import Fetch
 from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
@@ -49,7 +50,7 @@ def main(config: Config) -> int:
 
     Raises ConfigError (no broker set, no such device), BrokerUnavailable or BrokerRefused when the broker fails at the start.
     """
-    control_url, data_url = config.broker.control_url, config.broker.data_url or config.broker.control_url
+    control_url = config.broker.control_url
     if not control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stop = _catch_signals()
@@ -58,18 +59,19 @@ def main(config: Config) -> int:
     client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
     agree_on_schema(client)
     control = RedisBus(client)
-    # Its longest wait in the server is a tenth of a second: a socket that stays silent for longer than usual is a broker out of reach.
-    data = RedisBus(connect(data_url, timeout_s=config.broker.connect_timeout_s))
+    data = open_requests(config.broker)
     try:
-        data.ping()
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
         store_of = _store_of(config, client)
         server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, placement=placement)
         pulse = Pulse(control, server, worker, config.worker)
         log.info("serving", worker=worker, device=str(placement.device), precision=str(placement.dtype), threads=placement.threads)
-        serve(server, pulse.beat, stop)
-        notify(STOPPING)
-        pulse.leave()
+        try:
+            serve(server, pulse.beat, stop)
+        finally:  # a device that fails leaves the fleet at once too
+            server.close()
+            notify(STOPPING)
+            pulse.leave()
     finally:
         data.close()
         control.close()

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,8 +27,9 @@ from azq.config import Config, RunSections, WorkerConfig, parse_run
 from azq.errors import ConfigError, ExitCode, StateConflict, StoreError
 from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
-from azq.learner.opening import open_learner
+from azq.learner.opening import open_follower, open_learner
 from azq.learner.outage import Outage
+from azq.learner.ranks import Place, place_of
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
@@ -42,6 +42,7 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
+from workers.ranks import launched
 
 LOCK_NAME = ".learner.lock"
 
@@ -49,6 +50,7 @@ LOCK_NAME = ".learner.lock"
 def main(config: Config, run: str) -> int:
     """Learns until SIGTERM or SIGINT, then drains the sample stream, publishes and writes a checkpoint; returns an exit code.
 
+    With several ranks this is one of them, as RANK says; rank 0 is the learner and starts the others unless torchrun did.
     Raises `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run, `StateConflict` when another learner has the
     run's folder, and what `azq.learner.learner.Learner.run` raises.
     """
@@ -58,22 +60,41 @@ def main(config: Config, run: str) -> int:
     agree_on_schema(client)
     ledger = Ledger(client)
     view = ledger.run(run)
-    directory = Path(view.record.directory)
-    with _signals() as stop, lock_folder(directory):
-        bus = RedisBus(client)
+    directory, bus = Path(view.record.directory), RedisBus(client)
+    place = place_of(os.environ, run_sections(view).learner.ranks)
+    if place.rank:
+        with _signals() as stop:
+            return follow(view, bus, place, stop)
+    with _signals() as stop, lock_folder(directory), launched(run, place) as launcher:
         beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
-        learner = _open(config, view, bus, client, ledger, beat.worker)
+        learner = _open(config, view, bus, client, ledger, beat.worker, place)
         notify(READY, f"STATUS=learning {run}")
-        learner.run(stop, partial(beat.turn, phases=learner.phases))
+
+        def on_turn(status: LearnerStatus) -> None:
+            beat.turn(status, learner.phases)
+            launcher.turn()
+
+        learner.run(stop, on_turn)
         beat.end()
     return int(ExitCode.OK)
 
 
-def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str) -> Learner:
+def follow(view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
+    """A rank other than 0: trains on what rank 0 says until it is told to stop."""
+    sections = run_sections(view)
+    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
+    game = games.load(sections.run.game, **sections.run.params)
+    follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
+    notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
+    follower.run(stop, lambda: notify(WATCHDOG))
+    return int(ExitCode.OK)
+
+
+def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str, place: Place) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
-    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device)))
+    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
     return open_learner(
@@ -86,6 +107,7 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         store=open_store(config.store, directory=directory / "weights", client=client),
         tracker=tracker,
         consumer=consumer,
+        place=place,
     )
 
 

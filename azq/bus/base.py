@@ -20,14 +20,8 @@ class Entry:
     frame: bytes
 
 
-class Bus(Protocol):
-    """One broker instance (control plane or data plane)."""
-
-    def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
-        """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
-
-    def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
-        """Appends a frame to each stream named with it, in one round trip."""
+class RequestBus(Protocol):
+    """What serving evaluation requests needs of a data plane, be it one broker or several."""
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
         """Up to `count` new frames of each stream for this consumer of the group, oldest first. block_ms=0: do not wait.
@@ -41,6 +35,28 @@ class Bus(Protocol):
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
         """Acknowledges and deletes entries in one step."""
 
+    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
+
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """`reply`, then `ack` of the entries that were answered, in one round trip."""
+
+    def dead_letter(self, entry: Entry, reason: str) -> None:
+        """Counts and keeps an unreadable frame in the capped dead-letter stream `azq:dead` of this instance."""
+
+    def close(self) -> None:
+        """Drops connections."""
+
+
+class Bus(RequestBus, Protocol):
+    """One broker instance (control plane or data plane)."""
+
+    def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
+        """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
+
+    def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
+        """Appends a frame to each stream named with it, in one round trip."""
+
     def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
         """Frames after `last_id` ("0" from the start) without a group: every reader sees all."""
 
@@ -50,17 +66,11 @@ class Bus(Protocol):
     def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
         """Up to `count` frames of each stream after the id given for it, read at one moment, by age."""
 
-    def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
-        """Streams with an entry after the id given for them, as soon as there is one; [] after `timeout_s`."""
-
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""
 
     def length(self, stream: str) -> int:
         """Entries in a stream."""
-
-    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
-        """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
 
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
         """Waits for at least one frame of a reply list and takes up to `count`; [] after `timeout_s`."""
@@ -80,11 +90,5 @@ class Bus(Protocol):
     def delete(self, *keys: str) -> None:
         """Deletes keys of any type."""
 
-    def dead_letter(self, entry: Entry, reason: str) -> None:
-        """Counts and keeps an unreadable frame in the capped dead-letter stream `azq:dead` of this instance."""
-
     def ping(self) -> float:
         """Seconds of one round trip."""
-
-    def close(self) -> None:
-        """Drops connections."""

@@ -107,12 +107,6 @@ class RedisBus:
             wanted: Any = dict(last_ids)
             return _entries(self._client.xread(wanted, count=count))
 
-    def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
-        """Streams with an entry after the id given for them; an entry that arrives ends the wait at once."""
-        wanted: Any = dict(last_ids)
-        entries = self._waiting(lambda wait_ms: _entries(self._client.xread(wanted, count=1, block=wait_ms)), timeout_s * 1000)
-        return sorted({entry.stream for entry in entries})
-
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
@@ -129,15 +123,17 @@ class RedisBus:
 
     def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
         """Appends frames to reply lists in one round trip; each list lives `life_s` from its newest frame."""
-        by_key: dict[str, list[bytes]] = {}
-        for key, frame in replies:
-            by_key.setdefault(key, []).append(frame)
-        if not by_key:
-            return
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
-            for key, frames in by_key.items():
-                pipe.rpush(key, *frames)
-                pipe.expire(key, life_s)
+            _append_replies(pipe, replies, life_s)
+            pipe.execute()
+
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """Appends frames to reply lists, then acknowledges and deletes entries; the server takes them in this order."""
+        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
+            _append_replies(pipe, replies, life_s)
+            if ids:
+                pipe.xack(stream, group, *ids)
+                pipe.xdel(stream, *ids)
             pipe.execute()
 
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
@@ -202,7 +198,7 @@ class RedisBus:
         """Drops the client's connections; a later call opens new ones."""
         self._client.close()
 
-    def _waiting(self, once: Any, block_ms: float) -> list[Entry]:
+    def _waiting(self, once: Any, block_ms: int) -> list[Entry]:
         deadline = time.monotonic() + block_ms / 1000
         while True:
             left_ms = round(min(deadline - time.monotonic(), self._longest_wait_s) * 1000)
@@ -230,6 +226,15 @@ class RedisBus:
         except ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
+
+
+def _append_replies(pipe: Any, replies: Iterable[tuple[str, bytes]], life_s: int) -> None:
+    by_key: dict[str, list[bytes]] = {}
+    for key, frame in replies:
+        by_key.setdefault(key, []).append(frame)
+    for key, frames in by_key.items():
+        pipe.rpush(key, *frames)
+        pipe.expire(key, life_s)
 
 
 def _group_is_gone(error: Exception) -> bool:

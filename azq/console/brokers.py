@@ -1,4 +1,4 @@
-"""The two broker instances of one machine: the configured ones, or two embedded servers under the home folder."""
+"""The broker instances of one machine: the configured ones, or embedded servers under the home folder, one or more of them data planes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
 ASK_TIMEOUT_S = 0.5
 
 
-def with_urls(config: Config, control_url: str, data_url: str) -> Config:
+def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
     """The same settings with broker addresses filled in."""
-    broker = config.broker.model_copy(update={"control_url": control_url, "data_url": data_url})
-    return config.model_copy(update={"broker": broker})
+    several = len(data_urls) > 1
+    data = {"data_url": "" if several else data_urls[0], "data_urls": data_urls if several else ()}
+    return config.model_copy(update={"broker": config.broker.model_copy(update={"control_url": control_url, **data})})
 
 
 def resolve(config: Config) -> Config:
@@ -35,13 +36,18 @@ def resolve(config: Config) -> Config:
     Raises `ConfigError` when neither exists; for commands that read or work beside a running `azq up`.
     """
     control = config.broker.control_url or _embedded_url(config.home, "control")
-    data = config.broker.data_url or (config.broker.control_url or _embedded_url(config.home, "data"))
-    if not control or not data:
+    data = config.broker.data_planes or tuple(_embedded_url(config.home, role) for role in data_roles(config))
+    if not control or not all(data):
         raise ConfigError(
             f"no broker: broker.control_url is not set and no embedded one was ever started under {config.home}; "
             "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
         )
-    return with_urls(config, control, data)
+    return with_urls(config, control, *data)
+
+
+def data_roles(config: Config) -> tuple[str, ...]:
+    """The names of the embedded data planes: `data`, `data1`, ..."""
+    return tuple(f"data{place or ''}" for place in range(config.broker.data_shards))
 
 
 def open_control(config: Config) -> tuple[Config, redis.Redis]:
@@ -80,15 +86,17 @@ class Brokers:
     def apply(self, config: Config) -> Config:
         """Settings with the addresses in force."""
         control = self._servers["control"].url if "control" in self._servers else config.broker.control_url
-        data = self._servers["data"].url if "data" in self._servers else (config.broker.data_url or control)
-        return self._with_public(with_urls(config, control, data))
+        data = [server.url for role, server in self._servers.items() if role != "control"]
+        return self._with_public(with_urls(config, control, *(data or config.broker.data_planes or (control,))))
 
     def _with_public(self, config: Config) -> Config:
         """Settings that tell other machines where the embedded servers listen, and weights where those machines see them."""
         if self._listen is None:
             return config
         host, port = self._listen
-        public = {f"public_{role}_url": f"redis://{host}:{port + place}/0" for place, role in enumerate(self._servers)}
+        control, *data = [f"redis://{host}:{port + place}/0" for place in range(len(self._servers))]
+        told = {"public_data_url": data[0]} if len(data) == 1 else {"public_data_urls": tuple(data)}
+        public = {"public_control_url": control, **(told if data else {})}
         store = config.store.model_copy(update={"url": "redis"}) if config.store.url == "file" else config.store
         return config.model_copy(update={"broker": config.broker.model_copy(update=public), "store": store})
 
@@ -140,13 +148,14 @@ class Brokers:
             return
         control = self._servers["control"] = EmbeddedServer("control", self._folder / "control", listen=self._listen)
         control.start()
-        if self._config.broker.data_url:
+        if self._config.broker.data_planes:
             return
-        beside = (self._listen[0], self._listen[1] + 1) if self._listen else None
-        # Whoever joins from another machine has one token: both planes then have one password.
+        # Whoever joins from another machine has one token: all planes then have one password.
         password = control.password if self._listen else ""
-        self._servers["data"] = EmbeddedServer("data", self._folder / "data", listen=beside, password=password)
-        self._servers["data"].start()
+        for place, role in enumerate(data_roles(self._config), start=1):
+            beside = (self._listen[0], self._listen[1] + place) if self._listen else None
+            self._servers[role] = EmbeddedServer("data", self._folder / role, listen=beside, password=password)
+            self._servers[role].start()
 
     def _stop(self) -> None:
         for server in reversed(self._servers.values()):

@@ -86,7 +86,7 @@ def check_config(config: Config) -> list[str]:
 
 
 def _check_brokers(config: Config) -> None:
-    for url in {config.broker.control_url, config.broker.data_url} - {""}:
+    for url in {config.broker.control_url, *config.broker.data_planes} - {""}:
         connect(url, timeout_s=config.broker.connect_timeout_s).close()
 
 

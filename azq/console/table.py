@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from daemon.summary import RunStatus
+from daemon.summary import RanksStatus, RunStatus
 
 LINE_EVERY_S = 30.0
 REDRAW_EVERY_S = 1.0
@@ -142,6 +142,15 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "loss, value", _loss(status.loss_value)
     yield "learning rate", f"{status.learning_rate:.1e}" if status.learning_rate else "-"
     yield "weight version", str(status.weight_version)
+    if status.ranks.configured > 1:
+        yield from _ranks(status.ranks)
+
+
+def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:
+    healthy = f"{ranks.healthy} of {ranks.configured}"
+    yield "ranks", f"[yellow]{healthy}[/]" if ranks.fallback_active else healthy
+    yield "step, of it sync", f"{1e3 * ranks.batch_s:.1f} / {1e3 * ranks.sync_s:.1f} ms"
+    yield "scaling efficiency", f"{ranks.efficiency:.0%}"
 
 
 def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from azq.bus.base import Bus
 from azq.config import Config, load
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
+from azq.console.devices import inference_children, usable_cuda_devices
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.remote import url_of
@@ -215,16 +216,14 @@ class Session:
         """The children of one machine."""
         tag = self._config.run.tag
         tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
-        settings = {
-            "daemon": ["daemon"],
-            "inference": ["inference"],
+        searches = {
             "selfplay": ["worker", "--queues", f"selfplay.{tag}", *tags],
             "eval": ["worker", "--queues", f"eval.{tag}", *tags],
-            "learner": ["learner", "--run", self._name],
         }
-        if self._config.selfplay.evaluator != "stream" and not self._config.arena.every_s:
-            del settings["inference"]
-        for name, arguments in settings.items():
+        serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
+        inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
+        learner = {"learner": ["learner", "--run", self._name]}
+        for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
             yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
 
     def _watch_until_end(self, screen: Screen) -> int:
@@ -277,7 +276,7 @@ class Session:
         if finished:
             screen.note("final evaluation of the newest weights")
             final.wait_for_evaluation(self._ledger, self._watch.bus, self._name, self._config, self._tick_and_wait)
-        self._stop("eval", "inference", "daemon")
+        self._stop("eval", *(name for name in self._supervisor.children if name.startswith("inference")), "daemon")
 
     def _stop(self, *names: str) -> None:
         self._supervisor.stop(names, self._interrupts.wait)

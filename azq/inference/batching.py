@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+
+from azq.inference.tuning import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +26,19 @@ class Plan:
     wait_s: float  # 0 with members; infinite for an empty queue
 
 
-def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, enough: int, deadline_s: float) -> Plan:
+def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Callable[[Hashable], Limits]) -> Plan:
     """The next batch of a queue in order of arrival.
 
-    A group may go once it holds `enough` leaves, once its next request would exceed `max_batch`, or once its oldest request
-    is `deadline_s` old. Of the groups that may go, the one whose oldest request waits longest goes first.
+    A group may go once it holds `enough` leaves of its limits, once its next request would exceed `max_batch`, or once its
+    oldest request is as old as its deadline. Of the groups that may go, the one whose oldest request waits longest goes first.
     """
     groups: dict[Hashable, list[int]] = {}
     for index, request in enumerate(waiting):
         groups.setdefault(request.group, []).append(index)
     ready: list[list[int]] = []
     wait_s = float("inf")
-    for indices in groups.values():
+    for group, indices in groups.items():
+        enough, deadline_s = limits(group)
         members, leaves = _fill(waiting, indices, max_batch)
         age_s = now_s - waiting[indices[0]].arrived_s
         if leaves >= enough or len(members) < len(indices) or age_s >= deadline_s:
@@ -64,14 +67,14 @@ def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) ->
     return members, leaves
 
 
-def buckets(max_batch: int, *, per_octave: int) -> tuple[int, ...]:
-    """Batch sizes that are padded to, ascending and ending with `max_batch`; `per_octave` of them between powers of two."""
+def buckets(max_batch: int, *, per_octave: int, smallest: int = 1) -> tuple[int, ...]:
+    """Batch sizes that are padded to, ascending from `smallest` to `max_batch`; `per_octave` of them between powers of two."""
     sizes = {max_batch}
     octave = 1
     while octave < max_batch:
         sizes.update(octave + octave * step // per_octave for step in range(per_octave))
         octave *= 2
-    return tuple(sorted(size for size in sizes if size <= max_batch))
+    return tuple(sorted(size for size in sizes if min(smallest, max_batch) <= size <= max_batch))
 
 
 def bucket_of(count: int, sizes: Sequence[int]) -> int:

@@ -130,6 +130,7 @@ def _through_the_stream(
     finally:
         stop.set()
         thread.join()
+        server.close()
         _clean(control, server_bus)
         client.close()
         server_bus.close()

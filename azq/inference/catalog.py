@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from azq import logs
-from azq.bus.base import Bus
+from azq.bus.base import Bus, Entry
 from azq.errors import WireError
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, WeightEvent
@@ -14,16 +16,21 @@ class WeightCatalog:
 
     def __init__(self, control: Bus, run: str) -> None:
         self._control = control
-        self._stream = keys.weights(run)
-        self._last_id = "0"
+        self.stream = keys.weights(run)
+        self.last_id = "0"
         self._events: dict[int, WeightEvent] = {}
         self._order: list[int] = []  # ascending
 
     def refresh(self) -> bool:
-        """Reads new events; True when there were any. An event that does not decode is passed over and said."""
-        entries = self._control.after(self._stream, self._last_id)
+        """Reads new events; True when there were any."""
+        entries = self._control.after(self.stream, self.last_id)
+        self.take(entries)
+        return bool(entries)
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Adds events that were read; one that does not decode is passed over and said."""
         for entry in entries:
-            self._last_id = entry.id
+            self.last_id = entry.id
             try:
                 event = codec.decode(entry.frame, WeightEvent)
             except WireError as error:
@@ -32,7 +39,6 @@ class WeightCatalog:
             if event.version not in self._events:
                 self._events[event.version] = event
                 self._order = sorted(self._events)
-        return bool(entries)
 
     def newest_first(self) -> list[WeightEvent]:
         """All events, newest version first."""

@@ -119,8 +119,18 @@ class StreamEvaluator:
         """Deletes the reply list and closes the bus; requests on their way are answered into nothing."""
         self._outstanding.clear()
         self._unsent.clear()
-        self._try(lambda: self._bus.delete(self._replies))
+        if not self.lost:  # else the list dies by itself
+            self._try(lambda: self._bus.delete(self._replies))
         self._bus.close()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last call found no broker."""
+        return self._backoff_s > 0.0
+
+    def unanswered(self) -> dict[int, EvalRequest]:
+        """The requests without an answer, by handle."""
+        return {number: waiting.request for number, waiting in self._outstanding.items()}
 
     @property
     def in_flight(self) -> int:

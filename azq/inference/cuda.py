@@ -2,134 +2,203 @@
 
 from __future__ import annotations
 
-from typing import cast
+import threading
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq import logs
 from azq.inference.batching import bucket_of
 from azq.inference.device_clock import DeviceClock
-from azq.inference.forward import EagerForward, Flight, Outputs, as_float16
+from azq.inference.fallback import CaptureRefused, Failure, classify
+from azq.inference.forward import EagerForward, Flight, Outputs, as_float16, gather
 from azq.nets import Network, unpack
 from azq.phases import Event
 
 SLOTS = 2  # batches in flight, each on its own stream
+WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
+
+
+class Lanes:
+    """What all graphs of a device share: a stream and a memory pool for each slot, a stream to capture on, the sizes in use.
+
+    Graphs of one slot are replayed on its stream, hence one after the other, so that they may share one pool whatever network they run.
+    Capture has a stream of its own: work put on a stream that captures would become part of the graph.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.streams = [torch.cuda.Stream(device) for _ in range(SLOTS)]  # type: ignore[no-untyped-call]
+        self.capture_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.pools: list[Any] = [torch.cuda.graph_pool_handle() for _ in range(SLOTS)]
+        self.capturing = threading.Lock()  # a process may capture one graph at a time
+        self.in_use: set[int] = set()
+        self.clock = DeviceClock(_timing_event)
+
+    def slot(self, module: Network, turn: int, largest: int) -> Slot:
+        """Buffers of a network for a slot."""
+        return Slot(module, self, turn, largest)
+
+    def settle(self) -> None:
+        """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
+        torch.cuda.current_stream(self.device).synchronize()
 
 
 class GraphFlight:
     """A replayed graph; its outputs lie in pinned memory until the slot is used again, so `wait` copies them out once."""
 
-    def __init__(self, slot: Slot, count: int, begun: Event) -> None:
+    def __init__(self, slot: Slot, count: int, begun: Event, done: Event) -> None:
         self._slot = slot
         self._count = count
-        self._begun = begun
-        self.device_s = 0.0
-        self._outputs: Outputs | None = None
+        self._begun, self._done = begun, done
+        self._landed: tuple[Outputs, bool] | None = None
 
     def wait(self) -> Outputs:
         """Blocks until the device is done."""
-        if self._outputs is None:
-            self._outputs, self.device_s = self._slot.read(self._count, self._begun)
-        return self._outputs
+        return self._land()[0]
+
+    def finite(self) -> bool:
+        """What the device found of its outputs, rows of padding included."""
+        return self._land()[1]
+
+    def _land(self) -> tuple[Outputs, bool]:
+        if self._landed is None:
+            self._landed = self._slot.read(self._count, self._begun, self._done)
+        return self._landed
 
 
 class Slot:
-    """Pinned buffers and the graph between them: copy in, unpack, forward, copy out, for one batch size."""
+    """Pinned buffers for the largest batch, and a graph between them for each size: copy in, unpack, forward, copy out."""
 
-    def __init__(self, module: Network, device: torch.device, size: int, stream: torch.cuda.Stream, clock: DeviceClock) -> None:
+    def __init__(self, module: Network, lanes: Lanes, turn: int, largest: int) -> None:
         spec = module.spec
-        self._stream = stream
-        self._clock = clock
-        self._input = torch.zeros((size, spec.packed_size), dtype=torch.uint8, pin_memory=True)
-        self._logits = torch.zeros((size, spec.num_actions), dtype=torch.float16, pin_memory=True)
-        self._values = torch.zeros((size, spec.value_size), dtype=torch.float16, pin_memory=True)
-        self._on_device = torch.zeros((size, spec.packed_size), dtype=torch.uint8, device=device)
-        self._done: Event | None = None
+        self._module = module
+        self._lanes = lanes
+        self._turn = turn
+        self._input = torch.zeros((largest, spec.packed_size), dtype=torch.uint8, pin_memory=True)
+        self._logits = torch.zeros((largest, spec.num_actions), dtype=torch.float16, pin_memory=True)
+        self._values = torch.zeros((largest, spec.value_size), dtype=torch.float16, pin_memory=True)
+        self._finite = torch.zeros((1,), dtype=torch.bool, pin_memory=True)
+        self._on_device = torch.zeros((largest, spec.packed_size), dtype=torch.uint8, device=lanes.device)
         self._flight: GraphFlight | None = None
-        self._graph = self._capture(module)
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def launch(self, packed: NDArray[np.uint8]) -> GraphFlight:
-        """Replays the graph on the slot's stream."""
+    def holds(self, size: int) -> bool:
+        """Whether the graph of a size was captured."""
+        return size in self._graphs
+
+    def launch(self, parts: tuple[NDArray[np.uint8], ...], size: int) -> GraphFlight:
+        """Replays the graph of a size on the slot's stream."""
         if self._flight is not None:
-            self._flight.wait()  # its outputs would be overwritten
-        count = len(packed)
-        self._input.numpy()[:count] = packed
-        with torch.cuda.stream(self._stream):
-            begun = self._clock.mark()
-            self._graph.replay()
-            self._done = self._clock.mark()
-        self._flight = GraphFlight(self, count, begun)
+            self._flight.wait()  # it may still read the input, and its outputs would be overwritten
+        count = gather(parts, self._input.numpy())
+        with torch.cuda.device(self._lanes.device), torch.cuda.stream(self._lanes.streams[self._turn]):
+            begun = self._lanes.clock.mark()
+            self._graphs[size].replay()
+            done = self._lanes.clock.mark()
+        self._flight = GraphFlight(self, count, begun, done)
         return self._flight
 
-    def read(self, count: int, begun: Event) -> tuple[Outputs, float]:
-        """Waits for the stream and copies the outputs out of pinned memory; also the device seconds that the batch took."""
-        assert self._done is not None
-        self._done.synchronize()
-        outputs = self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()
-        return outputs, self._clock.landed(begun, self._done)
+    def read(self, count: int, begun: Event, done: Event) -> tuple[Outputs, bool]:
+        """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
+        done.synchronize()
+        self._lanes.clock.landed(begun, done)
+        return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
 
-    def _capture(self, module: Network) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.inference_mode(), torch.cuda.stream(self._stream):
-            for _ in range(3):  # cuDNN chooses its kernels before capture, where it may not
-                self._body(module)
-            self._stream.synchronize()
-            with torch.cuda.graph(graph, stream=self._stream):
-                self._body(module)
-        self._stream.synchronize()
+    def capture(self, size: int) -> None:
+        """Records the graph of a size; the caller holds `Lanes.capturing`. Raises CaptureRefused, or what the device raised.
+
+        Warm-ups write into the slot's buffers, so that a flight in them is brought home first.
+        """
+        if self._flight is not None:
+            self._flight.wait()
+        try:
+            self._graphs[size] = self._captured(size)
+        except RuntimeError as error:
+            if classify(error) in (Failure.CAPTURE, Failure.BROKEN):
+                raise CaptureRefused(str(error).splitlines()[0]) from error
+            raise
+
+    def _captured(self, size: int) -> torch.cuda.CUDAGraph:
+        graph, stream, device = torch.cuda.CUDAGraph(), self._lanes.capture_stream, self._lanes.device
+        with torch.cuda.device(device), torch.inference_mode():
+            stream.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UPS):
+                    self._body(size)
+            stream.synchronize()
+            # thread_local: the other thread goes on launching batches meanwhile, which would end a capture in global mode.
+            pool = self._lanes.pools[self._turn]
+            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+                self._body(size)
         return graph
 
-    def _body(self, module: Network) -> None:
-        self._on_device.copy_(self._input, non_blocking=True)
-        planes, scalars = unpack(self._on_device, module.spec)
-        logits, values = as_float16(*module(planes, scalars))
-        self._logits.copy_(logits, non_blocking=True)
-        self._values.copy_(values, non_blocking=True)
+    def _body(self, size: int) -> None:
+        observations = self._on_device[:size]
+        observations.copy_(self._input[:size], non_blocking=True)
+        logits, values = as_float16(*self._module(*unpack(observations, self._module.spec)))
+        finite = torch.isfinite(logits).all() & torch.isfinite(values).all()
+        self._logits[:size].copy_(logits, non_blocking=True)
+        self._values[:size].copy_(values, non_blocking=True)
+        self._finite.copy_(finite.view(1), non_blocking=True)
+
+
+class Slots(Protocol):
+    """What GraphForward asks of a device; `Lanes` is the real one."""
+
+    capturing: threading.Lock
+    in_use: set[int]
+
+    def slot(self, module: Network, turn: int, largest: int) -> Any: ...
+    def settle(self) -> None: ...
 
 
 class GraphForward:
-    """Replays one graph per bucket and slot; a bucket whose capture fails is run op by op from then on.
+    """Replays one graph per bucket and slot.
 
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
+    A network that is not in service records graphs of all sizes in use in `refresh`; a size met first in service is recorded then,
+    or, where another thread is recording, run op by op this once.
     """
 
-    def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...]) -> None:
-        self._module = module
-        self._device = device
+    def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...], lanes: Slots) -> None:
         self._sizes = sizes
-        self._streams = [torch.cuda.Stream(device) for _ in range(SLOTS)]  # type: ignore[no-untyped-call]
-        self._slots: dict[tuple[int, int], Slot] = {}
+        self._lanes = lanes
+        self._slots = [lanes.slot(module, turn, sizes[-1]) for turn in range(SLOTS)]
         self._eager = EagerForward(module, device, sizes)
-        self._refused: set[int] = set()
         self._turn = 0
-        self._clock = DeviceClock(_timing_event)
 
-    def launch(self, packed: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
         """Starts on the stream whose turn it is."""
-        size = bucket_of(len(packed), self._sizes)
+        size = bucket_of(sum(map(len, parts)), self._sizes)
+        self._lanes.in_use.add(size)
         self._turn = (self._turn + 1) % SLOTS
-        slot = self._slot(size, self._turn)
-        return self._eager.launch(packed) if slot is None else slot.launch(packed)
+        slot = self._slots[self._turn]
+        if not slot.holds(size) and not self._capture(slot, size, wait=False):
+            return self._eager.launch(*parts)
+        flight: Flight = slot.launch(parts, size)
+        return flight
 
     def refresh(self) -> None:
-        """Waits until the copy into the parameters is done: the slots' streams do not order themselves after it."""
-        torch.cuda.synchronize(self._device)
+        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
+        self._lanes.settle()
+        for size in sorted(self._lanes.in_use & set(self._sizes), reverse=True):  # the largest first: the others fit into its memory
+            for slot in self._slots:
+                if not slot.holds(size):
+                    self._capture(slot, size, wait=True)
 
-    def _slot(self, size: int, turn: int) -> Slot | None:
-        if size in self._refused:
-            return None
-        if (size, turn) not in self._slots:
-            try:
-                self._slots[size, turn] = Slot(self._module, self._device, size, self._streams[turn], self._clock)
-            except RuntimeError as error:
-                self._refused.add(size)
-                logs.get(__name__).warning("cuda_graph_refused", batch=size, error=str(error).splitlines()[0])
-                return None
-        return self._slots[size, turn]
+    def _capture(self, slot: Any, size: int, *, wait: bool) -> bool:
+        """Records a graph unless another thread is at it and this one may not wait."""
+        if not self._lanes.capturing.acquire(blocking=wait):
+            return False
+        try:
+            slot.capture(size)
+        finally:
+            self._lanes.capturing.release()
+        return True
 
 
 def _timing_event() -> Event:
-    return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+    """Blocking: a host thread that waits for the device leaves its core to the others."""
+    return cast(Event, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]

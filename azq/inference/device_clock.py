@@ -8,11 +8,15 @@ from azq.phases import Event
 
 
 class DeviceClock:
-    """Adds up the time in which at least one batch ran; `make_event` makes a timing mark, recorded on the stream in use."""
+    """Adds up the time in which at least one batch ran; `make_event` makes a timing mark, recorded on the stream in use.
+
+    Batches land in the order in which they ended; one landed by another thread at the same moment may be counted twice or not at all.
+    """
 
     def __init__(self, make_event: Callable[[], Event]) -> None:
         self._make_event = make_event
         self._landed: Event | None = None  # the end of the batch that landed last
+        self.busy_s = 0.0
 
     def mark(self) -> Event:
         """A mark at this point of the stream in use."""
@@ -20,10 +24,10 @@ class DeviceClock:
         event.record()
         return event
 
-    def landed(self, begin: Event, end: Event) -> float:
-        """Seconds that a finished batch adds to those of the batches that landed before it, in whose order they ended."""
+    def landed(self, begin: Event, end: Event) -> None:
+        """Counts a finished batch, as far as it did not run while the one before it did."""
         lengths = [begin.elapsed_time(end)]
         if self._landed is not None:
             lengths.append(self._landed.elapsed_time(end))
         self._landed = end
-        return max(0.0, min(lengths)) / 1e3
+        self.busy_s += max(0.0, min(lengths)) / 1e3

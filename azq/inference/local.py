@@ -14,10 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from azq.config import InferenceConfig, NetworkConfig
-from azq.errors import BrokerError, EvaluatorFailure, WeightsError
+from azq.errors import BrokerError, DeviceError, EvaluatorFailure, WeightsError
 from azq.inference.catalog import WeightCatalog
-from azq.inference.model import Fetch, Model, ResidentModels, network_of
+from azq.inference.engine import Engine
+from azq.inference.model import Model, network_of
 from azq.inference.placement import place
+from azq.inference.resident import Fetch, ResidentModels
 from azq.nets import NetSpec, from_bytes
 from azq.nets.spec import GameShape
 from azq.search.evaluator import Evaluation
@@ -49,7 +51,7 @@ class FixedSource:
 class CatalogSource:
     """Every version a run published; the newest that loads is used, and a bad one leaves the last good one in use."""
 
-    def __init__(self, catalog: WeightCatalog, make: Callable[[], Model], fetch: Fetch, capacity: int) -> None:
+    def __init__(self, catalog: WeightCatalog, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int) -> None:
         self._catalog = catalog
         self._resident = ResidentModels(make, fetch, capacity)
         self._refused: set[int] = set()
@@ -116,15 +118,14 @@ class LocalEvaluator:
             raise WeightsError(f"{path}: {error}") from None
 
     @classmethod
-    def from_catalog(
-        cls, game: GameShape | NetSpec, network: NetworkConfig, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig
-    ) -> LocalEvaluator:
-        """An evaluator that follows a run's weight events."""
+    def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:
+        """An evaluator that follows a run's weight events; the network is the one that each version describes."""
         spec = game if isinstance(game, NetSpec) else NetSpec.of(game)
         placement = place(config)
+        engine = Engine(config, placement)
 
-        def make() -> Model:
-            return Model(spec, network, config, placement)
+        def make(network: NetworkConfig) -> Model:
+            return Model(spec, network, config, engine=engine)
 
         return cls(CatalogSource(catalog, make, fetch, config.resident_versions), threads=placement.threads)
 
@@ -145,7 +146,7 @@ class LocalEvaluator:
             evaluation = self._futures[handle].result(timeout_s)
         except FutureTimeout:
             return None
-        except WeightsError as error:
+        except (WeightsError, DeviceError) as error:
             del self._futures[handle]
             raise EvaluatorFailure(str(error)) from None
         del self._futures[handle]
@@ -166,7 +167,5 @@ class LocalEvaluator:
     def _evaluate(self, packed: NDArray[np.uint8], weight_version: int) -> Evaluation:
         model = self._source.model(weight_version)
         logits, values = model.evaluate(packed)
-        if not (np.isfinite(logits).all() and np.isfinite(values).all()):
-            raise WeightsError(f"weights version {model.version} evaluated to NaN or infinity")
         self.evaluations += len(packed)
         return Evaluation(logits, values, model.version)

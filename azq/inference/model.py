@@ -1,10 +1,6 @@
-"""Networks with weights, ready to evaluate: loaded into a spare copy, tried, and only then put to use."""
+"""Networks with weights, ready to evaluate: tried on known observations before they are used, and whenever they are run another way."""
 
 from __future__ import annotations
-
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,73 +9,141 @@ from pydantic import ValidationError
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.inference import native
-from azq.inference.batching import buckets
-from azq.inference.cuda import GraphForward
-from azq.inference.forward import EagerForward, Flight, Forward, Outputs
+from azq.inference.engine import Engine
+from azq.inference.fallback import Failure, Rung, classify
+from azq.inference.forward import Crashed, Flight, Forward, Landed, Outputs
 from azq.inference.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
-from azq.nets.resnet import ResNet
-from azq.wire.messages import WeightEvent
 
 PROBE_SIZE = 8  # observations of the self-test
 PROBE_TOLERANCE = 0.1  # mean difference of priors and values that low precision may cause
 
-Fetch = Callable[[WeightEvent], bytes]
+Packed = NDArray[np.uint8]
 
 
 class Model:
-    """One network with one set of weights at a time."""
+    """One network with one set of weights at a time; loaded by one thread, and used by one thread once it is loaded.
 
-    def __init__(self, spec: NetSpec, network: NetworkConfig, config: InferenceConfig, placement: Placement | None = None) -> None:
+    A forward pass that fails is made again a rung lower, down to the float32 reference on the CPU: what is answered is
+    finite, and comes from a forward pass that agreed with the reference on known observations.
+    """
+
+    def __init__(
+        self,
+        spec: NetSpec,
+        network: NetworkConfig,
+        config: InferenceConfig,
+        placement: Placement | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> None:
         self.spec = spec
         self.network = network
         self.version = 0
         self.meta: WeightsMeta | None = None
-        self._placement = placement or place(config)
-        self._reference = build(network, spec).eval()
-        self._module, self._forward = _choose_forward(build(network, spec), self._placement, config)
+        self._config = config
+        self._engine = engine or Engine(config, placement or place(config))
+        self._reference = build(network, spec).eval().requires_grad_(False)
+        self.rung = self._engine.rung
+        self._built: tuple[Rung, Network, Forward] | None = None
+        self._probe = _probe(spec)
+        self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
 
     def load(self, data: bytes, version: int | None = None) -> None:
-        """Takes weights over; `WeightsError` when they are damaged, do not fit or fail the self-test.
+        """Takes weights over; `WeightsError` when they are damaged or do not fit, `DeviceError` when nothing here can run them.
 
         The model is unusable after a failure, until weights are loaded that do.
         """
-        self.version = 0
-        state, self.meta = from_bytes(data)
+        self.take(*from_bytes(data), version)
+
+    def take(self, state: dict[str, torch.Tensor], meta: WeightsMeta, version: int | None = None) -> None:
+        """Takes weights over that were read already; raises as `load` does."""
+        self.version, self.meta = 0, meta
+        version = meta.version if version is None else version
         load_into(self._reference, state)
-        load_into(self._module, {name: value.to(self._placement.device) for name, value in state.items()})
-        self._forward.refresh()
-        version = self.meta.version if version is None else version
-        self._self_test(version)
+        self._expected = self._plain(self._probe)
+        if not _finite(self._expected):
+            raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
+        self.rung = self._engine.rung
+        self._settle(self._try())
         self.version = version
 
-    def launch(self, packed: NDArray[np.uint8]) -> Flight:
-        """Starts the evaluation of (B, P) observations."""
-        return self._forward.launch(packed)
+    def twin(self) -> Model:
+        """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
+        twin = Model(self.spec, self.network, self._config, engine=self._engine)
+        if self.meta is not None:
+            twin.take(self._reference.state_dict(), self.meta, self.version)
+        return twin
 
-    def evaluate(self, packed: NDArray[np.uint8]) -> Outputs:
-        """Logits (B, A) and values (B, V)."""
-        return self.launch(packed).wait()
+    def launch(self, *parts: Packed) -> Flight:
+        """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""
+        try:
+            assert self._built is not None, "launched before weights were loaded"
+            if sum(map(len, parts)) > self.rung.max_batch:
+                return self._in_pieces(parts)
+            return self._built[2].launch(*parts)
+        except (RuntimeError, MemoryError) as error:
+            return Crashed(error)
 
-    def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def land(self, flight: Flight, *parts: Packed) -> Outputs:
+        """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.
+
+        Raises WeightsError where the reference is not finite either, DeviceError where no rung is left.
+        """
+        while failure := _failure_of(flight):
+            if failure is Failure.NOT_FINITE and not _finite(self._plain(*parts)):
+                raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
+            self._settle(failure)
+            flight = self.launch(*parts)
+        return flight.wait()
+
+    def evaluate(self, *parts: Packed) -> Outputs:
+        """Logits (B, A) and values (B, V); raises as `land` does."""
+        return self.land(self.launch(*parts), *parts)
+
+    def outcomes(self, packed: Packed) -> NDArray[np.float32]:
         """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
         with torch.inference_mode():
             return self._reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
-    def _self_test(self, version: int) -> None:
-        """Compares the forward pass in use with the plain float32 one on fixed observations."""
-        probe = np.random.default_rng(0).integers(0, 256, (PROBE_SIZE, self.spec.packed_size), np.uint8)
-        probe[:, self.spec.plane_bytes :] %= 16
-        logits, values = self.evaluate(probe)
+    def _settle(self, failure: Failure | None) -> None:
+        """Goes down until a rung passes the self-test."""
+        while failure:
+            self.rung = self._engine.fall(self.rung, failure, f"the forward pass of {self.network.kind} weights")
+            failure = self._try()
+
+    def _try(self) -> Failure | None:
+        """Builds what the rung asks for, gives it the weights and compares it with the reference on known observations."""
+        try:
+            self._take_over()
+            flight = self.launch(self._probe)
+            if failure := _failure_of(flight):
+                return failure
+            return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+        except (RuntimeError, MemoryError) as error:
+            return classify(error)
+
+    def _take_over(self) -> None:
+        if self._built is None or self._built[0] != self.rung:
+            self._built = None  # frees its memory first
+            self._built = (self.rung, *self._engine.forward(self._reference, self.rung))
+        _, module, forward = self._built
+        if module is not self._reference:
+            module.load_state_dict(self._reference.state_dict())
+        forward.refresh()
+
+    def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
+        """Evaluates more than the rung's largest batch."""
+        assert self._built is not None
+        whole, step = np.concatenate(parts), self.rung.max_batch
+        pieces = [self._built[2].launch(whole[start : start + step]).wait() for start in range(0, len(whole), step)]
+        return Landed((np.concatenate([logits for logits, _ in pieces]), np.concatenate([values for _, values in pieces])))
+
+    def _plain(self, *parts: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the reference says, in float32."""
         with torch.inference_mode():
-            expected = self._reference(*unpack(torch.from_numpy(probe), self.spec))
-        if not (np.isfinite(logits).all() and np.isfinite(values).all()):
-            raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        priors = torch.softmax(torch.from_numpy(logits).float(), 1) - torch.softmax(expected[0], 1)
-        gap = max(float(priors.abs().sum(1).mean()) / 2, float((torch.from_numpy(values).float() - expected[1]).abs().mean()))
-        if gap > PROBE_TOLERANCE:
-            raise WeightsError(f"weights version {version} fail the self-test: off by {gap:.3f}; set inference.precision = 'float32'")
+            logits, values = self._reference(*unpack(torch.tensor(np.concatenate(parts)), self.spec))
+        return logits, values
 
 
 def network_of(meta: WeightsMeta) -> NetworkConfig:
@@ -90,67 +154,26 @@ def network_of(meta: WeightsMeta) -> NetworkConfig:
         raise WeightsError(f"weights of {meta.game} describe no network that this azq knows: {meta.network}") from None
 
 
-def verify(data: bytes, event: WeightEvent) -> bytes:
-    """The bytes, when they are what the event announced; `WeightsError` otherwise."""
-    found = hashlib.sha256(data).hexdigest()
-    if found != event.sha256:
-        raise WeightsError(
-            f"weights version {event.version} of {event.run} hash to {found[:12]}, announced was {event.sha256[:12]}; refused"
-        )
-    return data
+def _probe(spec: NetSpec) -> Packed:
+    probe = np.random.default_rng(0).integers(0, 256, (PROBE_SIZE, spec.packed_size), np.uint8)
+    probe[:, spec.plane_bytes :] %= 16
+    return probe
 
 
-class ResidentModels:
-    """The versions of one run's network held ready; the least recently used one is overwritten when a new one is needed."""
-
-    def __init__(self, make: Callable[[], Model], fetch: Fetch, capacity: int) -> None:
-        self._make = make
-        self._fetch = fetch
-        self._capacity = max(capacity, 2)  # the one in use and the one being loaded
-        self._models: OrderedDict[int, Model] = OrderedDict()
-        self._spares: list[Model] = []
-
-    @property
-    def versions(self) -> tuple[int, ...]:
-        """Versions held, least recently used first."""
-        return tuple(self._models)
-
-    def get(self, event: WeightEvent, keep: int = 0) -> Model:
-        """The model of an event's version, loaded if need be; version `keep` is not overwritten for it.
-
-        Raises WeightsError or StoreError; whatever was resident before still is, except the version overwritten.
-        """
-        model = self._models.get(event.version)
-        if model is None:
-            data = verify(self._fetch(event), event)
-            from_bytes(data)  # damaged bytes cost no resident version
-            model = self._spare(keep)
-            try:
-                model.load(data, event.version)
-            except WeightsError:
-                self._spares.append(model)
-                raise
-            self._models[event.version] = model
-        self._models.move_to_end(event.version)
-        return model
-
-    def _spare(self, keep: int) -> Model:
-        if self._spares:
-            return self._spares.pop()
-        if len(self._models) < self._capacity:
-            return self._make()
-        victim = next(version for version in self._models if version != keep)
-        return self._models.pop(victim)
+def _failure_of(flight: Flight) -> Failure | None:
+    try:
+        return None if flight.finite() else Failure.NOT_FINITE
+    except (RuntimeError, MemoryError) as error:
+        return classify(error)
 
 
-def _choose_forward(module: Network, placement: Placement, config: InferenceConfig) -> tuple[Network, Forward]:
-    """The fastest forward pass for a network on a device, and the module whose weights it takes."""
-    module.eval().requires_grad_(False)
-    if isinstance(module, ResNet) and native.suits(module, placement):
-        return module, native.NativeForward(module, placement.threads)
-    if placement.device.type == "cuda":
-        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    module = module.trunk_to(placement.dtype).to(placement.device)
-    if placement.device.type == "cuda":
-        return module, GraphForward(module, placement.device, buckets(config.max_batch, per_octave=4))
-    return module, EagerForward(module, placement.device, buckets(config.max_batch, per_octave=8))
+def _finite(outputs: tuple[torch.Tensor, torch.Tensor]) -> bool:
+    """Whether the reference's own outputs can be sent at all, in the wire's precision."""
+    return all(bool(torch.isfinite(output.to(torch.float16)).all()) for output in outputs)
+
+
+def _gap(outputs: Outputs, expected: tuple[torch.Tensor, torch.Tensor]) -> float:
+    """How far priors (total variation) and values are off, in the mean."""
+    logits, values = (torch.from_numpy(output).float() for output in outputs)
+    priors = torch.softmax(logits, 1) - torch.softmax(expected[0], 1)
+    return max(float(priors.abs().sum(1).mean()) / 2, float((values - expected[1]).abs().mean()))

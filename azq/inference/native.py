@@ -5,6 +5,8 @@ Per CPU-second it evaluates about twice as many connect-four positions as torch 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -36,7 +38,7 @@ def suits(module: Network, placement: Placement, flags: frozenset[str] | None = 
 class NativeForward:
     """Evaluates on the CPU with weights packed once a version."""
 
-    def __init__(self, module: ResNet, threads: int) -> None:
+    def __init__(self, module: ResNet, threads: Callable[[], int]) -> None:
         spec = module.spec
         self._module = module  # float32: the pass rounds by itself
         self._threads = threads
@@ -55,11 +57,12 @@ class NativeForward:
         )
         self.refresh()
 
-    def launch(self, packed: NDArray[np.uint8]) -> Landed:
+    def launch(self, *parts: NDArray[np.uint8]) -> Landed:
         """Evaluates at once."""
+        packed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         logits = np.empty((len(packed), self._actions), np.float16)
         values = np.empty((len(packed), self._values), np.float16)
-        self._net.forward(packed, logits.view(np.uint16), values.view(np.uint16), self._threads)
+        self._net.forward(packed, logits.view(np.uint16), values.view(np.uint16), self._threads())
         return Landed((logits, values))
 
     def refresh(self) -> None:

@@ -20,6 +20,7 @@ class Placement:
     device: torch.device
     dtype: torch.dtype
     threads: int  # of the CPU, for one forward pass
+    cores: int = 1  # that this process may use
 
     def memory(self) -> dict[str, float]:
         """A GPU's memory in use, by whomever, and in all; nothing of a CPU."""
@@ -33,7 +34,7 @@ def place(config: InferenceConfig) -> Placement:
     """Resolves `auto` for this host; `ConfigError` for a device that is not there."""
     device = _device(config.device)
     wanted = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(config.precision)
-    return Placement(device, wanted or _best_dtype(device), config.threads or max(1, _cores() - 1))
+    return Placement(device, wanted or _best_dtype(device), config.threads or max(1, _cores() - 1), _cores())
 
 
 def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:

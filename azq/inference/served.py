@@ -1,4 +1,7 @@
-"""One run as an inference worker serves it: its shapes, its weight events, its resident models."""
+"""One run as an inference worker serves it: its shapes, its weight events, its resident models.
+
+One thread follows and loads; the other asks for versions and borrows them. What one writes and the other reads is one reference each.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from collections.abc import Callable
 from azq import logs
 from azq.errors import StoreError, WeightsError
 from azq.inference.catalog import WeightCatalog
-from azq.inference.model import Model, ResidentModels
+from azq.inference.model import Model
+from azq.inference.resident import ResidentModels
 from azq.inference.stats import Stats
+from azq.inference.tuning import Limits, Tuned
 from azq.nets import NetSpec
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -19,64 +24,108 @@ RETRY_STORE_S = 5.0
 class ServedRun:
     """Weights of one run; the newest usable ones are `current`."""
 
-    def __init__(
-        self, run: str, game: str, spec: NetSpec, catalog: WeightCatalog, models: ResidentModels, *, before_load: Callable[[], None]
-    ) -> None:
+    def __init__(self, run: str, spec: NetSpec, catalog: WeightCatalog, models: ResidentModels, tune: Callable[[Model], Tuned]) -> None:
         self.run = run
         self.spec = spec
+        self.catalog = catalog
         self.current = 0  # version; 0: no usable weights yet
-        self._game = game
-        self._catalog = catalog
         self._models = models
-        self._before_load = before_load  # a model in flight must not be overwritten
+        self._tune = tune
+        self._tuned: Tuned | None = None
+        self._tuned_for: object = None  # a network
+        self._since_ms = _now_ms()
         self._refused: dict[int, float] = {}  # version -> when to try again
+        self._wanted: set[int] = set()  # pinned versions that requests wait for
+        self._reasons: dict[int, WeightsError | StoreError] = {}  # why wanted versions cannot be had
         self._log = logs.get(__name__)
 
+    # -- the loading thread
+
     def follow(self, stats: Stats) -> bool:
-        """Reads new weight events and makes the newest usable version current; True after a switch.
+        """Makes the newest usable version current; True after a switch.
 
         A version that cannot be used is refused and said; the last good one stays.
         """
-        self._catalog.refresh()
-        for event in self._catalog.newest_first():
+        for event in self.catalog.newest_first():
             if event.version <= self.current:
                 return False
             if time.monotonic() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
                 return True
         return False
 
+    def load_wanted(self) -> bool:
+        """Loads the pinned versions that requests wait for; True when something came of it."""
+        wanted = list(self._wanted)
+        self._wanted.difference_update(wanted)
+        for version in wanted:
+            try:
+                self._models.get(self._event(version), keep=self.current)
+            except (WeightsError, StoreError) as error:
+                self._reasons[version] = error
+        return bool(wanted)
+
+    def prepare(self) -> bool:
+        """Makes a spare model ahead; True when it made one."""
+        return self._models.prepare()
+
+    # -- the serving thread
+
+    @property
+    def limits(self) -> Limits:
+        """When a batch of this run may go."""
+        return self._tuned.limits if self._tuned else Limits(1, 0.0)
+
     def resolve(self, weight_version: int) -> int:
         """The version that a request means at this moment."""
         return self.current if weight_version == LATEST else weight_version
 
-    def model(self, version: int) -> Model:
-        """The model of a version, loaded if need be; WeightsError or StoreError when it cannot be had."""
-        event = self._catalog.find(version)
+    def ready(self, version: int) -> bool:
+        """Whether there is something to say to requests for a version; asks for it to be loaded where not."""
+        if version in self._reasons or version in self._models.versions:
+            return True
+        self._wanted.add(version)
+        return False
+
+    def borrow(self, version: int) -> Model | None:
+        """A version's model, to be given back; None where it must be waited for, WeightsError or StoreError where it cannot be had."""
+        model = self._models.borrow(version)
+        if model is None and (reason := self._reasons.pop(version, None)):
+            raise reason
+        return model
+
+    def give_back(self, version: int) -> None:
+        """Ends a loan."""
+        self._models.give_back(version)
+
+    def observe(self, leaves: int, latency_s: float) -> None:
+        """Notes what a batch took that had the device for itself."""
+        if self._tuned:
+            self._tuned.observe(leaves, latency_s)
+
+    def _event(self, version: int) -> WeightEvent:
+        event = self.catalog.find(version)
         if event is None:
-            self._catalog.refresh()
-            event = self._catalog.find(version)
+            self.catalog.refresh()
+            event = self.catalog.find(version)
         if event is None:
             raise WeightsError(f"run {self.run} has published no weights version {version}")
-        return self._load(event)
+        return event
 
     def _switch(self, event: WeightEvent, stats: Stats) -> bool:
-        began_s = time.monotonic()
         try:
-            self._load(event)
+            model = self._models.get(event, keep=self.current)
         except (WeightsError, StoreError) as error:
             again_s = RETRY_STORE_S if isinstance(error, StoreError) else float("inf")
             self._refused[event.version] = time.monotonic() + again_s
             self._log.warning("weights_refused", run=self.run, version=event.version, kept=self.current, error=str(error))
             return False
-        stats.weight_switch_s = time.monotonic() - began_s
+        if self._tuned_for != model.network:
+            self._tuned, self._tuned_for = self._tune(model), model.network
         self.current = event.version
+        stats.weight_switch_s = max(0, _now_ms() - max(event.published_ms, self._since_ms)) / 1e3
         self._log.info("weights_switched", run=self.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
         return True
 
-    def _load(self, event: WeightEvent) -> Model:
-        if event.version not in self._models.versions:
-            self._before_load()
-        model = self._models.get(event, keep=self.current)
-        if model.meta is not None and model.meta.game != self._game:
-            raise WeightsError(f"weights version {event.version} of run {self.run} are for {model.meta.game}, the run plays {self._game}")
-        return model
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -7,55 +7,65 @@ written, so a worker that dies leaves its entries to be claimed by another; eval
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
-import numpy as np
+import torch
 
-from azq import games, logs
-from azq.bus.base import Bus, Entry
-from azq.config import InferenceConfig, RunSections, parse_run
-from azq.errors import ConfigError, StoreError, WeightsError, WireError
-from azq.inference import requests
-from azq.inference.batching import Plan, Waiting, plan
+from azq import games, logs, metrics
+from azq.bus.base import Bus, Entry, RequestBus
+from azq.config import InferenceConfig, NetworkConfig, RunSections, parse_run
+from azq.errors import StoreError, WeightsError, WireError
+from azq.inference import requests, tuner
+from azq.inference.batching import Waiting, plan
 from azq.inference.catalog import WeightCatalog
+from azq.inference.engine import Engine
+from azq.inference.follower import Follower, Runs
 from azq.inference.forward import Flight
-from azq.inference.model import Fetch, Model, ResidentModels
+from azq.inference.model import Model
 from azq.inference.placement import Placement, place
 from azq.inference.requests import BadRequest, Pending
+from azq.inference.resident import Fetch, ResidentModels
 from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
-from azq.ledger.types import RunState, RunView
+from azq.inference.tuning import Limits
+from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
 from azq.wire import keys
 
-REFRESH_S = 0.25  # between looks at runs and weight events
 IDLE_BLOCK_MS = 100
+LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
 ENTRIES_PER_READ = 16
-CPU_ENOUGH = 256  # leaves beyond which a CPU gains nothing from a larger batch
-SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
-
-
-class Runs(Protocol):
-    """The part of the ledger that names the runs."""
-
-    def runs(self) -> list[RunView]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Requests in flight together."""
 
-    run: str
+    served: ServedRun
     weight_version: int
     members: tuple[Pending, ...]
+    model: Model
     flight: Flight
     began_s: float
+    alone: bool  # nothing else was on the device when it was launched
+
+    @property
+    def leaves(self) -> int:
+        """All members' together."""
+        return sum(pending.request.count for pending in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a step evaluates: requests that share weights, and the version that these mean; or the seconds to wait for more."""
+
+    members: tuple[Pending, ...]
+    weight_version: int
+    wait_s: float
 
 
 class InferenceServer:
@@ -64,7 +74,7 @@ class InferenceServer:
     def __init__(
         self,
         control: Bus,
-        data: Bus,
+        data: RequestBus,
         runs: Runs,
         fetch: Callable[[RunView], Fetch],
         config: InferenceConfig,
@@ -72,6 +82,7 @@ class InferenceServer:
         *,
         spec_of: Callable[[RunSections], NetSpec] | None = None,
         placement: Placement | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.stats = Stats()
         self.phases = Phases()
@@ -82,56 +93,61 @@ class InferenceServer:
         self._config = config
         self._worker = worker
         self._spec_of = spec_of or _spec_of
-        self._placement = placement or place(config)
-        on_cpu = self._placement.device.type == "cpu"
-        self._enough = min(config.max_batch, CPU_ENOUGH) if on_cpu else config.max_batch
-        self._depth = 1 if on_cpu else 2
+        self._engine = engine or Engine(config, placement or place(config))
+        self._depth = 1 if self._engine.placement.device.type == "cpu" else 2
+        self._follower = Follower(control, runs, self._admit, self.stats)
         self._served: dict[str, ServedRun] = {}
-        self._unusable: set[str] = set()  # runs whose settings this host cannot serve, said once
         self._pending: list[Pending] = []
         self._flying: deque[Batch] = deque()
-        self._refresh_at_s = 0.0
         self._claim_at_s = 0.0
-        self._idle = threading.Event()  # never set: waiting on it passes the time
+        self._threads = 0
+        self._device_s = 0.0
         self._log = logs.get(__name__)
 
     def step(self, idle_block_ms: int = IDLE_BLOCK_MS) -> int:
         """Does what is due and returns the leaves answered; blocks at most `idle_block_ms`.
 
         Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
+        Raises DeviceError when nothing here can run the network: whoever claims its entries answers them.
         """
         with self.phases("weights"):
-            self._refresh()
+            self._take_news()
         with self.phases("collect"):
             self._claim()
-            self._wait_and_receive(idle_block_ms)
-            members = self._plan().members
-        if members:
-            self._launch(members)
-        if self._flying and (len(self._flying) >= self._depth or not members):
+            now = self._wait_and_receive(idle_block_ms)
+        if now.members:
+            self._launch(now)
+        if self._flying and (len(self._flying) >= self._depth or not now.members):
             return self._land(self._flying.popleft())
         return 0
 
-    def _wait_and_receive(self, idle_block_ms: int) -> None:
-        """Reads what has come; waits first where nothing is due yet."""
-        plan = self._plan()
-        due = bool(self._flying or plan.members)
+    def _wait_and_receive(self, idle_block_ms: int) -> Now:
+        """What is due after a look at what has come; waits first where nothing is due yet."""
+        now = self._plan()
+        due = bool(self._flying or now.members)
         if not due and self._pending:
-            # Not in the server: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
+            # Not in the broker: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
             with self.phases("idle"):
-                self._idle.wait(min(plan.wait_s, idle_block_ms / 1e3))
-        self._receive(0 if due or self._pending else idle_block_ms)
+                self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
+        came = self._receive(0 if due or self._pending else idle_block_ms)
+        return now if due and not came else self._plan()
 
     def drain(self) -> None:
-        """Answers what is in flight; called before the end and before weights change in place."""
+        """Answers what is in flight; called before the end."""
         while self._flying:
             self._land(self._flying.popleft())
 
     def release(self) -> None:
         """Forgets everything held after the broker was lost; the streams say what is still to be done."""
-        self._flying.clear()
+        while self._flying:
+            batch = self._flying.popleft()
+            batch.served.give_back(batch.weight_version)
         self._pending.clear()
-        self._refresh_at_s = self._claim_at_s = 0.0
+        self._claim_at_s = 0.0
+
+    def close(self) -> None:
+        """Stops following runs and weights."""
+        self._follower.close()
 
     @property
     def versions(self) -> dict[str, int]:
@@ -140,48 +156,54 @@ class InferenceServer:
 
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds, and the device's memory."""
-        return {**self.stats.rates(), **self.phases.shares(), **self._placement.memory()}
+        if (device_s := self._engine.device_s) > self._device_s:
+            self.phases.add_device("forward", device_s - self._device_s)
+            self._device_s = device_s
+        own = {metrics.FALLBACKS: float(self._engine.falls)}
+        return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
 
-    def _plan(self) -> Plan:
-        waiting = [Waiting((p.run, self._resolve(p)), p.request.count, p.arrived_s) for p in self._pending]
-        deadline_s = self._config.deadline_ms / 1e3
-        return plan(waiting, time.monotonic(), max_batch=self._config.max_batch, enough=self._enough, deadline_s=deadline_s)
+    def _plan(self) -> Now:
+        """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""
+        grouped = [(pending, (pending.run, self._resolve(pending))) for pending in self._pending]
+        groups = {group for _, group in grouped}
+        ready = {group for group in groups if self._served[group[0]].ready(group[1])}
+        if len(ready) < len(groups):
+            self._follower.ask()
+            grouped = [one for one in grouped if one[1] in ready]
+        waiting = [Waiting(group, pending.request.count, pending.arrived_s) for pending, group in grouped]
+        now = plan(waiting, time.monotonic(), max_batch=self._engine.rung.max_batch, limits=self._limits)
+        members = tuple(grouped[index][0] for index in now.members)
+        return Now(members, grouped[now.members[0]][1][1] if members else 0, now.wait_s)
+
+    def _limits(self, group: Hashable) -> Limits:
+        assert isinstance(group, tuple)
+        return self._served[group[0]].limits
 
     def _resolve(self, pending: Pending) -> int:
         return self._served[pending.run].resolve(pending.request.weight_version)
 
-    def _refresh(self) -> None:
-        now_s = time.monotonic()
-        if now_s < self._refresh_at_s:
-            return
-        self._refresh_at_s = now_s + REFRESH_S
-        views = {view.record.run: view for view in self._runs.runs() if view.state in SERVED_STATES}
-        for run in [run for run in self._served if run not in views]:
-            self._drop(run)
-        for run, view in views.items():
-            if run not in self._served and run not in self._unusable:
-                self._admit(view)
-        for served in self._served.values():
-            served.follow(self.stats)
+    def _take_news(self) -> None:
+        """Takes over the runs as the follower sees them, and the threads it chose."""
+        self._follower.start()
+        self._follower.news.clear()
+        if self._served is not self._follower.served:
+            self._served = self._follower.served
+            self._pending = [pending for pending in self._pending if pending.run in self._served]
+        if self._threads != self._engine.threads:
+            self._threads = self._engine.threads
+            torch.set_num_threads(self._threads)
 
-    def _admit(self, view: RunView) -> None:
+    def _admit(self, view: RunView) -> ServedRun:
         run = view.record.run
-        try:
-            sections = parse_run(json.loads(view.record.sections), f"run {run}")
-            spec = self._spec_of(sections)
-            catalog = WeightCatalog(self._control, run)
-            models = ResidentModels(
-                lambda: Model(spec, sections.network, self._config, self._placement), self._fetch(view), self._config.resident_versions
-            )
-            self._served[run] = ServedRun(run, sections.run.game, spec, catalog, models, before_load=self.drain)
-        except (ConfigError, ValueError) as error:
-            self._unusable.add(run)
-            self._log.error("run_not_served", run=run, error=str(error))
+        sections = parse_run(json.loads(view.record.sections), f"run {run}")
+        spec = self._spec_of(sections)
 
-    def _drop(self, run: str) -> None:
-        self.drain()
-        del self._served[run]
-        self._pending = [pending for pending in self._pending if pending.run != run]
+        def make(network: NetworkConfig) -> Model:
+            return Model(spec, network, self._config, engine=self._engine)
+
+        models = ResidentModels(make, self._fetch(view), self._config.resident_versions, game=sections.run.game)
+        catalog = WeightCatalog(self._control, run)
+        return ServedRun(run, spec, catalog, models, lambda model: tuner.tune(model, self._engine, self._config))
 
     def _claim(self) -> None:
         """Takes over entries that another worker read and did not answer."""
@@ -196,17 +218,19 @@ class InferenceServer:
             )
             self._take(claimed)
 
-    def _receive(self, block_ms: int) -> None:
-        """Reads new entries while there is room for another batch; the rest is left to other workers."""
+    def _receive(self, block_ms: int) -> bool:
+        """Reads new entries while there is room for another batch; the rest is left to other workers. False when none came."""
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
         if streams and room > 0:
             with self.phases("idle" if block_ms else "collect"):
                 entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
             self._take(entries)
-        elif block_ms and not streams:
+            return bool(entries)
+        if block_ms and not streams:
             with self.phases("idle"):
-                self._idle.wait(block_ms / 1e3)
+                self._follower.news.wait(block_ms / 1e3)
+        return False
 
     def _take(self, entries: Iterable[Entry]) -> None:
         held = {_key(pending.entry) for pending in self._held()}
@@ -240,44 +264,45 @@ class InferenceServer:
             self._data.reply([requests.refusal(error.request, str(error))])
         self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])
 
-    def _launch(self, indices: tuple[int, ...]) -> None:
-        chosen = set(indices)
-        members = tuple(self._pending[index] for index in indices)
-        self._pending = [pending for index, pending in enumerate(self._pending) if index not in chosen]
-        served = self._served[members[0].run]
-        version = self._resolve(members[0])
-        model = self._model(served, version, members)
-        if model is None:
-            return
-        with self.phases("copy"):
-            packed = members[0].packed if len(members) == 1 else np.concatenate([pending.packed for pending in members])
-        began_s = time.monotonic()
-        with self.phases("copy" if self._depth > 1 else "forward"):  # beyond one in flight, a launch only copies and enqueues
-            flight = model.launch(packed)
-        self._flying.append(Batch(served.run, version, members, flight, began_s))
-
-    def _model(self, served: ServedRun, version: int, members: tuple[Pending, ...]) -> Model | None:
-        """The model, or None after telling the clients why there is none."""
+    def _launch(self, now: Now) -> None:
+        served = self._served[now.members[0].run]
         try:
-            return served.model(version)
+            model = served.borrow(now.weight_version)
         except (WeightsError, StoreError) as error:
-            self._log.warning("requests_refused", run=served.run, version=version, requests=len(members), error=str(error))
-            self._answer(members, [requests.refusal(pending.request, str(error)) for pending in members])
-            return None
+            self._leave_queue(now.members)
+            self._refuse(served.run, now.weight_version, now.members, error)
+            return
+        if model is None:
+            return  # overwritten since it was planned for; the next step asks for it
+        self._leave_queue(now.members)
+        alone, began_s = not self._flying, time.monotonic()
+        with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
+            flight = model.launch(*(pending.packed for pending in now.members))
+        self._flying.append(Batch(served, now.weight_version, now.members, model, flight, began_s, alone))
+
+    def _leave_queue(self, members: tuple[Pending, ...]) -> None:
+        leaving = set(map(id, members))
+        self._pending = [pending for pending in self._pending if id(pending) not in leaving]
+
+    def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
+        """Tells clients why there is no answer."""
+        self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=str(error))
+        self._answer(members, [requests.refusal(pending.request, str(error)) for pending in members])
 
     def _land(self, batch: Batch) -> int:
-        """Waits for a batch and answers its requests; outputs that are not finite are answered with a failure."""
-        with self.phases("forward"):
-            outputs = batch.flight.wait()
-        if batch.flight.device_s:
-            self.phases.add_device("forward", batch.flight.device_s)
-        leaves = sum(pending.request.count for pending in batch.members)
-        self.stats.batch(leaves, time.monotonic() - batch.began_s)
-        if not (np.isfinite(outputs[0]).all() and np.isfinite(outputs[1]).all()):
-            reason = f"weights version {batch.weight_version} of run {batch.run} evaluated to NaN or infinity"
-            self._log.error("evaluation_not_finite", run=batch.run, version=batch.weight_version, leaves=leaves)
-            self._answer(batch.members, [requests.refusal(pending.request, reason) for pending in batch.members])
+        """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
+        try:
+            with self.phases("forward"):
+                outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
+        except WeightsError as error:
+            self._refuse(batch.served.run, batch.weight_version, batch.members, error)
             return 0
+        finally:
+            batch.served.give_back(batch.weight_version)
+        leaves, busy_s = batch.leaves, time.monotonic() - batch.began_s
+        self.stats.batch(leaves, busy_s)
+        if batch.alone:
+            batch.served.observe(leaves, busy_s)
         with self.phases("reply"):
             replies, start = [], 0
             for pending in batch.members:
@@ -287,8 +312,7 @@ class InferenceServer:
         return leaves
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:
-        self._data.reply(replies)
-        self._data.ack(members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
+        self._data.answer(replies, members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
         now_ms = time.time_ns() // 1_000_000
         self.stats.answered([now_ms - pending.request.sent_ms for pending in members])
 

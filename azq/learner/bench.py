@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import torch
 
 from azq import games
 from azq.config import Config
+from azq.learner.batches import Draws, Feed, Order
 from azq.learner.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.loss import losses
+from azq.learner.prefetch import feed_of
 from azq.learner.symmetry import Symmetries
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build
@@ -37,13 +40,11 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
     torch.set_num_threads(pick_threads(config.learner, device))
     window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
     trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
-    rng = np.random.default_rng(0)
-    batch = config.learner.batch_size
-    steps = {
-        "whole": lambda: trainer.train(window.sample(rng, batch, window_samples), rng, 0.0),
-        "bare": _bare_step(config, spec, device),
-    }
+    draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size
+    feed = feed_of(window, draws, config.learner.prefetch_batches, device)
+    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, spec, device)}
     rates = _measure(steps, batch, seconds, device)
+    feed.close()
     whole, bare = rates["whole"], rates["bare"]
     return {
         "game": config.run.game,
@@ -52,6 +53,7 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
         "precision": trainer.precision,
         "threads": torch.get_num_threads(),
         "batch_size": batch,
+        "prefetch_batches": config.learner.prefetch_batches,
         "samples_per_s": whole["samples_per_s"],
         "samples_per_cpu_s": whole["samples_per_cpu_s"],
         "bare_samples_per_s": bare["samples_per_s"],
@@ -82,6 +84,16 @@ def peak_rss_mb() -> float:
     """Peak resident memory of this process in megabytes (10^6 bytes)."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak * (1 if sys.platform == "darwin" else 1024) / 1e6, 1)
+
+
+def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]:
+    """What the learner does: take a batch from the window, train on it, follow it with the moving average."""
+
+    def step() -> None:
+        with feed.take(replace(order, step=trainer.step)) as batch:
+            trainer.train_on(batch, 0.0)
+
+    return step
 
 
 def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[[], None]:

@@ -33,7 +33,7 @@ log = logs.get(__name__)
 
 
 class TrainState(msgspec.Struct, frozen=True):
-    """Counters and random state beside the tensors."""
+    """Counters beside the tensors. Random numbers need no more: they are functions of the run's seed, the rank and the step."""
 
     schema: int
     game: str
@@ -43,8 +43,8 @@ class TrainState(msgspec.Struct, frozen=True):
     weight_version: int  # newest published when the checkpoint was written
     loss_policy: float
     loss_value: float
-    rng: bytes  # JSON of the numpy bit generator's state: its integers exceed 64 bits
     network: dict[str, Any] = {}  # plain values of azq.config.NetworkConfig; empty: the run's first, as before networks grew
+    shares: tuple[int, ...] = ()  # rows of a step, by rank
 
 
 @dataclass(frozen=True, slots=True)

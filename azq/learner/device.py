@@ -10,10 +10,15 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of a setting; `auto` takes CUDA, then MPS, then the CPU. Raises `ConfigError` for one that is not there."""
+def pick_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of a setting; `auto` takes CUDA, then MPS, then the CPU. Raises `ConfigError` for one that is not there.
+
+    Without a number, CUDA is the GPU of this host's rank `local_rank`.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and torch.cuda.device_count() > 1:
+        name = f"cuda:{local_rank % torch.cuda.device_count()}"
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
@@ -40,8 +45,8 @@ def cpu_has_bfloat16() -> bool:
 
 
 def pick_threads(config: LearnerConfig, device: torch.device) -> int:
-    """Threads for torch: the setting, else half the cores on a CPU, since self-play wants the others."""
+    """Threads for torch: the setting, else a rank's share of half the cores on a CPU, since self-play wants the others."""
     if config.threads:
         return config.threads
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // 2) if device.type == "cpu" else 1
+    return max(1, cores // 2 // config.ranks) if device.type == "cpu" else 1

@@ -5,7 +5,6 @@ Phases are bounded by time, so that neither training nor intake keeps the other 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -14,26 +13,26 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner import checkpoint
+from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.intake import InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
 from azq.learner.schedule import network_at, progress
 from azq.learner.strength import Strength
+from azq.learner.team import Team
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
 from azq.phases import Phases
-from azq.replay.limiter import may_train, stall_selfplay
+from azq.replay.limiter import stall_selfplay, steps_allowed
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, window_size
 from azq.wire import keys
@@ -73,9 +72,9 @@ class Parts:
     trainer: Trainer
     publisher: Publisher
     tracker: Tracker
-    rng: np.random.Generator
     network: NetworkConfig  # as large as it is now
     make_network: Callable[[NetworkConfig], Network]  # freshly initialised
+    team: Team  # of the trainer
     consumed: int = 0
     published_step: int = -1  # of the newest weights that this learner's own follow
     losses: MeanLosses = NO_LOSSES
@@ -98,6 +97,7 @@ class Learner:
         self._network = parts.network
         self._published_step = parts.published_step
         self._progress = 0.0
+        self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
         self._leftovers = True  # entries read and not acknowledged may wait
         self._due = {"status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
@@ -117,12 +117,14 @@ class Learner:
     def turn(self, stop: threading.Event) -> None:
         """One round: what is due, intake, training."""
         self._do_due()
-        busy = self._may_train()
+        busy = self._steps_allowed() > 0
         self._take_in(block_ms=0 if busy else IDLE_BLOCK_MS)
         if (self._outage.active or self._disk.active) and not busy:
             with self._phases("idle"):
                 stop.wait(IDLE_BLOCK_MS / 1000)
-        self._train(stop)
+        self._parts.team.look()
+        if not stop.is_set():
+            self._train()
 
     def finish(self, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
@@ -136,6 +138,7 @@ class Learner:
         self._publish_if_possible()
         self._save()
         self._outage.attempt(self._say)
+        self._parts.team.close()
         self._parts.tracker.flush()
         log.info(
             "learner_stopped", step=self._parts.trainer.step, games=self._parts.segments.games, weight_version=self._parts.publisher.version
@@ -148,7 +151,7 @@ class Learner:
 
     def status(self) -> LearnerStatus:
         """The learner's figures now."""
-        parts, inserted = self._parts, self._parts.segments.samples
+        parts, inserted, team = self._parts, self._parts.segments.samples, self._parts.team.figures()
         return LearnerStatus(
             step=parts.trainer.step,
             samples_inserted=inserted,
@@ -161,10 +164,16 @@ class Learner:
             learning_rate=parts.trainer.learning_rate,
             weight_version=parts.publisher.version,
             stall_selfplay=stall_selfplay(inserted, self._consumed, self._config),
-            waiting=not may_train(inserted, self._consumed, self._config),
+            waiting=not steps_allowed(inserted, self._consumed, self._config),
             samples_per_s=self._rate.per_s(),
             sent_ms=int(time.time() * 1000),
             progress=self._progress,
+            ranks=team.ranks,
+            ranks_healthy=team.healthy,
+            rank_failures=team.failures,
+            batch_s=team.batch_s,
+            sync_s=team.sync_s,
+            scaling_efficiency=team.efficiency,
         )
 
     def _take_in(self, *, block_ms: int) -> int:
@@ -188,21 +197,21 @@ class Learner:
                 log.info("leftovers_claimed", games=claimed)
         return self._parts.intake.read(block_ms=block_ms)
 
-    def _may_train(self) -> bool:
-        return self._running and may_train(self._parts.segments.samples, self._consumed, self._config)
+    def _steps_allowed(self) -> int:
+        return steps_allowed(self._parts.segments.samples, self._consumed, self._config) if self._running else 0
 
     def _window_size(self) -> int:
         return min(window_size(self._parts.segments.samples, self._config), len(self._parts.window))
 
-    def _train(self, stop: threading.Event) -> None:
-        parts, size, batch = self._parts, self._window_size(), self._config.batch_size
-        end = self._clock() + PHASE_S
-        while self._may_train() and self._clock() < end and not stop.is_set():
-            with self._phases("load"):
-                samples = parts.window.sample(parts.rng, batch, size)
-            parts.trainer.train(samples, parts.rng, self._progress)
-            self._consumed += batch
-            self._rate.add(batch)
+    def _train(self) -> None:
+        steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)))
+        if not steps:
+            return
+        start, batch = self._clock(), self._config.batch_size
+        done = self._parts.team.train(Burst(self._parts.trainer.step, steps, batch, self._window_size(), self._progress))
+        self._step_s = max(1e-6, (self._clock() - start) / max(1, done))
+        self._consumed += done * batch
+        self._rate.add(done * batch)
 
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
@@ -307,8 +316,8 @@ class Learner:
             weight_version=parts.publisher.version,
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
-            rng=json.dumps(parts.rng.bit_generator.state).encode(),
             network=self._network.model_dump(mode="json"),
+            shares=parts.team.figures().shares,
         )
         path = checkpoint.save(parts.checkpoints, Checkpoint(state, parts.trainer.tensors()))
         log.info("checkpoint_written", file=path.name, step=state.step)

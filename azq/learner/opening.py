@@ -13,30 +13,39 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, StoreError, WeightsError
 from azq.learner import checkpoint
+from azq.learner.batches import Draws
 from azq.learner.checkpoint import TrainState
 from azq.learner.device import pick_device
+from azq.learner.follower import Follower, FollowerParts
+from azq.learner.growth import WEIGHTS
 from azq.learner.intake import Intake
+from azq.learner.leader import Leader
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
+from azq.learner.prefetch import feed_of
 from azq.learner.publish import Blobs, Publisher
+from azq.learner.ranks import Place
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
+from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
 from azq.replay.columns import Columns
-from azq.replay.samples import Rules, count_trained
+from azq.replay.follow import SegmentFollower
+from azq.replay.samples import Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
-from azq.wire.messages import WeightEvent
+from azq.wire.codec import decode
+from azq.wire.messages import SampleEvent, WeightEvent
 
 MakeNetwork = Callable[[NetworkConfig], Network]
 TakeNetwork = Callable[[Mapping[str, Any]], NetworkConfig]
@@ -78,14 +87,16 @@ def open_learner(
     store: Blobs,
     tracker: Tracker,
     consumer: str,
+    place: Place | None = None,
 ) -> Learner:
-    """The learner of a run whose folder is `directory`.
+    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them.
 
     Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
     `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
     """
     config, key = sections.learner, game_key(sections)
-    device = pick_device(config.device)
+    place = place or Place()
+    device = pick_device(config.device, place.local)
     make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
     trainer = _trainer(sections, game, device, make_network)
     columns = Columns.of(game, sections.network.auxiliary)
@@ -95,9 +106,8 @@ def open_learner(
     publisher = Publisher(bus, store, run)
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
-    rng = np.random.default_rng(sections.run.seed)
-    if start.state:
-        rng.bit_generator.state = json.loads(start.state.rng)
+    feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
+    team = Leader(run, bus, config, trainer, feed, place) if place.ranks > 1 else Solo(trainer, feed)
     intake = Intake(
         run,
         game,
@@ -127,14 +137,54 @@ def open_learner(
             trainer=trainer,
             publisher=publisher,
             tracker=tracker,
-            rng=rng,
             network=start.network,
             make_network=make_network,
+            team=team,
             consumed=start.state.samples_consumed if start.state else 0,
             published_step=start.published_step,
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
         )
     )
+
+
+def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: Place) -> Follower:
+    """A rank other than 0, which sees the run's folder `directory`; raises what `open_learner` raises of settings and segments."""
+    config = sections.learner
+    device = pick_device(config.device, place.local)
+    make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
+    trainer = _trainer(sections, game, device, make_network)
+    columns = Columns.of(game, sections.network.auxiliary)
+    window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
+    draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
+    return Follower(
+        FollowerParts(
+            run=run,
+            place=place,
+            config=config,
+            game=game,
+            columns=columns,
+            bus=bus,
+            segments=SegmentFollower(directory / "segments", config.max_window, lambda frame: count_samples(decode(frame, SampleEvent))),
+            window=window,
+            trainer=trainer,
+            fit=partial(_fit, trainer, make_network, sections),
+            feed=feed_of(window, draws, config.prefetch_batches, device),
+        )
+    )
+
+
+def _fit(trainer: Trainer, make_network: MakeNetwork, sections: RunSections, tensors: Mapping[str, Tensor]) -> None:
+    """Lets a rank's trainer train the network that rank 0's tensors are of, where the run goes through it; else it keeps its own."""
+    wanted = {name.removeprefix(WEIGHTS): tensor.shape for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
+    if _shapes(trainer.module) == wanted:
+        return
+    modules = (make_network(network) for network in networks(sections.network, sections.learner))
+    if (module := next((one for one in modules if _shapes(one) == wanted), None)) is not None:
+        trainer.replace(module)
+
+
+def _shapes(module: Network) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
 def _trainer(sections: RunSections, game: LearnerGame, device: torch.device, make_network: MakeNetwork) -> Trainer:

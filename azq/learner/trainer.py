@@ -15,12 +15,14 @@ from torch import Tensor, nn
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
+from azq.learner.batches import Batch
 from azq.learner.device import autocast_dtype
 from azq.learner.ema import Ema
 from azq.learner.growth import grow_tensors
 from azq.learner.loss import Targets, all_losses, weighted
 from azq.learner.schedule import learning_rate
 from azq.learner.symmetry import Symmetries
+from azq.learner.sync import Alone, Sync
 from azq.nets import NetSpec, Network, load_into, unpack
 from azq.phases import Event, Phases
 from azq.replay.samples import Samples
@@ -36,6 +38,14 @@ class MeanLosses:
     value: float
     steps: int
     others: dict[str, float] = field(default_factory=dict)  # by the name of the head
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A trainer's tensors at a step."""
+
+    step: int
+    tensors: dict[str, Tensor]
 
 
 class Trainer:
@@ -72,18 +82,46 @@ class Trainer:
         """What forward passes compute in."""
         return "bfloat16" if self._dtype is not None else "float32"
 
+    @property
+    def module(self) -> Network:
+        """The network that is trained."""
+        return self._module
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self._device
+
+    @property
+    def num_symmetries(self) -> int:
+        """How many each sample may be turned by; 1: none but itself."""
+        return self._symmetries.count if self._symmetries is not None else 1
+
+    def join(self, sync: Sync) -> None:
+        """From now on trains with others, or alone."""
+        self._sync = sync
+        self._optimizer.zero_grad(set_to_none=True)
+
     def train(self, samples: Samples, rng: np.random.Generator, progress: float) -> None:
-        """Takes one step on a batch; `rng` draws its symmetries, `progress` is the run's share behind."""
+        """Takes one step on samples; `rng` draws their symmetries."""
+        count = self.num_symmetries
+        self.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), progress)
+
+    def train_on(self, batch: Batch, progress: float) -> None:
+        """Takes one step on a batch; `progress` is the run's share behind."""
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-        found = self._losses(samples, rng)
+        found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
-            weighted(found, self._config).backward()  # type: ignore[no-untyped-call]
+            self._sync.backward(weighted(found, self._config))
         with self.phases("update"):
             nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
+        with self.phases("sync"):
+            self._sync.after_step(self.step)
+        with self.phases("update"):
             self._ema.update(self._module, self.step)
             self._add_up(found)
         self.step += 1
@@ -108,6 +146,7 @@ class Trainer:
         self._module = module.to(self._device).train()
         self._ema = Ema(self._module, self._config.ema_decay)
         self._optimizer = _optimizer(self._module, self._config)
+        self.join(Alone(self._module))
 
     def grow(self, larger: Network) -> None:
         """Goes on with a larger network, freshly initialised, which takes over what the smaller one says and its optimiser's state."""
@@ -134,6 +173,15 @@ class Trainer:
                 self._optimizer.state[parameter] = {key: value.to(self._device) for key, value in state.items()}
         self.step = step
 
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that training changes."""
+        return Snapshot(self.step, {name: tensor.detach().clone() for name, tensor in self.tensors().items()})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes back to a snapshot, this trainer's own or another rank's."""
+        self._optimizer.state.clear()
+        self.load_tensors(snapshot.tensors, snapshot.step)
+
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
         load_into(self._module, state)
@@ -148,15 +196,15 @@ class Trainer:
         self._sums += torch.stack([loss.detach() for loss in found.values()])
         self._summed += 1
 
-    def _losses(self, samples: Samples, rng: np.random.Generator) -> dict[str, Tensor]:
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.phases("load"):
-            planes, scalars = unpack(self._send(samples.packed), self._spec)
-            targets = self._targets(samples)
-            if self._symmetries is not None:
-                chosen = self._send(rng.integers(0, self._symmetries.count, len(samples)))
+            planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
+            targets = self._targets(batch.samples)
+            if self._symmetries is not None and batch.chosen is not None:
+                chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
         with self.phases("forward"), torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
-            outputs = self._module.forward_all(planes, scalars)
+            outputs = self._sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets)
 
@@ -179,7 +227,8 @@ class Trainer:
         return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), reply=reply)
 
     def _bits(self, packed: np.ndarray, count: int) -> Tensor:
-        return self._send(np.unpackbits(packed, axis=1, count=count, bitorder="little"))
+        shifts = torch.arange(8, dtype=torch.uint8, device=self._device)
+        return ((self._send(packed)[:, :, None] >> shifts) & 1).flatten(1)[:, :count]
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

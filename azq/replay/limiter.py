@@ -10,9 +10,16 @@ from __future__ import annotations
 from azq.config import LearnerConfig
 
 
+def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
+    """Batches that keep samples drawn per sample inserted within `samples_per_insert`; 0 before the window has its minimum."""
+    if inserted < config.min_window:
+        return 0
+    return max(0, int((config.samples_per_insert * inserted - consumed) // config.batch_size))
+
+
 def may_train(inserted: int, consumed: int, config: LearnerConfig) -> bool:
-    """True when the next batch keeps samples drawn per sample inserted within `samples_per_insert`, once the window has its minimum."""
-    return inserted >= config.min_window and consumed + config.batch_size <= config.samples_per_insert * inserted
+    """True when there is a batch to train on within the limit."""
+    return steps_allowed(inserted, consumed, config) > 0
 
 
 def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:

@@ -5,6 +5,8 @@ Letters: N samples, B batch, P bytes of a packed observation, A actions, V value
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,10 @@ def window_size(total: int, config: LearnerConfig) -> int:
 
 
 class Window:
-    """Ring of the newest `capacity` samples; memory is taken up as samples come, (P + 2 A + 4 V + M) bytes each and optional columns."""
+    """Ring of the newest `capacity` samples; memory is taken up as samples come, (P + 2 A + 4 V + M) bytes each and optional columns.
+
+    One thread may add while another gathers.
+    """
 
     def __init__(self, game: Rules, capacity: int, columns: Columns = NO_COLUMNS) -> None:
         actions = game.num_distinct_actions()
@@ -35,11 +40,11 @@ class Window:
             "values": (np.float32, (game.value_size(),)),
             "masks": (np.uint8, ((actions + 7) // 8,)),
         }
+        self.shapes = shapes | columns.shapes()  # element type and shape of one sample's entry, by column
         self._capacity = capacity
         self._total = 0
-        self._rings: dict[str, NDArray[Any]] = {
-            name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in (shapes | columns.shapes()).items()
-        }
+        self._lock = threading.Lock()
+        self._rings: dict[str, NDArray[Any]] = {name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in self.shapes.items()}
 
     def __len__(self) -> int:
         return min(self._total, self._capacity)
@@ -58,15 +63,27 @@ class Window:
         """Adds samples with the window's columns, oldest first; the oldest of the ring make room."""
         count = len(samples)
         keep = min(count, self._capacity)
-        places = (self._total + count - keep + np.arange(keep)) % self._capacity
-        for name, ring in self._rings.items():
-            ring[places] = getattr(samples, name)[count - keep :]
-        self._total += count
+        with self._lock:
+            places = (self._total + count - keep + np.arange(keep)) % self._capacity
+            for name, ring in self._rings.items():
+                ring[places] = getattr(samples, name)[count - keep :]
+            self._total += count
 
     def newest(self, ages: NDArray[np.int64]) -> Samples:
         """Samples by age, 0 the newest."""
         places = (self._total - 1 - ages) % self._capacity
         return Samples(**{name: ring[places] for name, ring in self._rings.items()})
+
+    def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> bool:
+        """Samples by age into arrays by column; False, and nothing done, where no longer `total` samples were ever added."""
+        with self._lock:
+            if self._total != total:
+                return False
+            places = (total - 1 - ages) % self._capacity
+            for name, ring in self._rings.items():
+                # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
+                np.take(ring, places, axis=0, out=into[name], mode="clip")
+            return True
 
     def sample(self, rng: np.random.Generator, batch: int, size: int) -> Samples:
         """`batch` samples drawn uniformly, with replacement, from the newest `size`; raises `ValueError` when there are none."""

@@ -22,6 +22,8 @@ control plane
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store, or the manifest of a large one
     azq:{azq:blob:<sha256>}:<name>  string     a chunk of a large blob (same slot)                 an hour until the blob is whole
+    azq:{run}:ranks                 string     RankTable frame: the learner's epoch of ranks       a minute to live
+    azq:{run}:rank:<number>         string     RankBeat frame                                      seconds to live
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
     azq:schema                      string     schema number of all that is kept here              for ever
@@ -122,6 +124,14 @@ def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
 
 
+def ranks(name: str) -> str:
+    return f"azq:{{{name}}}:ranks"
+
+
+def rank(name: str, number: int) -> str:
+    return f"azq:{{{name}}}:rank:{number}"
+
+
 def stall(name: str) -> str:
     return f"azq:{{{name}}}:stall"
 
@@ -149,6 +159,11 @@ def beat(worker: str) -> str:
 
 def eval_stream(name: str) -> str:
     return f"azq:{{{name}}}:eval"
+
+
+def run_of(key: str) -> str:
+    """The run whose key this is: what stands in its first braces."""
+    return key.partition("{")[2].partition("}")[0]
 
 
 def reply(client: str) -> str:

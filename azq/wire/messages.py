@@ -181,6 +181,8 @@ class Fleet(Message, frozen=True):
     heartbeat_s: float
     heartbeat_life_s: float
     sent_ms: int
+    data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
+    shards_per_run: int = 0
 
 
 class RunRecord(Message, frozen=True):
@@ -211,6 +213,30 @@ class LearnerStatus(Message, frozen=True):
     samples_per_s: float
     sent_ms: int
     progress: float = 0.0  # of the run's horizon, 0..1
+    ranks: int = 1  # that should train together
+    ranks_healthy: int = 1  # that do
+    rank_failures: int = 0  # ranks lost since this learner's start
+    batch_s: float = 0.0  # one training step
+    sync_s: float = 0.0  # of it, waiting for other ranks
+    scaling_efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
+
+
+class RankBeat(Message, frozen=True):
+    """A rank that is not the learner says it lives; kept in the control plane with a life of seconds."""
+
+    rank: int  # from 1
+    name: str  # of its process
+    free: bool  # waits for an epoch to join; else it is in one
+    sent_ms: int
+
+
+class RankTable(Message, frozen=True):
+    """Who trains together, by the learner, which is rank 0 and not named."""
+
+    epoch: int = 0  # grows with each change
+    host: str = ""  # where the members meet
+    port: int = 0
+    members: tuple[tuple[int, str], ...] = ()  # (rank, name of its process), by rank
 
 
 class HistoryPoint(Message, frozen=True):

@@ -173,7 +173,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--arms", type=Path)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--to-the-end", action="store_true", help="train to the horizon whatever is reached, and grade afterwards")
-    parser.add_argument("--every-s", type=float, default=30.0, help="seconds between two gradings in the run")
+    parser.add_argument("--every-s", type=float, default=60.0, help="seconds between two gradings in the run, each of which costs it some")
     parser.add_argument("--points", type=int, default=12, help="versions graded afterwards")
     parser.add_argument("--positions", type=Path, help="JSON lines of graded positions; those of the game by default")
     parser.add_argument("--count", type=int, default=0, help="of the positions, so many at most, in equal shares of the classes")

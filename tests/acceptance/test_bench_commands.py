@@ -41,7 +41,11 @@ def test_selfplay(tmp_path: Path, evaluator: str) -> None:
 
 def test_inference_and_bus(tmp_path: Path) -> None:
     assert bench(tmp_path, "inference", "--seconds", "0.5", *SMALL)["stream_share_of_bare"] > 0
-    assert bench(tmp_path, "bus", "--seconds", "0.5")
+    figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--set", "broker.data_shards=2")
+    assert figures["brokers"] == 2
+    assert figures["1kib_leaves_per_s"] == pytest.approx(100 * figures["1kib_requests_per_s"])
+    for party in ("client", "consumer", "broker"):
+        assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
 
 
 def test_daemon_and_rest(tmp_path: Path) -> None:

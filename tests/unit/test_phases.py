@@ -137,8 +137,21 @@ def test_batches_that_overlap_on_a_device_count_once() -> None:
     for at_ms in (0, 10, 15, 25, 40, 50):
         device.now_ms = at_ms
         marks[at_ms] = clock.mark()
-    busy_s = [clock.landed(marks[0], marks[15]), clock.landed(marks[10], marks[25]), clock.landed(marks[40], marks[50])]
-    assert busy_s == pytest.approx([0.015, 0.010, 0.010])
+    busy_s = []
+    for begin, end in ((0, 15), (10, 25), (40, 50)):
+        clock.landed(marks[begin], marks[end])
+        busy_s.append(clock.busy_s)
+    assert busy_s == pytest.approx([0.015, 0.025, 0.035])
+
+
+def test_waiting_inside_a_phase_is_booked_where_it_belongs() -> None:
+    clock = Clock()
+    watch = stopwatch(clock)
+    with watch("backward"):
+        clock.pass_(3.0)
+    watch.move("backward", "sync", 1.0)
+    assert watch.sums()[WALL + "backward"] == 2.0
+    assert watch.sums()[WALL + "sync"] == 1.0
 
 
 def test_several_loops_are_one_by_mean_shares_and_summed_cores() -> None:

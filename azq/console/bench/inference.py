@@ -25,7 +25,9 @@ def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0
     batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(config, Path(folder)) as brokers:
         broker = brokers.apply(config).broker
-        figures = measure(config.inference, NETWORK, spec, broker.control_url, broker.data_url, game=game, seconds=seconds, batch=batch)
+        figures = measure(
+            config.inference, NETWORK, spec, broker.control_url, broker.data_planes[0], game=game, seconds=seconds, batch=batch
+        )
     sections = RunSections(run=RunConfig(game=game), network=NETWORK)
     trips = latency(config, sections, seconds, batch)
     return {**figures, **{name: value for name, value in trips.items() if name != "batch"}}

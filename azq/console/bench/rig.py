@@ -70,7 +70,9 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
 
 def apart(config: Config, home: Path) -> Config:
     """The same settings in a folder of its own, with embedded brokers."""
-    return config.model_copy(update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": ""})})
+    return config.model_copy(
+        update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": "", "data_urls": ()})}
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:

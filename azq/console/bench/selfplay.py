@@ -122,7 +122,7 @@ def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Ev
         from azq.inference.local import LocalEvaluator
 
         return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
-    bus = RedisBus(connect(machine.config.broker.data_url, blocking=True))
+    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
     actions, values = rules.num_distinct_actions(), rules.value_size()
     return StreamEvaluator(bus, RUN, "bench", num_actions=actions, value_size=values, resend_after_s=5.0, phases=phases)
 

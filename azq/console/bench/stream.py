@@ -145,7 +145,7 @@ def _stream_turn(client: StreamEvaluator, packed: NDArray[np.uint8], seconds: fl
 @contextlib.contextmanager
 def _client(machine: Rig, sections: RunSections, phases: Phases) -> Iterator[StreamEvaluator]:
     game = games.load(sections.run.game, **sections.run.params)
-    bus = RedisBus(connect(machine.config.broker.data_url, blocking=True))
+    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
     client = StreamEvaluator(bus, RUN, "bench", num_actions=game.num_distinct_actions(), value_size=game.value_size(), phases=phases)
     try:
         yield client

@@ -123,8 +123,9 @@ class System:
 
     @contextlib.contextmanager
     def client(self, plane: str = "control") -> Iterator[redis.Redis]:
-        """A connection to a plane of its brokers."""
-        with contextlib.closing(open_client(getattr(self.config().broker, f"{plane}_url"), timeout_s=1.0)) as client:
+        """A connection to its control plane, or to the first data plane."""
+        broker = self.config().broker
+        with contextlib.closing(open_client(broker.control_url if plane == "control" else broker.data_planes[0], timeout_s=1.0)) as client:
             yield client
 
     def config(self) -> Config:

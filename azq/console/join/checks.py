@@ -121,25 +121,30 @@ def check_fleet(fleet: Fleet | None) -> Check:
     return Check("daemon", "ok", f"azq {fleet.version}, the same as here")
 
 
-def choose_data_url(given: str, fleet: Fleet | None, control_url: str) -> str:
-    """The data plane's address, without password: the one given, else the daemon's, seen from here.
+def choose_data_urls(given: str, fleet: Fleet | None, control_url: str) -> list[str]:
+    """The data planes' addresses, without password: the one given, else the daemon's, seen from here.
 
     Raises `ConfigError` where neither tells.
     """
     if given:
-        return given
+        return [given]
     if fleet is None:
         raise ConfigError(
             "no daemon lives that could tell where the data plane is; start it (azq daemon, azq up), or give --data redis://..."
         )
-    if not fleet.data_url:
+    told = fleet.data_urls or (fleet.data_url,)
+    if not all(told):
         raise ConfigError(
             "the data plane of this fleet listens on a unix socket; set broker.public_data_url on the first machine, or give --data"
         )
-    told, control = urlsplit(fleet.data_url), urlsplit(control_url)
+    return [_from_here(url, control_url) for url in told]
+
+
+def _from_here(url: str, control_url: str) -> str:
+    """What is the machine itself over there is the control plane's machine from here."""
+    told, control = urlsplit(url), urlsplit(control_url)
     if not control.hostname or not (is_loopback(told.hostname or "") or told.hostname in ANYWHERE):
-        return fleet.data_url
-    # What is the machine itself over there is the control plane's machine from here.
+        return url
     host = f"[{control.hostname}]" if ":" in control.hostname else control.hostname
     return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,17 +22,18 @@ class Membership:
     """Where the fleet is, with passwords, and what it is agreed on."""
 
     control_url: str
-    data_url: str
+    data_urls: tuple[str, ...]
     store_url: str
     lease_s: float
     heartbeat_s: float
     heartbeat_life_s: float
     tags: tuple[str, ...] = ()
+    shards_per_run: int = 0
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
         values: dict[str, Any] = {
-            "broker": {"control_url": address(self.control_url), "data_url": address(self.data_url)},
+            "broker": {"control_url": address(self.control_url), **self._data(address)},
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
@@ -40,11 +42,20 @@ class Membership:
 
     def secrets(self) -> str:
         """`azq.env`: the addresses with passwords, over those of `azq.toml`."""
-        return f"AZQ_BROKER__CONTROL_URL={self.control_url}\nAZQ_BROKER__DATA_URL={self.data_url}\n"
+        lines = [f"AZQ_BROKER__CONTROL_URL={self.control_url}"]
+        lines += [f"AZQ_BROKER__{name.upper()}={_plain(value)}" for name, value in self._data(str).items() if name != "shards_per_run"]
+        return "\n".join(lines) + "\n"
 
     def overrides(self) -> list[str]:
         """The same as `section.key=value`."""
-        return [f'broker.control_url="{self.control_url}"', f'broker.data_url="{self.data_url}"']
+        data = [f"broker.{name}={json.dumps(value)}" for name, value in self._data(str).items()]
+        return [f'broker.control_url="{self.control_url}"', *data]
+
+    def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
+        """The settings that name the data planes; one plane has its own key."""
+        if len(self.data_urls) == 1:
+            return {"data_url": shown(self.data_urls[0])}
+        return {"data_urls": [shown(url) for url in self.data_urls], "shards_per_run": self.shards_per_run}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,12 @@ def _meaning(text: str) -> list[str]:
 
 
 def _addresses(text: str) -> list[str]:
-    return [address(line.partition("=")[2].strip("\"' ")) for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
+    values = [line.partition("=")[2] for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
+    return [address(part.strip("[]\"' ")) for value in values for part in value.split(",")]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _read(path: Path) -> str | None:

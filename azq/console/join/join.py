@@ -112,11 +112,13 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, note: Callable[..., Non
         note(*checks.check_broker(client, "control"), checks.check_clock(client))
         fleet = checks.wait_for_fleet(client, 0.0 if wish.data_url else DAEMON_PATIENCE_S)
         note(checks.check_fleet(fleet))
-        data_url = checks.choose_data_url(wish.data_url, fleet, control_url)
-        data_url, data = _enter(data_url, "" if has_password(data_url) else password_of(control_url))
-        stack.callback(data.close)
-        note(*checks.check_broker(data, "data"))
-        member = _member(control_url, data_url, fleet, wish.tags)
+        data_urls = []
+        for told in checks.choose_data_urls(wish.data_url, fleet, control_url):
+            data_url, data = _enter(told, "" if has_password(told) else password_of(control_url))
+            stack.callback(data.close)
+            note(*checks.check_broker(data, "data"))
+            data_urls.append(data_url)
+        member = _member(control_url, tuple(data_urls), fleet, wish.tags)
         if "inference" in roles:
             note(checks.check_store(client, member.store_url, home))
         return member
@@ -133,10 +135,11 @@ def _enter(url: str, token: str) -> tuple[str, redis.Redis]:
         return _enter(url, asked)
 
 
-def _member(control_url: str, data_url: str, fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:
+def _member(control_url: str, data_urls: tuple[str, ...], fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:
     agreed = fleet or fleet_of(Config())
     store_url = fleet.store_url if fleet else "redis"
-    return Membership(control_url, data_url, store_url, agreed.lease_s, agreed.heartbeat_s, agreed.heartbeat_life_s, tags)
+    life = agreed.lease_s, agreed.heartbeat_s, agreed.heartbeat_life_s
+    return Membership(control_url, data_urls, store_url, *life, tags, fleet.shards_per_run if fleet else 0)
 
 
 def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_systemd: bool) -> tuple[list[Step], list[str]]:

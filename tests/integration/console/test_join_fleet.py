@@ -26,14 +26,15 @@ from azq.wire.messages import SCHEMA
 from daemon.invitation import fleet_of
 
 
-def free_port() -> int:
-    """A port that is free together with the next one."""
+def free_port(beside: int = 1) -> int:
+    """A port that is free together with the next ones."""
     for _ in range(50):
-        with socket.socket() as first, socket.socket() as second:
+        with socket.socket() as first, contextlib.ExitStack() as others:
             first.bind(("127.0.0.1", 0))
             port = int(first.getsockname()[1])
             with contextlib.suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + 1))
+                for place in range(1, beside + 1):
+                    others.enter_context(socket.socket()).bind(("127.0.0.1", port + place))
                 return port
     raise AssertionError("no two free ports side by side")
 
@@ -87,6 +88,22 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
     client.set(keys.FLEET, msgspec.msgpack.encode((SCHEMA + 1, told)))
     with pytest.raises(StateConflict, match=f"schema {SCHEMA + 1}, this azq speaks {SCHEMA}"):
         read_fleet(client)
+
+
+def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path) -> None:
+    port, config = free_port(3), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
+    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+        settings = brokers.apply(config)
+        assert len(set(settings.broker.data_planes)) == 3
+        assert len(brokers.pids) == 4
+        told = fleet_of(settings)
+        assert told.data_urls == tuple(f"redis://127.0.0.1:{port + place}/0" for place in (1, 2, 3))
+        assert (told.data_url, told.shards_per_run) == (told.data_urls[0], 2)
+        brokers.control.set(keys.FLEET, encode(told))
+        token, said = Token(invitation(config)["token"]), list[str]()
+        wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="selfplay", folder=tmp_path / "second", foreground=True, dry_run=True)
+        assert join(wish, said.append, lambda joined: None) == 0
+        assert all(any(f"redis://127.0.0.1:{port + place}/0 answers" in line for line in said) for place in (1, 2, 3))
 
 
 def test_brokers_on_unix_sockets_invite_nobody(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ def connect(broker):
         return opened[-1]
 
     class Connect:
-        def server(self, shelf, name="inference@test:1", config=CONFIG):
-            return make_server(bus(broker.control_url), bus(broker.data_url), shelf, name, config)
+        def server(self, shelf, name="inference@test:1", config=CONFIG, engine=None):
+            opened.append(make_server(bus(broker.control_url), bus(broker.data_url), shelf, name, config, engine))
+            return opened[-1]
 
         def client(self, name="c1", **options):
             evaluator = StreamEvaluator(bus(broker.data_url), RUN, name, num_actions=SPEC.num_actions, **options)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
-import numpy as np
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
-from azq.config import NetworkConfig
 from azq.errors import EvaluatorFailure
 from azq.nets import NetSpec
 from azq.wire import codec, keys
@@ -49,8 +49,10 @@ def test_a_late_answer_to_a_request_sent_twice_is_ignored(connect, shelf):
     shelf.publish(1, weights(1))
     client = connect.client(resend_after_s=0.05)
     handle = client.submit(observations(4))
-    assert client.result(handle, timeout_s=0.3) is None
-    assert client.resent >= 2
+    deadline = time.monotonic() + WAIT_S
+    while client.resent < 2:
+        assert client.result(handle, timeout_s=0.3) is None
+        assert time.monotonic() < deadline, "not sent again"
     with serving(connect.server(shelf)):
         assert client.result(handle, timeout_s=WAIT_S) is not None
         assert len(ask(client, observations(9)).logits) == 9
@@ -114,12 +116,10 @@ def test_a_refused_request_raises_at_its_client(connect, shelf):
 
 
 OTHER_SPEC = NetSpec(2, 6, 7, 0, 9, 1)
-OTHER_NETWORK = NetworkConfig(blocks=2, channels=16)
 BAD_WEIGHTS = {
     "truncated": lambda: weights(2, version=2)[:-7],
     "noise": lambda: b"no weights at all",
     "nan": lambda: weights(2, version=2, spoil="policy.weight"),
-    "other network": lambda: weights(2, version=2, network=OTHER_NETWORK),
     "other game": lambda: weights(2, version=2, spec=OTHER_SPEC),
 }
 
@@ -148,21 +148,3 @@ def test_weights_of_another_hash_are_refused(connect, shelf, capsys):
         assert ask(client, observations(4)).weight_version == 1
         with pytest.raises(EvaluatorFailure, match="announced was 000000000000"):
             ask(client, observations(4), weight_version=2)
-
-
-def test_outputs_that_are_not_finite_are_never_answered(connect, shelf, monkeypatch):
-    shelf.publish(1, weights(1))
-    client, server = connect.client(), connect.server(shelf)
-    with serving(server):
-        ask(client, observations(4))
-    model = server._served[RUN].model(1)
-
-    class Poisoned:
-        def wait(self):
-            logits = np.zeros((4, SPEC.num_actions), np.float16)
-            logits[2, 3] = np.nan
-            return logits, np.zeros((4, 1), np.float16)
-
-    monkeypatch.setattr(model._forward, "launch", lambda _packed: Poisoned(), raising=False)
-    with serving(server), pytest.raises(EvaluatorFailure, match="NaN or infinity"):
-        ask(client, observations(4))

@@ -104,7 +104,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
 
 
 def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
-    process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
+    process = start("worker.heartbeat_s=5.0", NOTIFY_SOCKET=str(tmp_path / "notify"))
     assert said(notices, "READY=1")
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
     ask(client, observations(8))

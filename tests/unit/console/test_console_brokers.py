@@ -38,3 +38,23 @@ def test_an_embedded_broker_at_rest_asks_for_azq_up(tmp_path: Path) -> None:
 def test_a_configured_broker_that_is_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
         brokers.open_control(settings(tmp_path, 'broker.control_url="redis://:pw@127.0.0.1:1/0"'))
+
+
+def test_several_data_planes_are_kept_in_their_order(tmp_path: Path) -> None:
+    urls = ("redis://h:2/0", "redis://h:3/0")
+    found = brokers.resolve(settings(tmp_path, 'broker.control_url="redis://h:1/0"', f"broker.data_urls={list(urls)}"))
+    assert found.broker.data_planes == urls
+    assert found.broker.data_url == ""
+    with pytest.raises(ConfigError, match="data_url and data_urls are both set"):
+        settings(tmp_path, 'broker.data_url="redis://h:1/0"', f"broker.data_urls={list(urls)}")
+
+
+def test_every_embedded_data_plane_is_found_where_it_was_started(tmp_path: Path) -> None:
+    for role in ("control", "data", "data1", "data2"):
+        folder = tmp_path / brokers.BROKER_FOLDER / role
+        folder.mkdir(parents=True)
+        (folder / "password").write_text(f"of-{role}")
+    found = brokers.resolve(settings(tmp_path, "broker.data_shards=3")).broker
+    assert [url.partition("@")[0].rpartition(":")[2] for url in found.data_planes] == ["of-data", "of-data1", "of-data2"]
+    with pytest.raises(ConfigError, match="azq up"):
+        brokers.resolve(settings(tmp_path, "broker.data_shards=4"))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.config import Config, load
 from azq.console.join import checks, units
 from azq.console.join.files import Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services, slots
@@ -21,7 +22,7 @@ from azq.wire.messages import Fleet
 GIB = 1 << 30
 PC = Machine("pc", cores=8, memory_bytes=32 * GIB, cuda_devices=0, tags=("cpu",))
 GPU = Machine("gpu", cores=16, memory_bytes=64 * GIB, cuda_devices=2, tags=("cpu", "cuda"))
-MEMBER = Membership("redis://:s3cret@first:6379/0", "redis://:s3cret@first:6380/0", "redis", 20.0, 2.0, 8.0, ("box",))
+MEMBER = Membership("redis://:s3cret@first:6379/0", ("redis://:s3cret@first:6380/0",), "redis", 20.0, 2.0, 8.0, ("box",))
 
 
 def fleet(data_url: str) -> Fleet:
@@ -74,14 +75,40 @@ def test_a_token_file_that_holds_no_token_is_named(tmp_path: Path, text: str | N
     ],
 )
 def test_the_data_plane_is_seen_from_here(told: str, seen: str) -> None:
-    assert checks.choose_data_url("", fleet(told), "redis://:pw@first:6379/0") == seen
-    assert checks.choose_data_url("redis://mine:1/0", fleet(told), "redis://first:6379/0") == "redis://mine:1/0"
+    assert checks.choose_data_urls("", fleet(told), "redis://:pw@first:6379/0") == [seen]
+    assert checks.choose_data_urls("redis://mine:1/0", fleet(told), "redis://first:6379/0") == ["redis://mine:1/0"]
+
+
+def test_every_data_plane_of_a_fleet_is_kept_in_its_order_and_read_back(tmp_path: Path) -> None:
+    told = Fleet(
+        "0.1.0", "redis://first:1/0", "redis://127.0.0.1:2/0", "redis", 20.0, 2.0, 8.0, 0, ("redis://127.0.0.1:2/0", "redis://b:3/0"), 1
+    )
+    assert checks.choose_data_urls("", told, "redis://first:1/0") == ["redis://first:2/0", "redis://b:3/0"]
+    urls = ("redis://:s3cret@first:2/0", "redis://:s3cret@b:3/0")
+    member = Membership("redis://:s3cret@first:1/0", urls, "redis", 20.0, 2.0, 8.0, (), 1)
+    assert "s3cret" not in member.settings()
+    (tmp_path / "azq.toml").write_text(member.settings())
+    (tmp_path / "azq.env").write_text(member.secrets())
+    for found in (load(tmp_path / "azq.toml", member.overrides()), _as_a_service(tmp_path)):
+        assert found.broker.data_planes == urls
+        assert found.broker.shards_per_run == 1
+    (tmp_path / "azq.env").write_text(member.secrets().replace("first", "other"))
+    with pytest.raises(StateConflict, match="redis://b:3/0") as caught:
+        plan_files(tmp_path, member, force=False)
+    assert "s3cret" not in str(caught.value)
+
+
+def _as_a_service(folder: Path) -> Config:
+    """The settings as systemd hands them over, with the secrets as a credential."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+        return load(folder / "azq.toml")
 
 
 @pytest.mark.parametrize(("told", "remedy"), [(None, "start it"), (fleet(""), "broker.public_data_url")])
 def test_a_data_plane_that_nobody_tells_is_asked_for(told: Fleet | None, remedy: str) -> None:
     with pytest.raises(ConfigError, match=remedy):
-        checks.choose_data_url("", told, "redis://first:6379/0")
+        checks.choose_data_urls("", told, "redis://first:6379/0")
 
 
 @pytest.mark.parametrize(("ahead_s", "verdict", "words"), [(0.5, "ok", "0.50"), (3.0, "warn", "ahead of"), (-90.0, "warn", "behind")])

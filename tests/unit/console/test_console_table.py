@@ -1,31 +1,54 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
+import msgspec
 import pytest
 
 from azq.arena.rating import Rating
 from azq.console import table
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
-from daemon.summary import RunFacts, RunStatus, summarise
+from daemon.summary import RanksStatus, RunFacts, RunStatus, ranks_status, summarise
+
+LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
 
 
 def status() -> RunStatus:
     record = RunRecord("first", b"{}", {"minutes": 30.0}, "runs/first", 0)
-    learner = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
     worker = Heartbeat(
         "selfplay", "w@h:1", "h", 1, "0", 1, 0, 1000, queues=("selfplay.cpu",), rates={"games_per_s": 31.5, "simulations_per_s": 43700.0}
     )
     facts = RunFacts(
         view=RunView(record, RunState.RUNNING, "", 75_000, 0),
         counts=LedgerCounts(1000, 160, 839, 1, 160, 0, 0),
-        learner=learner,
+        learner=LEARNER,
         grades=(GradeResult(7, 64, 200, 16, 0),),
         workers=(worker,),
     )
     return summarise(facts, 2000, [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)], ["no live worker takes eval.cpu"])
+
+
+def test_ranks_are_shown_where_there_are_several() -> None:
+    def shown(ranks: RanksStatus) -> str:
+        output = io.StringIO()
+        table.Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), ranks=ranks)))
+        return output.getvalue()
+
+    assert "scaling efficiency" not in shown(RanksStatus(healthy=1))
+    text = shown(
+        ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=2, batch_s=0.02, sync_s=0.001, scaling_efficiency=0.96))
+    )
+    assert all(part in text for part in ("2 of 3", "20.0 / 1.0 ms", "96%"))
+
+
+def test_fewer_ranks_than_configured_are_a_fallback() -> None:
+    ranks = ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=1, rank_failures=2))
+    assert (ranks.failed, ranks.losses, ranks.fallback_active, ranks.samples_processed) == (2, 2, True, 20000)
+    assert not ranks_status(LEARNER).fallback_active
+    assert status().ranks == ranks_status(LEARNER)
 
 
 def test_the_line_holds_what_matters() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.inference.batching import Waiting, bucket_of, buckets, plan
+from azq.inference.tuning import Limits
 
 MAX_BATCH = 100
 queues = st.lists(
@@ -20,12 +21,17 @@ queues = st.lists(
     ),
     max_size=30,
 ).map(lambda queue: sorted(queue, key=lambda waiting: waiting.arrived_s))
-limits = {"enough": st.integers(1, MAX_BATCH), "deadline_s": st.floats(0, 5, allow_nan=False)}
+given_limits = {"enough": st.integers(1, MAX_BATCH), "deadline_s": st.floats(0, 5, allow_nan=False)}
 
 
-@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+def limits_of(enough, deadline_s):
+    """The same limits for every group."""
+    return lambda _group: Limits(enough, deadline_s)
+
+
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_a_batch_fits_shares_weights_and_takes_the_oldest_first(queue, now_s, enough, deadline_s):
-    members = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s).members
+    members = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s)).members
     if not members:
         return
     chosen = [queue[index] for index in members]
@@ -37,9 +43,9 @@ def test_a_batch_fits_shares_weights_and_takes_the_oldest_first(queue, now_s, en
         assert sum(waiting.count for waiting in chosen) + queue[of_group[len(members)]].count > MAX_BATCH
 
 
-@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_it_waits_only_while_nothing_is_full_or_due(queue, now_s, enough, deadline_s):
-    decision = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+    decision = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
     if decision.members:
         assert decision.wait_s == 0.0
         return
@@ -51,19 +57,19 @@ def test_it_waits_only_while_nothing_is_full_or_due(queue, now_s, enough, deadli
     assert decision.wait_s == min(deadline_s - (now_s - waiting.arrived_s) for waiting in queue) > 0.0
 
 
-@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_after_the_wait_something_goes(queue, now_s, enough, deadline_s):
-    decision = plan(queue, now_s, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+    decision = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
     if queue and not decision.members:
-        later = plan(queue, now_s + decision.wait_s + 1e-6, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s)
+        later = plan(queue, now_s + decision.wait_s + 1e-6, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
         assert 0 in later.members  # the oldest of all
 
 
-@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **limits)
+@given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_a_queue_drains_in_finite_batches_without_loss(queue, now_s, enough, deadline_s):
     left, seen = list(queue), []
     while left:
-        members = plan(left, now_s + 10, max_batch=MAX_BATCH, enough=enough, deadline_s=deadline_s).members
+        members = plan(left, now_s + 10, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s)).members
         assert members
         seen += [left[index] for index in members]
         left = [waiting for index, waiting in enumerate(left) if index not in members]
@@ -72,8 +78,8 @@ def test_a_queue_drains_in_finite_batches_without_loss(queue, now_s, enough, dea
 
 def test_a_full_group_goes_before_an_older_one_that_may_wait():
     queue = [Waiting("a", 1, 0.0), Waiting("b", 50, 0.5), Waiting("b", 50, 0.6)]
-    assert plan(queue, 1.0, max_batch=100, enough=100, deadline_s=5.0).members == (1, 2)
-    assert plan(queue, 5.0, max_batch=100, enough=100, deadline_s=5.0).members == (0,)
+    assert plan(queue, 1.0, max_batch=100, limits=limits_of(100, 5.0)).members == (1, 2)
+    assert plan(queue, 5.0, max_batch=100, limits=limits_of(100, 5.0)).members == (0,)
 
 
 @given(st.integers(1, 5000), st.integers(1, 8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, observations, weights
+from inference_doubles import CONFIG, RUN, SPEC, Shelf, eventually, observations, weights
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
@@ -28,7 +28,7 @@ def shelf(control):
 
 @pytest.fixture
 def following(control, shelf):
-    evaluator = LocalEvaluator.from_catalog(SPEC, NETWORK, WeightCatalog(control, RUN), shelf.fetch(None), CONFIG)
+    evaluator = LocalEvaluator.from_catalog(SPEC, WeightCatalog(control, RUN), shelf.fetch(None), CONFIG)
     yield evaluator
     evaluator.close()
 

@@ -41,7 +41,7 @@ def network(spec, blocks, channels):
 def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(spec, blocks, channels):
     torch.set_num_threads(1)
     module, packed = network(spec, blocks, channels), observations(53, spec=spec)
-    logits, values = native.NativeForward(module, threads=1).launch(packed).wait()
+    logits, values = native.NativeForward(module, lambda: 1).launch(packed).wait()
     with torch.inference_mode():
         inputs = unpack(torch.from_numpy(packed), spec)
         exact_logits, exact_values = (output.numpy() for output in module(*inputs))
@@ -56,10 +56,10 @@ def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(spec, blocks, ch
 def test_an_evaluation_depends_on_neither_batch_nor_threads():
     spec, blocks, channels = SHAPES[1]
     module, packed = network(spec, blocks, channels), observations(200, spec=spec)
-    whole = native.NativeForward(module, threads=1).launch(packed).wait()
-    threaded = native.NativeForward(module, threads=3).launch(packed).wait()
+    whole = native.NativeForward(module, lambda: 1).launch(packed).wait()
+    threaded = native.NativeForward(module, lambda: 3).launch(packed).wait()
     assert all(np.array_equal(one.view(np.uint16), other.view(np.uint16)) for one, other in zip(whole, threaded, strict=True))
-    alone = native.NativeForward(module, threads=1)
+    alone = native.NativeForward(module, lambda: 1)
     for start, count in ((0, 1), (7, 5), (20, 24), (33, 60), (199, 1)):
         for part, all_of_it in zip(alone.launch(packed[start : start + count]).wait(), whole, strict=True):
             assert np.array_equal(part.view(np.uint16), all_of_it[start : start + count].view(np.uint16))
@@ -69,7 +69,7 @@ def test_an_evaluation_depends_on_neither_batch_nor_threads():
 def test_refresh_takes_the_modules_new_weights():
     spec, blocks, channels = SHAPES[2]
     module, packed = network(spec, blocks, channels), observations(9, spec=spec)
-    forward = native.NativeForward(module, threads=1)
+    forward = native.NativeForward(module, lambda: 1)
     before = forward.launch(packed).wait()[0]
     with torch.no_grad():
         module.policy.bias += 1.0

@@ -24,7 +24,6 @@ def state_at(step: int, **fields) -> TrainState:
         "weight_version": 2,
         "loss_policy": 1.0,
         "loss_value": 0.5,
-        "rng": b"{}",
     }
     return TrainState(**{**values, **fields})
 

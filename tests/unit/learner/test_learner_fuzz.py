@@ -14,7 +14,7 @@ from azq.nets.weights import WeightsMeta, from_bytes, to_bytes
 
 MODULE = torch.nn.Linear(3, 2)
 WEIGHTS = to_bytes(MODULE, WeightsMeta("tic_tac_toe", version=1, step=2, params={}, network={}))
-STATE = TrainState(checkpoint.SCHEMA, "tic_tac_toe", 5, 6, 7, 8, 0.5, 0.25, b"{}")
+STATE = TrainState(checkpoint.SCHEMA, "tic_tac_toe", 5, 6, 7, 8, 0.5, 0.25, shares=(4, 2))
 
 
 def damaged(data: st.DataObject, good: bytes) -> bytes:

@@ -1,0 +1,245 @@
+"""Several data brokers as one: an inference worker reads all of them and answers each request where it came from.
+
+Each broker has a thread that waits for entries, so none waits for another; one that is lost is left alone until its thread hears from it
+again. Entry ids tell the broker (`<id>@<place>`), reply lists by their client's name (`azq.wire.shards`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from azq import logs
+from azq.bus.base import Entry, RequestBus
+from azq.bus.connect import open_client
+from azq.bus.redis import RedisBus
+from azq.config import BrokerConfig
+from azq.errors import BrokerError, BrokerUnavailable
+from azq.wire import keys, shards
+
+WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
+TIMEOUT_S = 2.0  # of one command: a broker that hangs costs the others no more than this, once
+MAX_BACKOFF_S = 2.0
+
+T = TypeVar("T")
+
+
+def open_requests(config: BrokerConfig) -> RequestBus:
+    """The data plane of these settings as an inference worker serves it. Raises `BrokerError` where no broker of it answers."""
+    timeout_s = config.connect_timeout_s
+    if len(config.data_planes) == 1:
+        # Its longest wait in the server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
+        bus = RedisBus(open_client(config.data_planes[0], timeout_s=timeout_s))
+        bus.ping()
+        return bus
+    buses = [RedisBus(open_client(url, timeout_s=min(timeout_s, TIMEOUT_S))) for url in config.data_planes]
+    _check_one_answers(buses)
+    return ShardedBus(buses, width=config.shards_per_run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What `read` was last asked for."""
+
+    streams: tuple[str, ...]
+    group: str
+    consumer: str
+    count: int
+
+
+class ShardedBus:
+    """The requests of several brokers; `width` of them carry one run. Safe to share between threads, read by one."""
+
+    def __init__(self, buses: Sequence[RequestBus], *, width: int = 0) -> None:
+        self._changed = threading.Condition()
+        self._width = width
+        self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate(buses)]
+
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+        """New frames of the streams, up to `count` of each from each broker.
+
+        Raises `BrokerUnavailable` while no broker of these streams can be reached.
+        """
+        deadline_s = time.monotonic() + block_ms / 1e3
+        asked = {shard: _Wish(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
+        with self._changed:
+            for shard in self._shards:
+                shard.ask(asked.get(shard))
+            while not any(shard.ready for shard in self._shards):
+                if asked and all(shard.error for shard in asked):
+                    raise BrokerUnavailable(next(iter(asked)).error)
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or not self._changed.wait(left_s):
+                    break
+            return [entry for shard in self._shards for entry in shard.take()]
+
+    def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
+        """Entries that were read and not acknowledged for `min_idle_ms`, of every broker that answers."""
+        claimed: list[Entry] = []
+        for shard in self._shards:
+            if self._carried([stream], shard):
+                shard.attempt(
+                    lambda shard=shard: claimed.extend(  # type: ignore[misc]
+                        shard.marked(shard.bus.claim(stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
+                    )
+                )
+        return claimed
+
+    def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
+        """Acknowledges entries where they came from; those of a lost broker are lost with it or claimed when it is back."""
+        for shard, found in self._apart(_unmarked(marked) for marked in ids):
+            shard.attempt(lambda shard=shard, found=found: shard.bus.ack(stream, group, found))  # type: ignore[misc]
+
+    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
+        """Answers each client where it listens; a client of a lost broker has moved on and asks again."""
+        count = len(self._shards)
+        for shard, found in self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies):
+            shard.attempt(lambda shard=shard, found=found: shard.bus.reply(found, life_s=life_s))  # type: ignore[misc]
+
+    def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
+        """Answers clients where they listen and acknowledges entries where they came from, in one round trip to each broker."""
+        count = len(self._shards)
+        told = dict(self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies))
+        done = dict(self._apart(_unmarked(marked) for marked in ids))
+        for shard in {**told, **done}:
+            shard.attempt(
+                lambda shard=shard: shard.bus.answer(  # type: ignore[misc]
+                    told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s
+                )
+            )
+
+    def dead_letter(self, entry: Entry, reason: str) -> None:
+        """Keeps an unreadable frame on the broker that it came from."""
+        place, entry_id = _unmarked(entry.id)
+        shard = self._shards[place]
+        shard.attempt(lambda: shard.bus.dead_letter(replace(entry, id=entry_id), reason))
+
+    def close(self) -> None:
+        """Ends the threads and drops all connections; entries read ahead stay pending for whoever claims them."""
+        with self._changed:
+            for shard in self._shards:
+                shard.closing = True
+            self._changed.notify_all()
+        for shard in self._shards:
+            shard.end()
+
+    def _apart(self, items: Iterable[tuple[int, T]]) -> Iterator[tuple[_Shard, list[T]]]:
+        """What belongs to each broker, by its place."""
+        by_place: dict[int, list[T]] = defaultdict(list)
+        for place, item in items:
+            by_place[place].append(item)
+        for place, found in by_place.items():
+            yield self._shards[place], found
+
+    def _carried(self, streams: Sequence[str], shard: _Shard) -> tuple[str, ...]:
+        count = len(self._shards)
+        return tuple(stream for stream in streams if shard.place in shards.shards_of(keys.run_of(stream), count, self._width))
+
+
+class _Shard:
+    """One broker: its connection, its reader, and whether it answers. Fields change with the condition held."""
+
+    def __init__(self, place: int, bus: RequestBus, changed: threading.Condition) -> None:
+        self.place = place
+        self.bus = bus
+        self.ready: list[Entry] = []
+        self.error = ""  # why it does not answer; empty while it does
+        self.closing = False
+        self._changed = changed
+        self._wish: _Wish | None = None
+        self._thread: threading.Thread | None = None
+        self._log = logs.get(__name__)
+
+    def ask(self, wish: _Wish | None) -> None:
+        """Says what to read from now on."""
+        if wish == self._wish:
+            return
+        self._wish = wish
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._read_on, name=f"shard-{self.place}", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def take(self) -> list[Entry]:
+        """What was read; makes room for more."""
+        taken, self.ready = self.ready, []
+        if taken:
+            self._changed.notify_all()
+        return taken
+
+    def marked(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Entries whose ids tell this broker."""
+        return [replace(entry, id=f"{entry.id}@{self.place}") for entry in entries]
+
+    def attempt(self, call: Callable[[], object]) -> None:
+        """A command to a broker that answered last; a failure is noted and ends there."""
+        if self.error:
+            return
+        try:
+            call()
+        except BrokerError as error:
+            with self._changed:
+                self._lost(error)
+
+    def end(self) -> None:
+        """Waits for the reader and closes the connection."""
+        if self._thread is not None:
+            self._thread.join(TIMEOUT_S + WAIT_MS / 1e3)
+        self.bus.close()
+
+    def _read_on(self) -> None:
+        backoff_s = 0.0
+        while (wish := self._next_wish(backoff_s)) is not None:
+            try:
+                entries = self.bus.read(wish.streams, wish.group, wish.consumer, count=wish.count, block_ms=WAIT_MS)
+            except BrokerError as error:
+                backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * backoff_s))
+                with self._changed:
+                    self._lost(error)
+                continue
+            backoff_s = 0.0
+            with self._changed:
+                self._heard(entries)
+
+    def _next_wish(self, backoff_s: float) -> _Wish | None:
+        """What to read, once there is room and the pause is over; None at the end."""
+        with self._changed:
+            if backoff_s:
+                self._changed.wait_for(lambda: self.closing, backoff_s)
+            self._changed.wait_for(lambda: self.closing or (self._wish is not None and not self.ready))
+            return None if self.closing else self._wish
+
+    def _lost(self, error: BrokerError) -> None:
+        if not self.error:
+            self._log.warning("data_plane_lost", plane=self.place, error=str(error))
+        self.error = str(error)
+        self._changed.notify_all()
+
+    def _heard(self, entries: list[Entry]) -> None:
+        if self.error:
+            self._log.info("data_plane_back", plane=self.place)
+            self.error = ""
+        self.ready = self.marked(entries)
+        if entries:
+            self._changed.notify_all()
+
+
+def _unmarked(marked: str) -> tuple[int, str]:
+    """A broker's place and the id of an entry there."""
+    entry_id, _, place = marked.rpartition("@")
+    return int(place), entry_id
+
+
+def _check_one_answers(buses: Sequence[RedisBus]) -> None:
+    errors: list[BrokerError] = []
+    for bus in buses:
+        try:
+            bus.ping()
+        except BrokerError as error:
+            errors.append(error)
+    if len(errors) == len(buses):
+        raise errors[0]

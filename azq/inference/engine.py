@@ -1,0 +1,88 @@
+"""What the models of one process share: the device, and how far down the ladder of ways to use it this process is."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import torch
+
+from azq import logs
+from azq.config import InferenceConfig
+from azq.errors import DeviceError
+from azq.inference import native
+from azq.inference.batching import buckets
+from azq.inference.cuda import GraphForward, Lanes
+from azq.inference.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
+from azq.inference.forward import EagerForward, Forward
+from azq.inference.placement import Placement
+from azq.nets import Network
+from azq.nets.resnet import ResNet
+
+CPU = torch.device("cpu")
+SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
+
+
+class Engine:
+    """Makes forward passes for a device; safe to share between threads."""
+
+    def __init__(self, config: InferenceConfig, placement: Placement) -> None:
+        self.placement = placement
+        self.rung = Rung(Mode.FAST, config.max_batch)
+        self.threads = placement.threads  # of the CPU, for one forward pass
+        self.falls = 0
+        self._compile = config.compile
+        self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
+        self._changing = threading.Lock()
+        self._lanes = Lanes(placement.device) if placement.device.type == "cuda" else None
+        self._log = logs.get(__name__)
+
+    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+        """A forward pass of a network (float32, on the CPU), and the module whose weights it takes. Raises what the device raises."""
+        sizes = self.sizes(rung)
+        if rung.mode is Mode.PLAIN:
+            return reference, EagerForward(reference, CPU, sizes)
+        module = copy.deepcopy(reference)
+        if rung.mode is Mode.FAST and isinstance(module, ResNet) and native.suits(module, self.placement):
+            return module, native.NativeForward(module, lambda: self.threads)
+        device = self.placement.device
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # what a higher rung held
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
+        if rung.mode is Mode.FAST and self._compile:
+            module.compile(dynamic=True)
+        if rung.mode is Mode.FAST and self._lanes is not None:
+            return module, GraphForward(module, device, sizes, self._lanes)
+        return module, EagerForward(module, device, sizes)
+
+    @property
+    def device_s(self) -> float:
+        """Seconds in which a GPU ran some batch, as it says itself; 0 on the CPU and op by op."""
+        return self._lanes.clock.busy_s if self._lanes is not None else 0.0
+
+    def sizes(self, rung: Rung) -> tuple[int, ...]:
+        """The batch sizes that are padded to on a rung."""
+        on_cpu = rung.mode is Mode.PLAIN or self.placement.device.type == "cpu"
+        return buckets(rung.max_batch, per_octave=8 if on_cpu else 4, smallest=SMALLEST_EXACT if on_cpu and self._exact else 1)
+
+    def forget_sizes(self) -> None:
+        """Has later networks record graphs for the sizes in use from now on only."""
+        if self._lanes is not None:
+            self._lanes.in_use.clear()
+
+    def fall(self, rung: Rung, failure: Failure, what: str) -> Rung:
+        """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
+
+        What is true of the whole device holds for all networks loaded later; the rest may be one network's own.
+        """
+        lower = after(rung, failure, modes_on(self.placement.device.type))
+        if isinstance(lower, Leave):
+            reason = f"{what} on {self.placement.device}: {lower.reason}; others take its requests over"
+            raise DeviceError(f"{reason}. Look at the device (nvidia-smi, dmesg); a restart makes a new context")
+        self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
+        with self._changing:
+            self.falls += 1
+            if failure in HOST_WIDE:
+                self.rung = self.rung.lower(lower)
+        return lower

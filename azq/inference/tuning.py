@@ -1,0 +1,87 @@
+"""How many leaves a batch waits for, for how long, and on how many threads it runs: chosen from measured latency. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+THROUGHPUT_GIVEN_UP = 0.05  # of the best, for a smaller batch
+THREAD_WORTH = 0.5  # a further thread must add so much of what the first one does
+DEADLINE_OF_LATENCY = 0.25
+SHORTEST_DEADLINE_S, LONGEST_DEADLINE_S = 0.0002, 0.005
+SHARE_OF_LATENCY = 0.05  # of one batch in the running mean
+PROBE_S = 0.02  # spent on one size; a size that takes longer is run once
+
+
+class Limits(NamedTuple):
+    """When a batch may go: once it holds `enough` leaves, or once its oldest request is `deadline_s` old."""
+
+    enough: int
+    deadline_s: float
+
+
+def choose_batch(latencies_s: Mapping[int, float]) -> int:
+    """The smallest batch whose throughput comes near the best; `latencies_s` are seconds a batch, by its leaves."""
+    best = max(size / latency_s for size, latency_s in latencies_s.items())
+    return min(size for size, latency_s in latencies_s.items() if size / latency_s >= (1 - THROUGHPUT_GIVEN_UP) * best)
+
+
+def choose_threads(latencies_s: Mapping[int, float]) -> int:
+    """The most threads of which each was worth its core; `latencies_s` are seconds a batch, by the threads 1, 2, ..."""
+    chosen = 1
+    while chosen + 1 in latencies_s:
+        gained = 1 / latencies_s[chosen + 1] - 1 / latencies_s[chosen]
+        if gained < THREAD_WORTH / latencies_s[1]:
+            break
+        chosen += 1
+    return chosen
+
+
+def choose_deadline_s(latency_s: float) -> float:
+    """How long the oldest request may wait for others: a part of what its batch takes, within bounds."""
+    return min(max(DEADLINE_OF_LATENCY * latency_s, SHORTEST_DEADLINE_S), LONGEST_DEADLINE_S)
+
+
+def sizes_to_try(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The powers of two among the buckets, and the largest bucket."""
+    return tuple(size for size in sizes if size & (size - 1) == 0 or size == sizes[-1])
+
+
+def measure(evaluate: Callable[[int], object], at: Sequence[int], clock_s: Callable[[], float], *, budget_s: float) -> dict[int, float]:
+    """Seconds that `evaluate` takes at each of some values, the least of a few runs, in order until the time is used up; at least one.
+
+    The first run at each value, which may compile or record, is not counted.
+    """
+    found: dict[int, float] = {}
+    left_s = budget_s
+    for value in at:
+        evaluate(value)
+        runs_s: list[float] = []
+        while not runs_s or sum(runs_s) < PROBE_S:
+            start_s = clock_s()
+            evaluate(value)
+            runs_s.append(max(clock_s() - start_s, 1e-6))
+        found[value] = min(runs_s)
+        left_s -= sum(runs_s)
+        if 4 * found[value] > left_s:  # the next may take twice as long, and runs twice
+            break
+    return found
+
+
+class Tuned:
+    """The limits of one network: leaves fixed when it was measured, the deadline following the latency of live batches."""
+
+    def __init__(self, enough: int, latency_s: float, *, deadline_s: float | None = None) -> None:
+        self._enough = enough
+        self._latency_s = latency_s
+        self._fixed_s = deadline_s  # what the operator said
+
+    @property
+    def limits(self) -> Limits:
+        """As of now."""
+        return Limits(self._enough, choose_deadline_s(self._latency_s) if self._fixed_s is None else self._fixed_s)
+
+    def observe(self, leaves: int, latency_s: float) -> None:
+        """Notes a batch that ran alone; one much smaller than `enough` says little."""
+        if 2 * leaves >= self._enough:
+            self._latency_s += SHARE_OF_LATENCY * (latency_s - self._latency_s)

@@ -1,0 +1,230 @@
+"""Rank 0's side of training together: invites ranks, tells them what to train, goes on without those that are lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from msgspec.structs import replace as changed
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.config import LearnerConfig
+from azq.errors import WireError
+from azq.learner.batches import Feed, Order
+from azq.learner.burst import Burst, Timing, run_burst
+from azq.learner.group import Group, Word, open_store, timeouts
+from azq.learner.outage import Outage
+from azq.learner.ranks import Place, next_table, shares
+from azq.learner.reducing import Shared, sync_of
+from azq.learner.sync import Alone
+from azq.learner.team import Solo, TeamFigures
+from azq.learner.trainer import Trainer
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import RankBeat, RankTable
+
+LOOK_S = 1.0  # between two looks after the ranks
+SETTLE_S = 0.5  # after a loss, until the others have noticed it too
+JOIN_S = 5.0  # for all members to meet; less than a supervisor waits for a sign of life
+TABLE_LIFE_S = 60.0
+
+log = logs.get(__name__)
+
+
+class Leader:
+    """A `Team` of this process and those that come. Alone while nobody is there, and after each loss until the others are back."""
+
+    def __init__(
+        self,
+        run: str,
+        bus: Bus,
+        config: LearnerConfig,
+        trainer: Trainer,
+        feed: Feed,
+        place: Place,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run = run
+        self._bus = bus
+        self._config = config
+        self._trainer = trainer
+        self._feed = feed
+        self._place = place
+        self._clock = clock
+        self._outage = Outage(clock=clock)
+        self._alone = Solo(trainer, feed)
+        self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
+        self._group: Group | None = None
+        self._sync: Shared | None = None
+        self._module = trainer.module
+        self._broken = False
+        self._due_s = 0.0
+        self._failures = 0
+        self._last: tuple[float, tuple[Timing, ...]] = (0.0, ())  # seconds of a burst, and each rank's own
+
+    def look(self) -> None:
+        """Invites who is free; keeps the others waiting in peace."""
+        now = self._clock()
+        if now < self._due_s:
+            return
+        self._due_s = now + LOOK_S
+        beats = self._outage.attempt(self._read_beats)
+        if beats is None or self._table is None:
+            return
+        table = next_table(self._table, beats, broken=self._broken)
+        if table is not self._table:
+            self._begin(table)
+        elif self._group is not None:
+            self._tell_idle()
+        self._outage.attempt(self._put_table)
+
+    def train(self, burst: Burst) -> int:
+        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
+        if self._group is not None and self._trainer.module is not self._module:
+            self._tell_leave()  # the network grew: the others meet again to get it
+            self._part()
+        if self._group is None:
+            return self._alone.train(burst)
+        before, lost = self._trainer.snapshot(), ""
+        try:
+            self._together(burst)
+        except RuntimeError as error:
+            lost = _first_line(error)
+        if not lost:
+            return burst.steps
+        self._lose(lost)
+        self._trainer.restore(before)
+        return 0
+
+    def _together(self, burst: Burst) -> None:
+        group, sync = self._group, self._sync
+        assert group is not None
+        assert sync is not None
+        rows = shares(self._speeds(group.size), burst.rows, self._config.most_ratio)
+        start = time.perf_counter()
+        group.tell(Word("train", burst=burst, rows=rows))
+        sync.share(0, rows)
+        timing = run_burst(self._trainer, self._feed, burst, Order(burst.step, rows[0], burst.size))
+        waited_s = sync.waited_s()
+        self._trainer.phases.move("backward", "sync", waited_s)
+        timings = group.gather(replace(timing, waited_s=waited_s))
+        self._last = (time.perf_counter() - start, tuple(timings))
+
+    def figures(self) -> TeamFigures:
+        """How the ranks do."""
+        wall_s, timings = self._last
+        if self._group is None or not timings:
+            return replace(self._alone.figures(), ranks=self._place.ranks, failures=self._failures)
+        steps = max(1, timings[0].steps)
+        own_s = sum(timing.own_s for timing in timings) / len(timings)
+        done = sum(timing.rows for timing in timings) * steps
+        return TeamFigures(
+            ranks=self._place.ranks,
+            healthy=self._group.size,
+            failures=self._failures,
+            batch_s=wall_s / steps,
+            sync_s=max(0.0, wall_s - own_s) / steps,
+            efficiency=done / wall_s / sum(timing.per_s for timing in timings),
+            shares=tuple(timing.rows for timing in timings),
+        )
+
+    def close(self) -> None:
+        """Lets the members go."""
+        self._tell_leave()
+        self._release()
+        self._alone.close()
+
+    def _speeds(self, size: int) -> Sequence[float]:
+        timings = self._last[1]
+        return [timing.per_s for timing in timings] if len(timings) == size else [0.0] * size
+
+    def _read_beats(self) -> list[RankBeat]:
+        if self._table is None:
+            frame = self._bus.get(keys.ranks(self._run))
+            self._table = changed(decode(frame, RankTable), members=()) if frame else RankTable(host=self._place.host)
+        frames = self._bus.get_each([keys.rank(self._run, number) for number in range(1, self._place.ranks)])
+        return [beat for frame in frames if frame and (beat := _beat(frame))]
+
+    def _put_table(self) -> None:
+        assert self._table is not None
+        self._bus.put(keys.ranks(self._run), encode(self._table), life_s=TABLE_LIFE_S)
+
+    def _begin(self, table: RankTable) -> None:
+        """Starts an epoch: the old one's members leave, the new one's meet and get the weights."""
+        self._tell_leave()
+        self._release()
+        self._broken = False
+        self._table = changed(table, host=self._place.host)
+        if not table.members:
+            log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self._place.ranks)
+            return
+        lost = ""
+        try:
+            self._meet(self._table)
+        except RuntimeError as error:
+            lost = _first_line(error)
+        if lost:
+            self._lose(lost)
+
+    def _meet(self, table: RankTable) -> None:
+        size = 1 + len(table.members)
+        store = open_store(self._place.host, size, timeout_s=JOIN_S)
+        self._table = changed(table, port=store.port)
+        self._outage.attempt(self._put_table)
+        self._group = Group(store, table.epoch, 0, size, self._trainer.device, timeouts(self._config.rank_timeout_s, 0))
+        self._group.send_state(self._trainer.tensors(), self._trainer.step)
+        self._module = self._trainer.module
+        self._sync = sync_of(self._module, self._config, self._trainer.device)
+        self._trainer.join(self._sync)
+        log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self._place.ranks)
+
+    def _tell_idle(self) -> None:
+        lost = ""
+        try:
+            assert self._group is not None
+            self._group.tell(Word("idle"))
+        except RuntimeError as error:
+            lost = _first_line(error)
+        if lost:
+            self._lose(lost)
+
+    def _lose(self, reason: str) -> None:
+        """Goes on without the group. Called outside of the handler: an error holds what holds connections."""
+        self._failures += 1
+        log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=reason)
+        self._part()
+
+    def _part(self) -> None:
+        """Alone until those that are left say that they are free."""
+        self._release()
+        self._broken = True
+        if self._table is not None:
+            self._table = changed(self._table, port=0)  # nobody is to look for that meeting place any more
+        self._due_s = self._clock() + SETTLE_S
+
+    def _tell_leave(self) -> None:
+        if self._group is not None:
+            with contextlib.suppress(RuntimeError):
+                self._group.tell(Word("leave"))
+
+    def _release(self) -> None:
+        group, self._group, self._sync = self._group, None, None
+        self._last = (0.0, ())
+        self._trainer.join(Alone(self._trainer.module))
+        if group is not None:
+            group.close()
+
+
+def _first_line(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0][:200] or type(error).__name__
+
+
+def _beat(frame: bytes) -> RankBeat | None:
+    try:
+        return decode(frame, RankBeat)
+    except WireError:
+        return None

@@ -1,0 +1,93 @@
+"""Who trains together and how much each gets: pure rules over what ranks say of themselves.
+
+Rank 0 is the learner: it alone writes the table that names an epoch's members, so nobody has to vote. The others say that they are free,
+find themselves in a newer table, and meet where it says. A member that vanishes breaks the epoch; the next one is made of those that
+said since then that they are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from azq.errors import ConfigError
+from azq.wire.messages import RankBeat, RankTable
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one process stands among the ranks of a run."""
+
+    rank: int = 0
+    ranks: int = 1
+    local: int = 0  # among those of its host: which GPU it takes
+    host: str = LOOPBACK  # where the others reach rank 0
+    launched: bool = False  # something else, such as torchrun, starts the other ranks
+
+
+def place_of(environ: Mapping[str, str], ranks: int) -> Place:
+    """The place that RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR tell, as torchrun sets them; rank 0 of `ranks` without them.
+
+    MASTER_PORT is not used: every epoch meets at a port of its own, which the table tells. Raises `ConfigError` for what is no place.
+    """
+    if "RANK" not in environ:
+        return Place(ranks=ranks)
+    try:
+        rank, world = int(environ["RANK"]), int(environ.get("WORLD_SIZE", str(ranks)))
+        local = int(environ.get("LOCAL_RANK", str(rank)))
+    except ValueError:
+        raise ConfigError("RANK, WORLD_SIZE and LOCAL_RANK are to be numbers; unset them or let torchrun set them") from None
+    if not 0 <= rank < world:
+        raise ConfigError(f"RANK={rank} is not below WORLD_SIZE={world}; count ranks from 0")
+    return Place(rank, world, local, environ.get("MASTER_ADDR", LOOPBACK), launched=True)
+
+
+def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> RankTable:
+    """The table after a look at the ranks that live: itself while nobody came and the epoch holds.
+
+    `broken`: a member was lost, so that none of this epoch is counted on until it says that it is free.
+    """
+    kept = () if broken else table.members
+    came = tuple((beat.rank, beat.name) for beat in beats if beat.free and (beat.rank, beat.name) not in kept)
+    if not came and not broken:
+        return table
+    numbers = {rank for rank, _ in came}
+    members = sorted([member for member in kept if member[0] not in numbers] + list(dict(came).items()))
+    return replace(table, epoch=table.epoch + 1, members=tuple(members), port=0)
+
+
+def invited(table: RankTable | None, name: str, last_epoch: int) -> bool:
+    """True when a table is newer than the epoch that this process was last in, and names it."""
+    return table is not None and table.epoch > last_epoch and table.port > 0 and any(member == name for _, member in table.members)
+
+
+def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, ...]:
+    """Rows of a step for each rank, in proportion to its samples a second; equal where a speed is not known yet (0).
+
+    They sum to `rows`, each is at least 1, and before rounding the largest is at most `most_ratio` times the smallest.
+    """
+    if not all(speed > 0 for speed in speeds):
+        speeds = [1.0] * len(speeds)
+    least = max(speeds) / most_ratio
+    weights = [max(speed, least) for speed in speeds]
+    exact = [rows * weight / sum(weights) for weight in weights]
+    given = [max(1, int(part)) for part in exact]
+    by_need = sorted(range(len(exact)), key=lambda rank: (given[rank] - exact[rank], rank))
+    while sum(given) < rows:
+        for rank in by_need[: rows - sum(given)]:
+            given[rank] += 1
+    while sum(given) > rows:
+        given[given.index(max(given))] -= 1
+    return tuple(given)
+
+
+def is_mine(uid: int, rank: int, ranks: int) -> bool:
+    """True for the games that a rank draws from: all of them for rank 0, which takes them in, an equal part of them for each other one.
+
+    With equal rows, every sample of the window is then drawn equally often.
+    """
+    return rank == 0 or uid % (ranks - 1) == rank - 1

@@ -1,0 +1,194 @@
+"""Training steps of several ranks: gradients reduced while backward still runs, or weights averaged every few steps."""
+
+# No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
+import time
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from azq.config import LearnerConfig
+from azq.nets import Network, Outputs
+
+POWER_SGD_RANK = 2
+POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
+
+
+class Stopwatch(Protocol):
+    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def taken_s(self) -> float: ...
+
+
+class HostStopwatch:
+    """By the host's clock, where a call returns when its work is done."""
+
+    def __init__(self) -> None:
+        self._begun: float | None = None
+        self._taken_s = 0.0
+
+    def begin(self) -> None:
+        """Starts anew."""
+        self._begun = time.perf_counter()
+
+    def end(self) -> None:
+        """Adds what passed since `begin`."""
+        if self._begun is not None:
+            self._taken_s += time.perf_counter() - self._begun
+            self._begun = None
+
+    def taken_s(self) -> float:
+        """Seconds since the last call."""
+        taken, self._taken_s = self._taken_s, 0.0
+        return taken
+
+
+class CudaStopwatch:
+    """By marks on the device's queue of work, where calls return before their work is done."""
+
+    def __init__(self) -> None:
+        self._begun: Any = None
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def begin(self) -> None:
+        """Starts anew."""
+        self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._begun.record()
+
+    def end(self) -> None:
+        """Notes what passed since `begin`."""
+        if self._begun is not None:
+            ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            ended.record()
+            self._pairs.append((self._begun, ended))
+            self._begun = None
+
+    def taken_s(self) -> float:
+        """Seconds since the last call; waits for the device."""
+        if self._pairs:
+            self._pairs[-1][1].synchronize()
+        taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
+        self._pairs.clear()
+        return float(taken)
+
+
+class _AllHeads(nn.Module):
+    """A network whose forward pass gives every head's output, since that is the one torch reduces gradients for."""
+
+    def __init__(self, module: Network) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        return self.module.forward_all(planes, scalars)
+
+
+class Shared(Protocol):
+    """A `Sync` between ranks."""
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None: ...
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs: ...
+    def backward(self, loss: Tensor) -> None: ...
+    def after_step(self, step: int) -> None: ...
+    def waited_s(self) -> float: ...
+
+
+class Reducing:
+    """Gradients of the whole batch each step (Li et al., VLDB 2020), compressed where asked.
+
+    Losses are means over a rank's rows, so each counts by its share of the rows; the mean over ranks is then that of the whole batch.
+    """
+
+    def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._factor = 1.0
+        self._ddp = DistributedDataParallel(_AllHeads(module), forward_sync_buffers=False, gradient_as_bucket_view=True)
+        hook, state = _hook(compression)
+
+        def marked(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
+            watch.begin()  # the last bucket's counts: from there on this rank has nothing left to do but to wait
+            reduced: torch.futures.Future[torch.Tensor] = hook(state, bucket)
+            return reduced
+
+        self._ddp.register_comm_hook(None, marked)
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        """How the rows of a step are shared from now on."""
+        self._factor = len(rows) * rows[place] / sum(rows)
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+        outputs: Outputs = self._ddp(planes, scalars)
+        return outputs
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the whole batch's gradients in the parameters."""
+        (loss * self._factor).backward()  # type: ignore[no-untyped-call]
+        self._watch.end()
+
+    def after_step(self, step: int) -> None:
+        """Nothing to do: all ranks took the same step."""
+
+    def waited_s(self) -> float:
+        """Seconds between a rank's last gradient and the others', since the last call."""
+        return self._watch.taken_s()
+
+
+class Averaging:
+    """Each rank steps by its own gradients; every `every` steps weights are averaged, by rows (local SGD: Stich, ICLR 2019)."""
+
+    def __init__(self, module: Network, every: int, watch: Stopwatch) -> None:
+        self._module = module
+        self._every = every
+        self._watch = watch
+        self._weight = 1.0
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        """How the rows of a step are shared from now on."""
+        self._weight = rows[place] / sum(rows)
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+        return self._module.forward_all(planes, scalars)
+
+    def backward(self, loss: Tensor) -> None:
+        """This rank's own gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    @torch.no_grad()
+    def after_step(self, step: int) -> None:
+        """Averages when it is time."""
+        if (step + 1) % self._every:
+            return
+        flat = parameters_to_vector(self._module.parameters()) * self._weight
+        self._watch.begin()
+        dist.all_reduce(flat)
+        self._watch.end()
+        vector_to_parameters(flat, self._module.parameters())
+
+    def waited_s(self) -> float:
+        """Seconds of averaging since the last call."""
+        return self._watch.taken_s()
+
+
+def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Shared:
+    """How the members of the group that this process is in train together."""
+    watch = CudaStopwatch() if device.type == "cuda" else HostStopwatch()
+    if config.sync_every > 1:
+        return Averaging(module, config.sync_every, watch)
+    return Reducing(module, config.compression, watch)
+
+
+def _hook(compression: str) -> tuple[Any, Any]:
+    if compression == "fp16":
+        return default_hooks.fp16_compress_hook, None
+    if compression == "powersgd":
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWER_SGD_RANK, start_powerSGD_iter=POWER_SGD_AFTER)
+        return powerSGD_hook.powerSGD_hook, state
+    return default_hooks.allreduce_hook, None

@@ -1,0 +1,82 @@
+"""A whole run whose network and budget grow: larger weights are published, served, and played with, in one run without a pause."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from azq.console.move import weight_version
+from azq.inference.model import network_of
+from azq.nets import from_bytes
+
+RUN = "growing"
+SETTINGS = (
+    "daemon.port=0",
+    "arena.every_s=0",
+    'network.kind="resnet"',
+    "network.blocks=1",
+    "network.channels=16",
+    "learner.growth=[{at=0.3,blocks=2,channels=16},{at=0.7,blocks=2,channels=32}]",
+    "learner.min_window=500",
+    "learner.batch_size=64",
+    "learner.publish_every_s=0.5",
+    "selfplay.games_in_flight=64",
+    "selfplay.slice_s=2",
+    "selfplay.cache_entries=0",
+    "search.num_simulations=8",
+    "search.schedule=[{at=0.5,num_simulations=16}]",
+)
+
+
+def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
+    lines = (folder / "logs" / f"{role}.log").read_text("utf-8", "replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and f'"event": "{name}"' in line]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_grows_while_it_plays(tmp_path: Path, ranks: int) -> None:
+    settings = [word for text in (*SETTINGS, f"learner.ranks={ranks}") for word in ("--set", text)]
+    command = [
+        sys.executable,
+        "-m",
+        "azq",
+        "up",
+        "--game",
+        "tic_tac_toe",
+        "--run",
+        RUN,
+        "--until",
+        f"minutes={0.6 * ranks}",
+        "--json",
+        *settings,
+    ]
+    env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json"}
+    up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=140)
+    assert up.returncode == 0, up.stderr
+    folder = tmp_path / RUN
+    sizes: dict[int, tuple[int, int]] = {}
+    for path in sorted((folder / "weights").glob("*.safetensors"), key=weight_version):
+        _, meta = from_bytes(path.read_bytes())
+        network = network_of(meta)
+        sizes[meta.version] = (network.blocks, network.channels)
+    assert list(dict.fromkeys(sizes.values())) == [(1, 16), (2, 16), (2, 32)]
+    switched = {sizes[int(str(event["version"]))] for event in events(folder, "inference", "weights_switched")}
+    assert switched == set(sizes.values())
+    assert not events(folder, "inference", "weights_refused")
+    grown = [str(event["timestamp"]) for event in events(folder, "learner", "network_grown")]
+    assert len(grown) == 2
+    if ranks > 1:
+        together = [str(event["timestamp"]) for event in events(folder, "learner", "ranks_joined") if event["ranks"] == ranks]
+        assert min(together) < grown[1]  # the other rank was there when it grew
+        assert max(together) > grown[1]
+        assert not events(folder, "learner", "rank_lost")
+    last = json.loads(up.stdout.splitlines()[-1])
+    assert last["ledger"]["balanced"]
+    assert last["ledger"]["finished"] > 100

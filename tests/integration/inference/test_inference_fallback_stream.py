@@ -1,0 +1,72 @@
+"""A worker whose device computes nonsense: it falls back, or leaves, and every request gets the right answer from somebody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, FakeEngine, answering, ask, eventually, observations, same_bits, serving, weights
+
+from azq.errors import DeviceError, EvaluatorFailure
+from azq.inference.fallback import Mode
+from azq.inference.local import LocalEvaluator
+from azq.wire import keys
+
+NAN = answering(np.nan)
+
+
+def step_for_ever(server):
+    while True:
+        server.step(20)
+
+
+def test_a_worker_that_computes_nan_leaves_and_another_answers(connect, shelf):
+    shelf.publish(1, weights(1))
+    client, data = connect.client(resend_after_s=60.0, max_in_flight=16), connect.data()
+    engine = FakeEngine({})
+    bad = connect.server(shelf, "inference@bad:1", engine=engine)
+    with serving(bad):
+        ask(client, observations(4))
+    engine.failing.update(dict.fromkeys(Mode, NAN))  # its device breaks in service
+    packed = [observations(count, seed=count) for count in (1, 7, 40, 256)]
+    handles = [client.submit(rows) for rows in packed]
+    with pytest.raises(DeviceError, match="even the plain forward pass failed"):
+        step_for_ever(bad)
+    local = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG)
+    with serving(connect.server(shelf, "inference@good:2")):
+        for rows, handle in zip(packed, handles, strict=True):
+            answer = client.result(handle, timeout_s=WAIT_S)
+            assert answer is not None
+            assert same_bits(answer, local.result(local.submit(rows), timeout_s=WAIT_S))
+        eventually(lambda: data.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
+    assert client.resent == 0  # all were claimed from the one that left
+    local.close()
+
+
+def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
+    shelf.publish(1, weights(1))
+    client, engine = connect.client(), FakeEngine({})
+    server = connect.server(shelf, engine=engine)
+    exact = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG.model_copy(update={"precision": "float32"}))
+    packed = observations(40)
+    with serving(server):
+        ask(client, packed)
+        engine.failing |= {Mode.FAST: NAN, Mode.EAGER: NAN}
+        assert same_bits(ask(client, packed), exact.result(exact.submit(packed), timeout_s=WAIT_S))
+        assert server.rates()["fallbacks"] == 2
+        shelf.publish(2, weights(2, version=2))
+        eventually(lambda: server.versions == {RUN: 2}, "new weights are taken over all the same")
+        assert ask(client, packed).weight_version == 2
+    exact.close()
+
+
+def test_weights_that_evaluate_to_nan_by_themselves_are_named_to_the_client(connect, shelf):
+    shelf.publish(1, weights(1))
+    client, engine = connect.client(), FakeEngine({})
+    server = connect.server(shelf, engine=engine)
+    with serving(server):
+        ask(client, observations(4))
+    server._served[RUN].borrow(1)._reference.policy.weight.data.fill_(np.nan)
+    engine.failing |= dict.fromkeys(Mode, NAN)
+    with serving(server), pytest.raises(EvaluatorFailure, match="weights version 1 evaluated to NaN or infinity"):
+        ask(client, observations(4))
+    assert engine.falls == 0

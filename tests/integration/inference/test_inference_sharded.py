@@ -1,0 +1,147 @@
+"""Three real data brokers, two inference workers that read all of them, and clients that each use one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+
+import pytest
+from inference_doubles import CONFIG, RUN, SPEC, Shelf, eventually, make_server, observations, same_bits, serving, weights
+
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.bus.sharded import open_requests
+from azq.config import BrokerConfig
+from azq.inference.client import StreamEvaluator
+from azq.inference.failover import FailoverEvaluator
+from azq.wire import keys
+from azq.wire.connect import connect
+from azq.wire.shards import client_shards, on_shard
+
+COUNT = 3
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    """Three embedded data brokers."""
+    servers = [EmbeddedServer("data", tmp_path / f"data{place}", maxmemory="64mb") for place in range(COUNT)]
+    with contextlib.ExitStack() as stack:
+        for server in servers:
+            stack.callback(server.stop)
+            server.start()
+        yield servers
+
+
+@pytest.fixture
+def served(brokers, control):
+    """Two inference workers on all of them."""
+    shelf = Shelf(control)
+    shelf.publish(1, weights(1))
+    settings = BrokerConfig(data_urls=tuple(server.url for server in brokers))
+    with contextlib.ExitStack() as stack:
+        for number in range(2):
+            data = open_requests(settings)
+            stack.callback(data.close)
+            stack.enter_context(serving(make_server(control, data, shelf, f"inference@test:{number}", CONFIG)))
+        yield
+
+
+def client_of(brokers, name):
+    def over(place):
+        bus = RedisBus(connect(brokers[place].url, timeout_s=1.0))
+        return StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=SPEC.num_actions, resend_after_s=1.0)
+
+    return FailoverEvaluator(over, client_shards(RUN, name, COUNT, 0))
+
+
+def answers_of(client, batches):
+    """Every batch asked, four at a time, and its answer."""
+    found, waiting, deadline_s = {}, {}, time.monotonic() + PATIENCE_S
+    todo = list(enumerate(batches))
+    while (todo or waiting) and time.monotonic() < deadline_s:
+        while todo and len(waiting) < 4:
+            index, packed = todo.pop(0)
+            waiting[index] = client.submit(packed)
+        for index, handle in list(waiting.items()):
+            if (answer := client.result(handle, timeout_s=0.2)) is not None:
+                found[index] = answer
+                del waiting[index]
+    return found
+
+
+def in_threads(work, names):
+    results = {}
+    threads = [threading.Thread(target=lambda name=name: results.__setitem__(name, work(name))) for name in names]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def test_every_request_is_answered_as_by_one_broker_wherever_its_client_is(brokers, served):
+    names = [f"worker@host:{number}:1" for number in range(24)]
+    batches = [observations(size, seed=size) for size in (1, 7, 32, 33)]
+    clients = {name: client_of(brokers, name) for name in names}
+    spread = Counter(client.place for client in clients.values())
+    assert len(spread) == COUNT, spread
+    threads, results = in_threads(lambda name: answers_of(clients[name], batches), names)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    first = results[names[0]]
+    assert len(first) == len(batches)
+    for name in names:
+        assert all(same_bits(results[name][index], first[index]) for index in first), name
+    for server in brokers:
+        bus = RedisBus(server.url)
+        eventually(lambda bus=bus: bus.length(keys.eval_stream(RUN)) == 0, "nothing is left behind")
+        bus.close()
+    for client in clients.values():
+        client.close()
+
+
+def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_answered(brokers, served):
+    names = [f"worker@host:{number}:1" for number in range(6)]
+    clients = {name: client_of(brokers, name) for name in names}
+    lost = clients[names[0]].place
+    batches = [observations(16, seed=seed) for seed in range(8)]
+    reference = answers_of(clients[names[0]], batches)
+    assert len(reference) == len(batches)
+    threads, results = in_threads(lambda name: answers_of(clients[name], batches * 20), names)
+    brokers[lost].kill()
+    eventually(brokers[lost].died, "the broker is dead")
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    for name in names:
+        assert len(results[name]) == len(batches) * 20, f"{name}, now at {clients[name].place}"
+        assert all(same_bits(answer, reference[index % len(batches)]) for index, answer in results[name].items())
+        assert clients[name].place != lost
+    # The next job's client is at home again once the broker is back.
+    brokers[lost].start()
+    eventually(lambda: client_of(brokers, names[0]).place == lost, "its own broker is used again")
+    again = client_of(brokers, names[0])
+    assert same_bits(answers_of(again, batches)[0], reference[0])
+    for client in (*clients.values(), again):
+        client.close()
+
+
+def test_a_broker_that_hangs_holds_up_the_others_for_moments_only(brokers, served):
+    import os
+    import signal
+
+    names = [f"worker@host:{number}:1" for number in range(6)]
+    clients = {name: client_of(brokers, name) for name in names}
+    hung = clients[names[0]].place
+    others = [name for name in names if clients[name].place != hung]
+    assert others
+    answers_of(clients[others[0]], [observations(4)])
+    os.kill(brokers[hung].pid, signal.SIGSTOP)
+    try:
+        for name in (*others, names[0]):
+            assert len(answers_of(clients[name], [observations(8, seed=seed) for seed in range(4)])) == 4, name
+        assert clients[names[0]].place != hung
+    finally:
+        os.kill(brokers[hung].pid, signal.SIGCONT)
+    for client in clients.values():
+        client.close()

@@ -1,0 +1,60 @@
+"""Several ranks of `torch.distributed` in processes of one test, over loopback and gloo, at ports of the system's choice."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from azq.learner.group import Group, open_store, reach_store
+
+HOST = "127.0.0.1"
+CPU = torch.device("cpu")
+
+
+def in_ranks(size: int, body: Callable[[Group], Any], *, seconds: float = 60.0) -> list[Any]:
+    """What `body` returns in each of `size` ranks, by rank; fails with the first traceback of one that raised.
+
+    Forked, so that ranks need not import torch again; each computes in one thread.
+    """
+    context = multiprocessing.get_context("fork")
+    doors = [context.Pipe() for _ in range(size)]
+    ports = context.SimpleQueue()
+    ranks = [context.Process(target=_rank, args=(place, size, body, doors[place][1], ports), daemon=True) for place in range(size)]
+    for rank in ranks:
+        rank.start()
+    try:
+        results = []
+        for place, (door, _) in enumerate(doors):
+            assert door.poll(seconds), f"rank {place} said nothing for {seconds} s"
+            result, error = door.recv()
+            assert not error, f"rank {place}:\n{error}"
+            results.append(result)
+        return results
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.join()
+
+
+def _rank(place: int, size: int, body: Callable[[Group], Any], door: Connection, ports: Any) -> None:
+    torch.set_num_threads(1)
+    try:
+        if place == 0:
+            store = open_store(HOST, size, timeout_s=20)
+            for _ in range(size - 1):
+                ports.put(store.port)
+        else:
+            store = reach_store(HOST, ports.get(), size, timeout_s=20)
+        group = Group(store, 1, place, size, CPU, 20)
+        result = body(group)
+        group.close()
+        door.send((result, ""))
+    except BaseException:
+        door.send((None, traceback.format_exc()))
+    os._exit(0)  # nothing of the test process that was forked is to run again

@@ -1,0 +1,25 @@
+"""Every preset, with every variant, is a sound run."""
+
+from __future__ import annotations
+
+import importlib.resources
+
+import pytest
+
+from azq.config import parse_run
+from azq.errors import ConfigError
+from azq.presets import preset
+
+FILES = [entry.name for entry in importlib.resources.files("azq.presets").iterdir() if entry.name.endswith(".toml")]
+NAMES = sorted(name.removesuffix(".toml") for name in FILES if name != "python.toml")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_presets_are_sound(name: str) -> None:
+    game, _, variant = name.partition("-")
+    assert parse_run(preset(game, variant), name).run.game == game
+
+
+def test_variants_are_named() -> None:
+    with pytest.raises(ConfigError, match="gpu, sprint"):
+        preset("connect_four", "tpu")

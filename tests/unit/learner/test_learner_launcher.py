@@ -1,0 +1,100 @@
+"""Rank 0 starts the others, starts them again after a growing pause, and ends them."""
+
+from __future__ import annotations
+
+import subprocess
+
+from azq.errors import ExitCode
+from azq.learner.ranks import Place
+from workers.ranks import FIRST_DELAY_S, STEADY_AFTER_S, Launcher, environment
+
+
+class FakeProcess:
+    """Ends when it is told to; one that is stubborn only when it is killed."""
+
+    def __init__(self, *, stubborn: bool = False) -> None:
+        self.code: int | None = None
+        self.stubborn = stubborn
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def terminate(self) -> None:
+        if not self.stubborn:
+            self.code = 0
+
+    def kill(self) -> None:
+        self.code = -9
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.code is None:
+            raise subprocess.TimeoutExpired("rank", timeout or 0)
+        return self.code
+
+
+class Host:
+    """A launcher with a clock and processes of its own."""
+
+    def __init__(self, place: Place) -> None:
+        self.now = 0.0
+        self.started: list[tuple[int, FakeProcess]] = []
+        self.launcher = Launcher("first", place, self.start, clock=lambda: self.now)
+
+    def start(self, run: str, rank: int) -> FakeProcess:
+        self.started.append((rank, FakeProcess()))
+        return self.started[-1][1]
+
+    def ranks(self) -> list[int]:
+        return [rank for rank, _ in self.started]
+
+
+def test_every_rank_but_the_first_is_started_once():
+    host = Host(Place(ranks=3))
+    host.launcher.turn()
+    host.launcher.turn()
+    assert host.ranks() == [1, 2]
+
+
+def test_ranks_that_something_else_launches_are_left_alone():
+    host = Host(Place(ranks=3, launched=True))
+    host.launcher.turn()
+    assert host.ranks() == []
+
+
+def test_a_rank_that_dies_comes_back_after_a_pause_that_grows_and_shrinks_after_a_steady_life():
+    host = Host(Place(ranks=2))
+    host.launcher.turn()
+    pauses = []
+    for lived_s in (1, 1, 1, STEADY_AFTER_S):
+        host.now += lived_s
+        host.started[-1][1].code = -9
+        count, begun = len(host.started), host.now
+        while len(host.started) == count:
+            host.launcher.turn()
+            host.now += 0.25
+        pauses.append(host.now - 0.25 - begun)
+    assert pauses == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S, FIRST_DELAY_S]
+
+
+def test_a_rank_whose_settings_are_wrong_is_not_started_again():
+    host = Host(Place(ranks=2))
+    host.launcher.turn()
+    host.started[0][1].code = int(ExitCode.CONFIG)
+    for _ in range(20):
+        host.now += 10
+        host.launcher.turn()
+    assert host.ranks() == [1]
+
+
+def test_stopping_ends_all_and_kills_who_will_not():
+    host = Host(Place(ranks=3))
+    host.launcher.turn()
+    host.started[1][1].stubborn = True
+    host.started[1][1].wait = lambda timeout=None: FakeProcess.wait(host.started[1][1], timeout)
+    host.launcher.stop()
+    assert [process.code for _, process in host.started] == [0, -9]
+
+
+def test_a_rank_inherits_all_but_the_learners_signs_of_life():
+    environ = {"AZQ_HOME": "/h", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1", "AZQ_PARENT_PID": "1"}
+    assert environment(environ, 2, 77) == {"AZQ_HOME": "/h", "RANK": "2", "LOCAL_RANK": "2", "AZQ_PARENT_PID": "77"}

@@ -1,0 +1,112 @@
+"""The rules of training together: who is in an epoch, who gets how many rows, which place a process has."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.config import LearnerConfig
+from azq.errors import ConfigError
+from azq.learner.ranks import Place, invited, is_mine, next_table, place_of, shares
+from azq.wire.messages import RankBeat, RankTable
+
+EMPTY = RankTable()
+
+
+def free(rank: int, name: str) -> RankBeat:
+    return RankBeat(rank, name, True, 0)
+
+
+def busy(rank: int, name: str) -> RankBeat:
+    return RankBeat(rank, name, False, 0)
+
+
+def test_a_table_stays_while_nobody_comes():
+    assert next_table(EMPTY, [], broken=False) is EMPTY
+    table = RankTable(3, "h", 77, ((1, "a"), (2, "b")))
+    assert next_table(table, [busy(1, "a"), busy(2, "b")], broken=False) is table
+    assert next_table(table, [], broken=False) is table  # beats that are late are no death: the group itself tells
+
+
+def test_who_comes_joins_the_next_epoch():
+    table = next_table(EMPTY, [free(2, "b")], broken=False)
+    assert (table.epoch, table.members, table.port) == (1, ((2, "b"),), 0)
+    table = next_table(table, [free(1, "a"), busy(2, "b")], broken=False)
+    assert (table.epoch, table.members) == (2, ((1, "a"), (2, "b")))
+
+
+def test_a_broken_epoch_keeps_only_who_says_that_it_is_free():
+    table = RankTable(4, "h", 77, ((1, "a"), (2, "b"), (3, "c")))
+    beats = [free(1, "a"), busy(2, "b")]  # the last words of the dead, still alive in the control plane
+    after = next_table(table, beats, broken=True)
+    assert (after.epoch, after.members) == (5, ((1, "a"),))
+    alone = next_table(table, [busy(2, "b")], broken=True)
+    assert (alone.epoch, alone.members) == (5, ())
+
+
+def test_a_rank_that_was_started_again_takes_the_place_of_its_dead():
+    table = RankTable(4, "h", 77, ((1, "a"), (2, "b")))
+    assert next_table(table, [busy(1, "a"), free(2, "new")], broken=False).members == ((1, "a"), (2, "new"))
+
+
+def test_an_invitation_is_for_a_newer_epoch_with_a_meeting_place_and_ones_name():
+    table = RankTable(4, "h", 77, ((1, "a"),))
+    assert invited(table, "a", 3)
+    assert not invited(table, "a", 4)
+    assert not invited(table, "b", 3)
+    assert not invited(RankTable(4, "h", 0, ((1, "a"),)), "a", 3)
+    assert not invited(None, "a", 0)
+
+
+@given(
+    st.lists(st.floats(min_value=1.0, max_value=1e7), min_size=1, max_size=12),
+    st.integers(min_value=12, max_value=100_000),
+    st.floats(min_value=1.0, max_value=4.0),
+)
+def test_shares_sum_to_the_batch_and_keep_their_bound(speeds, rows, most_ratio):
+    given_rows = shares(speeds, rows, most_ratio)
+    assert sum(given_rows) == rows
+    assert min(given_rows) >= 1
+    assert max(given_rows) <= most_ratio * min(given_rows) + 1 + most_ratio
+    order = sorted(range(len(speeds)), key=lambda rank: speeds[rank])
+    assert all(given_rows[slow] <= given_rows[fast] + 1 for slow, fast in itertools.pairwise(order))
+
+
+def test_shares_follow_speed_within_the_bound():
+    assert shares([100, 100, 100], 96, 2.0) == (32, 32, 32)
+    assert shares([300, 200], 100, 2.0) == (60, 40)
+    assert shares([1000, 1], 90, 2.0) == (60, 30)
+    assert shares([1000, 1], 90, 1.0) == (45, 45)
+    assert shares([0, 500], 64, 2.0) == (32, 32)  # not measured yet
+    assert shares([1, 1, 1], 3, 1.0) == (1, 1, 1)
+    assert shares([5.0], 512, 2.0) == (512,)
+
+
+def test_games_are_split_among_the_ranks_that_are_not_the_learner():
+    for ranks in (2, 3, 5):
+        for uid in range(1, 40):
+            assert is_mine(uid, 0, ranks)
+            assert sum(is_mine(uid, rank, ranks) for rank in range(1, ranks)) == 1
+
+
+def test_a_process_finds_its_place_as_torchrun_says_it():
+    assert place_of({}, 4) == Place(0, 4)
+    environ = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
+    assert place_of(environ, 4) == Place(3, 8, 1, "first", launched=True)
+    assert place_of({"RANK": "2"}, 4) == Place(2, 4, 2, "127.0.0.1", launched=True)
+
+
+@pytest.mark.parametrize("environ", [{"RANK": "x"}, {"RANK": "2", "WORLD_SIZE": "2"}, {"RANK": "-1", "WORLD_SIZE": "2"}])
+def test_what_is_no_place_is_refused(environ):
+    with pytest.raises(ConfigError, match="RANK"):
+        place_of(environ, 1)
+
+
+def test_settings_of_ranks_that_contradict_each_other_are_refused():
+    with pytest.raises(ValueError, match="compression"):
+        LearnerConfig(sync_every=4, compression="fp16")
+    with pytest.raises(ValueError, match="batch_size 2"):
+        LearnerConfig(batch_size=2, ranks=3)

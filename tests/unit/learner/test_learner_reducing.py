@@ -1,0 +1,173 @@
+"""Two gloo ranks beside one rank with the same global batch; compression; averaging; what a group carries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from rank_processes import in_ranks
+
+from azq import games
+from azq.config import LearnerConfig, NetworkConfig
+from azq.learner.batches import Batch
+from azq.learner.burst import Burst, Timing
+from azq.learner.group import Group, Word
+from azq.learner.reducing import HostStopwatch, sync_of
+from azq.learner.trainer import Trainer
+from azq.nets import NetSpec, build, unpack
+from azq.replay.samples import Samples
+
+CPU = torch.device("cpu")
+STEPS = 12
+TOLERANCE = 2e-6  # sums in another order; weights are about 0.1, steps 2e-3
+
+
+def planted(spec: NetSpec, rows: int, seed: int) -> Samples:
+    """Positions whose best action is the first column with a stone of plane 0, and whose value is that stone's colour of plane 1."""
+    rng = np.random.default_rng(seed)
+    packed = rng.integers(0, 256, (rows, spec.packed_size), dtype=np.uint8)
+    planes, _ = unpack(torch.from_numpy(packed), spec)
+    best = planes[:, 0].sum(1).argmax(1).numpy() % spec.num_actions
+    policies = np.zeros((rows, spec.num_actions), np.float16)
+    policies[np.arange(rows), best] = 1
+    values = (2 * planes[:, 1, 0, 0] - 1).numpy().astype(np.float32)[:, None]
+    masks = np.packbits(np.ones((rows, spec.num_actions), np.uint8), axis=1, bitorder="little")
+    return Samples(packed, policies, values, masks)
+
+
+def part(samples: Samples, begin: int, end: int) -> Samples:
+    return Samples(samples.packed[begin:end], samples.policies[begin:end], samples.values[begin:end], samples.masks[begin:end])
+
+
+def trainer_of(config: LearnerConfig, network: NetworkConfig | None = None) -> Trainer:
+    game = games.load("connect_four")
+    spec = NetSpec.of(game)
+    return Trainer(build(network or NetworkConfig(kind="mlp", blocks=2, channels=32), spec, seed=4), spec, config, CPU)
+
+
+def config_of(**changes: object) -> LearnerConfig:
+    return LearnerConfig(**{"device": "cpu", "precision": "float32", "warmup_steps": 1, "ema_decay": 0.5, "ranks": 2, **changes})
+
+
+def numbers(trainer: Trainer) -> dict[str, np.ndarray]:
+    return {name: tensor.detach().numpy().copy() for name, tensor in trainer.tensors().items()}
+
+
+def train_rank(group: Group, config: LearnerConfig, rows: tuple[int, ...], steps: int) -> tuple[dict[str, np.ndarray], float]:
+    trainer = trainer_of(config)
+    sync = sync_of(trainer.module, config, CPU)
+    sync.share(group.place, rows)
+    trainer.join(sync)
+    spec = NetSpec.of(games.load("connect_four"))
+    begin = sum(rows[: group.place])
+    for step in range(steps):
+        trainer.train_on(Batch(part(planted(spec, sum(rows), step), begin, begin + rows[group.place])), 0.0)
+    return numbers(trainer), sync.waited_s()
+
+
+def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]:
+    trainer = trainer_of(config)
+    spec = NetSpec.of(games.load("connect_four"))
+    for step in range(steps):
+        trainer.train_on(Batch(planted(spec, rows, step)), 0.0)
+    return numbers(trainer)
+
+
+@pytest.mark.parametrize("rows", [(48, 48), (64, 32)])
+def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows):
+    config = config_of()
+    (first, waited_s), (second, _) = in_ranks(2, lambda group: train_rank(group, config, rows, STEPS))
+    whole = alone(config, sum(rows), STEPS)
+    fresh = alone(config, sum(rows), 0)
+    for name, tensor in whole.items():
+        if not name.startswith("ema/"):
+            assert np.array_equal(first[name], second[name]), name
+        assert np.abs(first[name] - tensor).max() <= TOLERANCE, name
+    moved = max(np.abs(whole[name] - fresh[name]).max() for name in fresh)
+    assert moved > 1000 * TOLERANCE
+    assert waited_s > 0
+
+
+def test_averaging_every_few_steps_makes_ranks_equal_then_and_only_then():
+    config = config_of(sync_every=4)
+
+    def body(group: Group) -> list[np.ndarray]:
+        return [train_rank(group, config, (48, 24), steps)[0]["weights/policy.weight"] for steps in (3, 4, 8)]
+
+    first, second = in_ranks(2, body)
+    assert not np.array_equal(first[0], second[0])
+    assert np.array_equal(first[1], second[1])
+    assert np.array_equal(first[2], second[2])
+    one, other = (alone_on(config, begin, end) for begin, end in ((0, 48), (48, 72)))
+    assert np.abs(first[1] - (48 * one + 24 * other) / 72).max() <= TOLERANCE
+
+
+def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
+    """Four steps of one rank by itself on its part of each batch."""
+    trainer = trainer_of(config)
+    spec = NetSpec.of(games.load("connect_four"))
+    for step in range(4):
+        trainer.train_on(Batch(part(planted(spec, 72, step), begin, end)), 0.0)
+    return numbers(trainer)["weights/policy.weight"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"compression": "fp16"}, {"compression": "powersgd"}, {"sync_every": 8}])
+def test_every_way_to_synchronise_converges_on_a_planted_problem(changes):
+    config = config_of(ema_decay=0.0, **changes)
+
+    def body(group: Group) -> tuple[float, float]:
+        trainer = trainer_of(config)
+        sync = sync_of(trainer.module, config, CPU)
+        sync.share(group.place, (64, 64))
+        trainer.join(sync)
+        spec = NetSpec.of(games.load("connect_four"))
+        for step in range(400):
+            trainer.train_on(Batch(part(planted(spec, 128, step), 64 * group.place, 64 * group.place + 64)), 0.0)
+        fresh = planted(spec, 1000, 10_000)
+        with torch.no_grad():
+            logits, values = trainer.averaged(*unpack(torch.from_numpy(fresh.packed), spec))
+        hits = (logits.argmax(1).numpy() == fresh.policies.argmax(1)).mean()
+        return float(hits), float(((values.numpy() - fresh.values) ** 2).mean())
+
+    for hits, error in in_ranks(2, body, seconds=120):
+        assert hits > 0.8
+        assert error < 0.1
+
+
+def test_a_group_carries_words_timings_and_a_trainers_state():
+    burst = Burst(7, 3, 96, 1000, 0.25)
+    spoken = Word("train", burst=burst, rows=(64, 32))
+
+    def body(group: Group) -> tuple[Word, list[Timing], bool]:
+        trainer = trainer_of(config_of())
+        if group.place == 0:
+            spec = NetSpec.of(games.load("connect_four"))
+            trainer.train_on(Batch(planted(spec, 16, 0)), 0.0)
+            group.tell(spoken)
+            group.send_state(trainer.tensors(), trainer.step)
+            heard, same = spoken, True
+        else:
+            heard = group.hear()
+            word = group.hear()
+            state = group.take_state(word)
+            trainer.load_tensors(state, word.step)
+            same = trainer.step == 1 and all(torch.equal(tensor, state[name]) for name, tensor in trainer.tensors().items())
+        return heard, group.gather(Timing(3, (64, 32)[group.place], 1.5, 0.5)), same
+
+    for heard, timings, same in in_ranks(2, body):
+        assert heard == spoken
+        assert timings == [Timing(3, 64, 1.5, 0.5), Timing(3, 32, 1.5, 0.5)]
+        assert same
+
+
+def test_a_stopwatch_counts_from_the_last_beginning():
+    watch = HostStopwatch()
+    watch.end()
+    assert watch.taken_s() == 0
+    watch.begin()
+    watch.begin()
+    watch.end()
+    watch.end()
+    assert 0 < watch.taken_s() < 1
+    assert watch.taken_s() == 0

@@ -1,0 +1,125 @@
+"""The plan's arithmetic, its page, and the queueing model beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BENCH = ROOT / "ops" / "bench"
+PAGE = ROOT / "docs" / "scale.md"
+
+sys.path.insert(0, str(BENCH))
+import scale_plan  # noqa: E402
+import scale_simulation  # noqa: E402
+
+
+@pytest.fixture
+def figures():
+    return scale_plan.read_figures()[0]
+
+
+def of(figures, what):
+    (value,) = [step.value for step in scale_plan.plan(figures) if step.what == what]
+    return value
+
+
+def test_a_small_fleet_is_computed_as_by_hand():
+    figures = scale_plan.read_figures()[0] | {
+        "inference_gpus": 2,
+        "leaves_per_request": 1024,
+        "evaluations_per_s_per_gpu": 1_024_000.0,
+        "request_bytes_per_leaf": 32.0,
+        "reply_bytes_per_leaf": 8.0,
+        "broker_us_16kib": 100.0,
+        "broker_us_64kib": 400.0,
+        "broker_use": 0.25,
+        "games_per_s_per_gpu": 50.0,
+        "plies_per_game": 30.0,
+        "samples_per_insert": 4.0,
+        "training_samples_per_s_per_gpu": 24_000.0,
+        "training_gpus": 2,
+    }
+    assert of(figures, "requests") == 2000
+    assert of(figures, "a request") == 32
+    assert of(figures, "broker CPU a request") == pytest.approx(200)
+    assert of(figures, "broker cores") == pytest.approx(0.4)
+    assert of(figures, "data brokers") == 2
+    assert of(figures, "network of a broker, each way") == pytest.approx(2_048_000 * 40 * 8 / 1e9 / 2)
+    assert of(figures, "samples made") == 3000
+    assert of(figures, "training GPUs needed") == pytest.approx(0.5)
+    assert of(figures, "share of the training GPUs used") == pytest.approx(25)
+
+
+def test_the_line_goes_through_both_measured_sizes(figures):
+    for party in ("broker", "client", "consumer"):
+        assert scale_plan.microseconds(figures, party, 16 * 1024) == figures[f"{party}_us_16kib"]
+        assert scale_plan.microseconds(figures, party, 64 * 1024) == pytest.approx(figures[f"{party}_us_64kib"])
+
+
+def test_twice_the_gpus_need_twice_the_rest(figures):
+    double = figures | {"inference_gpus": 2 * figures["inference_gpus"]}
+    for what in ("evaluations", "requests", "broker cores", "search cores", "games", "samples made", "training GPUs needed"):
+        assert of(double, what) == pytest.approx(2 * of(figures, what))
+
+
+def test_a_cost_is_hours_times_counts_times_prices(figures):
+    counts = scale_plan.units(figures)
+    assert counts == {"cpu_core": 768, "inference_gpu": 16, "training_gpu": 8, "broker": of(figures, "data brokers") + 1}
+    prices = {"cpu_core": 1.0, "inference_gpu": 10.0, "training_gpu": 100.0, "broker": 0.0}
+    assert scale_plan.cost(counts, prices, 2.0) == 2 * (768 + 160 + 800)
+    with pytest.raises(KeyError):
+        scale_plan.cost(counts, {"cpu_core": 1.0}, 1.0)
+
+
+def test_every_measured_figure_names_where_it_comes_from():
+    figures, sources = scale_plan.read_figures()
+    assert sources
+    assert all(sources.values())
+    assert all(figures[name] > 0 for name in sources)
+
+
+def test_the_page_holds_the_table_of_these_figures():
+    text = PAGE.read_text("utf-8")
+    assert scale_plan.with_table(text, scale_plan.table(*scale_plan.read_figures())) == text, (
+        "run ops/bench/scale_plan.py --write-docs docs/scale.md"
+    )
+
+
+def test_a_page_without_a_place_for_it_is_refused():
+    with pytest.raises(ValueError, match="scale plan: begin"):
+        scale_plan.with_table("# nothing", "table")
+
+
+def test_the_script_prints_the_table_and_a_cost():
+    prices = [part for name in ("cpu_core", "inference_gpu", "training_gpu", "broker") for part in ("--price", f"{name}=1")]
+    done = subprocess.run(
+        [sys.executable, BENCH / "scale_plan.py", "--hours", "2", *prices], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "| data brokers |" in done.stdout
+    assert done.stdout.splitlines()[-1] == "2 hours cost 1,594.00"
+
+
+@pytest.mark.parametrize(("workers", "brokers"), [(88, 4), (88, 1), (40, 4)])
+def test_the_model_agrees_with_the_arithmetic_of_its_slowest_part(figures, workers, brokers):
+    """GPUs, the broker and the workers are the slowest part in turn."""
+    simulated = scale_simulation.simulate(figures, workers=workers, brokers=brokers, seconds=0.4)
+    expected = scale_simulation.by_arithmetic(figures, workers=workers, brokers=brokers)
+    for name in ("evaluations_per_s", "gpu_busy", "broker_busy", "worker_busy"):
+        assert simulated[name] == pytest.approx(expected[name], rel=0.06), name
+    assert max(expected["gpu_busy"], expected["broker_busy"], expected["worker_busy"]) == 1.0
+    assert simulated["wait_p50_ms"] <= simulated["wait_p99_ms"]
+
+
+def test_the_model_repeats_itself(figures):
+    twice = [scale_simulation.simulate(figures, workers=20, brokers=2, seconds=0.1, seed=3) for _ in range(2)]
+    assert twice[0] == twice[1]
+
+
+def test_a_lone_request_waits_for_nobody(figures):
+    times = scale_simulation.times_of(figures)
+    alone = scale_simulation.simulate(figures | {"inference_gpus": 2}, workers=1, brokers=1, seconds=0.2)
+    assert alone["wait_p50_ms"] == pytest.approx(1e3 * (times.broker_in_s + times.gpu_s + times.broker_out_s), rel=0.01)
