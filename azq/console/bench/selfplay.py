@@ -17,7 +17,7 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.console.bench.cpu import cpu_s, peak_rss_mb
 from azq.console.bench.rig import RUN, Rig, rig
-from azq.errors import NotFound
+from azq.errors import EvaluationTimeout, NotFound
 from azq.inference.client import StreamEvaluator
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
@@ -49,6 +49,8 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         memory_mb = peak_rss_mb(os.getpid())
         served = _inference_rates(machine)
     spent_s, wall_s = after[1] - before[1], after[2] - before[2]
+    if not spent_s or not wall_s:
+        raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
     progress, start = after[0], before[0]
     evaluations = progress.evaluations - start.evaluations
     simulations = progress.simulations - start.simulations
@@ -107,6 +109,7 @@ def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> lis
     marks: list[Mark] = []
 
     def report(progress: Progress) -> None:
+        phases.shares()  # its window moves on as in a worker, past the start
         marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
 
     evaluator = _evaluator(machine, rules, kind, phases)
