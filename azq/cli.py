@@ -13,6 +13,7 @@ from azq.cli_bench import bench_app
 from azq.cli_drill import drill_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
+from azq.cli_profile import profile
 from azq.cli_rest import register as register_rest
 from azq.cli_top import top
 from azq.errors import AzqError, ExitCode
@@ -31,6 +32,7 @@ app.add_typer(drill_app, name="drill")
 app.command("join")(join)
 app.command("join-token")(join_token)
 app.command("top")(top)
+app.command("profile")(profile)
 
 
 def main() -> None:

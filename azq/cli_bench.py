@@ -50,10 +50,15 @@ def bench_selfplay(
 
 @bench_app.command("inference")
 def bench_inference(
-    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+    seconds: BenchSeconds = 5.0,
+    game: str = "connect_four",
+    batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
 ) -> None:
-    """The network's forward pass, bare and through the stream."""
-    _bench("inference", as_json, config, overrides, seconds=seconds, game=game)
+    """The network's forward pass, bare and through the stream, and what the stream adds to a round trip."""
+    _bench("inference", as_json, config, overrides, seconds=seconds, game=game, batch=batch)
 
 
 @bench_app.command("learner")
@@ -145,3 +150,25 @@ def bench_strength(
 ) -> None:
     """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
     _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
+
+
+@bench_app.command("all")
+def bench_all(
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
+    size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
+    write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
+    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
+    from azq.console.bench.suite.report import markdown, replace_section
+    from azq.console.bench.suite.suite import read, run_all, write
+
+    result = run_all(size, minutes, device) if reuse is None else read(reuse)
+    if out is not None:
+        write(result, out)
+    if write_docs is not None:
+        replace_section(write_docs, markdown(result))
+    emit(result, as_json, markdown(result))

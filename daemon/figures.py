@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from azq import metrics
+from azq import metrics, phases
 from azq.ledger.types import JobView
 from azq.wire.messages import Heartbeat
 from daemon.fleet import live_queues, slots_of
@@ -84,6 +84,11 @@ WORKER_QUANTILES = (
     ("azq_eval_latency_seconds", "An evaluation request, from its sending to its answer.", metrics.EVAL_LATENCY_MS, 1e-3),
     ("azq_batch_leaves", "Leaves of a forward pass.", metrics.BATCH_LEAVES, 1.0),
 )
+WORKER_PHASES = (
+    ("azq_phase_wall_share", "Share of a process's wall time by phase; of several loops the mean.", phases.WALL),
+    ("azq_phase_cpu_cores", "CPU cores that a process uses by phase.", phases.CPU),
+    ("azq_phase_device_share", "Share of wall time that a phase has on a process's GPU.", phases.DEVICE),
+)
 WHO = ["worker", "role", "host"]
 
 
@@ -143,6 +148,12 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
         family = GaugeMetricFamily(name, text, labels=[*WHO, "quantile"])
         for quantile in metrics.QUANTILES:
             _labelled(family, workers, metrics.at_quantile(figure, quantile), factor, f"{quantile:g}")
+        yield family
+    for name, text, prefix in WORKER_PHASES:
+        family = GaugeMetricFamily(name, text, labels=[*WHO, "phase"])
+        for beat in workers:
+            for phase, share in phases.part(beat.rates, prefix).items():
+                family.add_metric([*_who(beat), phase], share)
         yield family
 
 

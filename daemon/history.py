@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
+
 from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import Heartbeat, HistoryPoint
+from daemon.spent import spent_by
 from daemon.state import Desired, Observed, ObservedRun
 from daemon.team import FleetRates, fleet_rates, lag_of
 
 LENGTH = 34_560  # points kept of a run: two days at one every five seconds
 TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
-COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name != "at_ms")
+COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent"))
+SPENT = "spent_"  # columns of shares of time: this, the role, the phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,18 @@ class Recorder:
 def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tuple[str, HistoryPoint]]:
     """The figures of every running run. Pure."""
     bound: dict[str, list[Heartbeat]] = {}
-    for beat in observed.workers:
-        if not beat.run or beat.role != "learner":  # what a learner says of its run is in its status
-            bound.setdefault(beat.run, []).append(beat)
+    learners: dict[str, list[Heartbeat]] = {}
+    for beat in observed.workers:  # what a learner does for its run is in its status, all but where its time goes
+        (learners if beat.run and beat.role == "learner" else bound).setdefault(beat.run, []).append(beat)
     shared = bound.get("", [])
-    rates, lag = fleet_rates(shared), lag_of(shared)  # once for all runs: hundreds of runs may share a thousand workers
+    rates, lag, spent = fleet_rates(shared), lag_of(shared), spent_by(shared)  # once: hundreds of runs may share a thousand workers
     for run in desired.runs:
         seen = observed.runs.get(run.name)
         if run.state is RunState.RUNNING and seen is not None:
             team = [*shared, *bound[run.name]] if run.name in bound else None
-            yield run.name, _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
+            point = _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
+            own = (spent_by(team) if team else spent) | spent_by(learners.get(run.name, []))
+            yield run.name, msgspec.structs.replace(point, spent=own)
 
 
 def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
@@ -76,10 +82,12 @@ def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> Hi
     width = max(1, -(-span_ms // buckets))
     ordered = sorted(points, key=lambda point: point.at_ms)
     groups = [list(group) for _, group in groupby(ordered, lambda point: point.at_ms // width)]
+    spent = sorted({name for point in points for name in point.spent})
     return History(
         every_ms=width,
         at_ms=[round(sum(point.at_ms for point in group) / len(group)) for group in groups],
-        columns={name: [_mean(group, name) for group in groups] for name in COLUMNS},
+        columns={name: [_mean(group, name) for group in groups] for name in COLUMNS}
+        | {SPENT + name: [_mean_spent(group, name) for group in groups] for name in spent},
     )
 
 
@@ -106,6 +114,12 @@ def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, i
 
 def _mean(group: Sequence[HistoryPoint], name: str) -> float | None:
     known = [getattr(point, name) for point in group if point.step or name not in TRAINED]
+    return sum(known) / len(known) if known else None
+
+
+def _mean_spent(group: Sequence[HistoryPoint], name: str) -> float | None:
+    role = name.partition("_")[0] + "_"
+    known = [point.spent.get(name, 0.0) for point in group if any(other.startswith(role) for other in point.spent)]
     return sum(known) / len(known) if known else None
 
 

@@ -158,6 +158,15 @@ class Site:
                 loss_policy=1.2 + 0.9 * math.exp(-5 * share),
                 loss_value=0.43 + 0.5 * math.exp(-4 * share),
                 step=number,
+                spent={
+                    "selfplay_search": 0.6,
+                    "selfplay_wait": 0.3 - 0.2 * share,
+                    "selfplay_other": 0.1 + 0.2 * share,
+                    "learner_forward": 0.3,
+                    "learner_backward": 0.5,
+                    "learner_intake": 0.15,
+                    "learner_other": 0.05,
+                },
             )
             self.bus.publish(keys.history(RUN), encode(point))
 

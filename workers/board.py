@@ -10,15 +10,20 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from azq import phases
+from azq.metrics import QUANTILES
+
 _STOP = struct.Struct("<Q")
-_SLOT = struct.Struct("<d?7dQ64s3d")
+_PHASES = tuple(prefix + name for prefix in (phases.WALL, phases.CPU) for name in phases.SELFPLAY)
+_SLOT = struct.Struct(f"<d?7dQ64s3d{len(_PHASES)}d")
 _RATES = ("games_per_s", "plies_per_s", "simulations_per_s", "evaluations_per_s", "mean_batch", "latency_ms", "resent")
 _CLAIM = struct.Struct("<dQQ96s")
-_CLAIM_AT = 192  # behind the figures
-_STRIDE = 320
+_CLAIM_AT = -(-_SLOT.size // 8) * 8  # behind the figures
+_STRIDE = _CLAIM_AT + -(-_CLAIM.size // 8) * 8
 FRESH_S = 10.0
 
 
@@ -37,6 +42,7 @@ class Figures:
     weight_version: int = 0
     run: str = ""
     latency_quantiles_ms: tuple[float, ...] = (0.0, 0.0, 0.0)  # at metrics.QUANTILES
+    phases: Mapping[str, float] = field(default_factory=dict)  # seconds per second, names as in heartbeats
 
 
 class Claim(NamedTuple):
@@ -66,7 +72,8 @@ class Board:
         """A child's figures as of now; more children than slots share the last one."""
         values = [getattr(figures, name) for name in _RATES]
         name = figures.run.encode()[:64]
-        rest = (figures.weight_version, name, *figures.latency_quantiles_ms)
+        spent = (figures.phases.get(phase, 0.0) for phase in _PHASES)
+        rest = (figures.weight_version, name, *figures.latency_quantiles_ms, *spent)
         _SLOT.pack_into(self._memory, self._place(slot), time.monotonic(), figures.busy, *values, *rest)
 
     def read(self) -> list[Figures]:
@@ -77,9 +84,10 @@ class Board:
             written_s, busy, *rest = _SLOT.unpack_from(self._memory, _STRIDE * (1 + slot))
             if written_s and now - written_s < FRESH_S:
                 rates = dict(zip(_RATES, rest, strict=False))
-                version, name, *quantiles = rest[len(_RATES) :]
-                run = name.rstrip(b"\0").decode(errors="replace")
-                found.append(Figures(busy, weight_version=version, run=run, latency_quantiles_ms=tuple(quantiles), **rates))
+                version, name, *more = rest[len(_RATES) :]
+                run, quantiles = name.rstrip(b"\0").decode(errors="replace"), tuple(more[: len(QUANTILES)])
+                spent = {phase: share for phase, share in zip(_PHASES, more[len(QUANTILES) :], strict=True) if share}
+                found.append(Figures(busy, weight_version=version, run=run, latency_quantiles_ms=quantiles, phases=spent, **rates))
         return found
 
     def busy(self) -> bool:

@@ -17,6 +17,7 @@ from azq.config import Config, RunSections, parse_run
 from azq.learner.schedule import progress
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
+from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.settings import search_at
 from azq.wire.messages import LATEST, RunRecord
@@ -39,6 +40,7 @@ class Context:
         self.owner = owner_of(os.getpid())
         self.arenas = Arenas()
         self.meter = Meter()
+        self.phases = Phases()
         self._control: redis.Redis | None = None
         self._evaluators = 0
         self._signs = Signs(board, slot)
@@ -115,6 +117,7 @@ class Context:
                 num_actions=game.num_distinct_actions(),
                 value_size=game.value_size(),
                 resend_after_s=sections.selfplay.resend_after_s,
+                phases=self.phases,
             )
 
         if len(urls) == 1:

@@ -34,6 +34,7 @@ from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
+from azq.phases import Phases
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
 from azq.usage import usage
@@ -71,7 +72,7 @@ def main(config: Config, run: str) -> int:
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
-            beat.turn(status)
+            beat.turn(status, learner.phases)
             launcher.turn()
 
         learner.run(stop, on_turn)
@@ -167,7 +168,7 @@ class Beat:
         self._started_ms = int(time.time() * 1000)
         self._due = 0.0
 
-    def turn(self, status: LearnerStatus | None) -> None:
+    def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
         """Beats when it is time; `status` is None before the learner is open."""
         now = time.monotonic()
         if now < self._due:
@@ -175,7 +176,7 @@ class Beat:
         self._due = now + self._config.heartbeat_s
         if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
             notify(WATCHDOG)
-        frame = encode(self.heartbeat(status))
+        frame = encode(self.heartbeat(status, phases))
         self._outage.attempt(lambda: self._bus.put(keys.beat(self.worker), frame, life_s=self._config.heartbeat_life_s))
 
     def end(self) -> None:
@@ -183,7 +184,7 @@ class Beat:
         notify(STOPPING)
         self._outage.attempt(lambda: self._bus.delete(keys.beat(self.worker)))
 
-    def heartbeat(self, status: LearnerStatus | None) -> Heartbeat:
+    def heartbeat(self, status: LearnerStatus | None, phases: Phases | None = None) -> Heartbeat:
         """What the learner says of itself now."""
         return Heartbeat(
             role="learner",
@@ -195,7 +196,7 @@ class Beat:
             started_ms=self._started_ms,
             sent_ms=int(time.time() * 1000),
             run=self._run,
-            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **self._costs()},
+            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._costs()},
             weight_versions={self._run: status.weight_version} if status else {},
         )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from azq import metrics
 from azq.actor.progress import Progress
 from azq.metrics import Rate
+from azq.phases import merged
 from workers.board import Figures
 
 _SUMS = {
@@ -29,7 +30,7 @@ def merge(figures: Sequence[Figures]) -> dict[str, float]:
         name: float(sum(getattr(child, field) * child.evaluations_per_s for child in figures) / weight) if weight else 0.0
         for name, field in _MEANS.items()
     }
-    return {**sums, **means, **_slowest(figures)}
+    return {**sums, **means, **_slowest(figures), **merged([child.phases for child in figures if child.phases])}
 
 
 def _slowest(figures: Sequence[Figures]) -> dict[str, float]:
@@ -63,7 +64,9 @@ class Meter:
         self._seen, self._seen_requests = (0, 0, 0, 0), 0
         self._resent_before, self._resent = self._resent_before + self._resent, 0.0
 
-    def figures(self, progress: Progress, run: str, *, resent: float = 0.0, busy: bool = True) -> Figures:
+    def figures(
+        self, progress: Progress, run: str, *, resent: float = 0.0, busy: bool = True, phases: Mapping[str, float] | None = None
+    ) -> Figures:
         """The figures as of now."""
         sums = (progress.games, progress.plies, progress.simulations, progress.evaluations)
         for rate, now, before in zip(self._rates, sums, self._seen, strict=True):
@@ -75,6 +78,5 @@ class Meter:
         batch = evaluations / requests if requests else 0.0
         self._resent = resent
         total, quantiles = self._resent_before + resent, progress.latencies_ms.quantiles()
-        return Figures(
-            busy, games, plies, simulations, evaluations, batch, progress.latency_ms, total, progress.weight_version, run, quantiles
-        )
+        rates = (games, plies, simulations, evaluations, batch, progress.latency_ms, total)
+        return Figures(busy, *rates, progress.weight_version, run, quantiles, phases or {})

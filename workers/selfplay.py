@@ -20,14 +20,23 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
         game = context.game(sections)
         evaluator = context.evaluator(record, sections, game)
         context.meter.begin()
+        context.phases.restart()
 
         def report(progress: Progress) -> None:
             resent = float(getattr(evaluator, "resent", 0))
-            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent))
+            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, phases=context.phases.shares()))
 
         try:
             return SelfPlay(
-                context.ledger, lease, sections, game, evaluator, context.arenas, should_stop=context.stopping, report=report
+                context.ledger,
+                lease,
+                sections,
+                game,
+                evaluator,
+                context.arenas,
+                should_stop=context.stopping,
+                report=report,
+                phases=context.phases,
             ).run()
         finally:
             evaluator.close()

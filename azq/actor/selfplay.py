@@ -21,6 +21,7 @@ from azq.config import RunSections
 from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, GameContractError, IllegalActionError, LeaseLost, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
+from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.wire.arrays import pack_record
 from azq.wire.messages import SampleEvent
@@ -45,7 +46,7 @@ class SliceEnd:
 class SelfPlay:
     """One slice of one self-play job.
 
-    `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
+    `phases` says where its time goes; `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class SelfPlay:
         patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
+        phases: Phases | None = None,
     ) -> None:
+        self._phases = phases or Phases()
         self._lease = lease
         self._evaluator = evaluator
         self._arenas = arenas
@@ -121,7 +124,8 @@ class SelfPlay:
         now = self._clock()
         if now - self._journaled_s >= self._limits.journal_s:
             self._journaled_s = now
-            self._link.journal([record for group in self._groups for record in group.changed()])
+            with self._phases("ledger"):
+                self._link.journal([record for group in self._groups for record in group.changed()])
         if now - self._reported_s >= REPORT_S:
             self._reported_s = now
             self._tell()
@@ -139,20 +143,24 @@ class SelfPlay:
         """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
         self._harvest(group)
         self._fill(group)
-        leaves = group.advance()
+        with self._phases("search"):
+            leaves = group.advance()
         self._abandon_broken(group)
         if not leaves and group.finished_any():
             self._harvest(group)
             self._fill(group)
-            group.advance()
+            with self._phases("search"):
+                group.advance()
         if group.leaves:
             self._submit(group)
         elif not any(other.leaves for other in self._groups):
-            self._wait(POLL_S / 10)  # nothing anywhere can move until the ledger gives games
+            with self._phases("wait"):
+                self._wait(POLL_S / 10)  # nothing anywhere can move until the ledger gives games
 
     def _submit(self, group: Group) -> None:
         try:
-            group.submit(self._evaluator, self._clock())
+            with self._phases("transport"):
+                group.submit(self._evaluator, self._clock())
         except (EvaluatorFailure, EvaluationTimeout, BrokerError) as error:
             self._ask_again(group, error)
 
@@ -160,7 +168,8 @@ class SelfPlay:
         """Waits a moment for the group's evaluations and applies them; False where they are not there yet."""
         if group.handle is None:
             if self._clock() < self._submit_after_s:
-                self._wait(POLL_S)
+                with self._phases("wait"):
+                    self._wait(POLL_S)
                 return False
             self._submit(group)
             return False
@@ -173,13 +182,15 @@ class SelfPlay:
         self._progress.latency_s += now - group.submitted_s
         self._progress.latencies_ms.add(1000 * (now - group.submitted_s))
         self._progress.weight_version = evaluation.weight_version
-        self._progress.evaluations += group.apply(evaluation)
+        with self._phases("search"):
+            self._progress.evaluations += group.apply(evaluation)
         return True
 
     def _result(self, group: Group, handle: int) -> Evaluation | None:
         began = self._clock()
         try:
-            evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
+            with self._phases("wait"):
+                evaluation = self._evaluator.result(handle, timeout_s=POLL_S)
             if evaluation is not None:
                 group.check(evaluation)
             return evaluation
@@ -199,8 +210,9 @@ class SelfPlay:
         records = group.finished()
         if not records:
             return
-        events = [self._event(record) for record in records]
-        self._link.finish(events)
+        with self._phases("ledger"):
+            events = [self._event(record) for record in records]
+            self._link.finish(events)
         group.clear_finished()
         self._progress.games += len(events)
         self._progress.open_games -= len(events)
@@ -214,7 +226,8 @@ class SelfPlay:
         room = group.room()
         if not room or self._clock() < self._fill_after_s:
             return
-        records = self._link.adopt(room)
+        with self._phases("ledger"):
+            records = self._link.adopt(room)
         for record in records:
             try:
                 group.start(record)
@@ -238,7 +251,8 @@ class SelfPlay:
         for group in self._groups:
             self._harvest(group)
             self._abandon_broken(group)
-        self._link.release(record for group in self._groups for record in group.changed())
+        with self._phases("ledger"):
+            self._link.release(record for group in self._groups for record in group.changed())
 
     def _tell(self) -> None:
         searches = [group.search for group in self._groups]

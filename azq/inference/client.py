@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from azq import logs, metrics
 from azq.bus.base import Bus
 from azq.errors import BrokerError, EvaluatorFailure, WireError
+from azq.phases import Phases
 from azq.search.evaluator import Evaluation
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, EvalReply, EvalRequest
@@ -55,8 +56,10 @@ class StreamEvaluator:
         max_in_flight: int = 8,
         resend_after_s: float = 5.0,
         clock_s: Callable[[], float] = time.monotonic,
+        phases: Phases | None = None,
     ) -> None:
         self._bus = bus
+        self._phases = phases or Phases()
         self._stream = keys.eval_stream(run)
         self._client = client
         self._replies = keys.reply(client)
@@ -79,12 +82,14 @@ class StreamEvaluator:
         """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either."""
         self._next_id += 1
         sent_ms = time.time_ns() // 1_000_000
-        request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms)
-        codec.encode(request)  # too large is the caller's mistake, said here
+        with self._phases("encode"):
+            request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms)
+            codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request)
         self._unsent.append(request.request_id)
         if self._backoff_s == 0.0:
-            self._try(self._send_unsent)
+            with self._phases("transport"):
+                self._try(self._send_unsent)
         return request.request_id
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
@@ -144,9 +149,13 @@ class StreamEvaluator:
         self._try(lambda: self._exchange(wait_s))
 
     def _exchange(self, wait_s: float) -> None:
-        self._send_unsent()
-        for frame in self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ):
-            self._take(frame)
+        with self._phases("transport"):
+            self._send_unsent()
+        with self._phases("wait"):
+            frames = self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ)
+        with self._phases("encode"):
+            for frame in frames:
+                self._take(frame)
 
     def _mark_overdue(self) -> float:
         """Puts overdue requests back among the unsent; returns seconds until the next one is overdue."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from azq.inference.batching import bucket_of
+from azq.inference.device_clock import DeviceClock
 from azq.inference.fallback import CaptureRefused, Failure, classify
 from azq.inference.forward import EagerForward, Flight, Outputs, as_float16, gather
 from azq.nets import Network, unpack
+from azq.phases import Event
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
@@ -32,6 +34,7 @@ class Lanes:
         self.pools: list[Any] = [torch.cuda.graph_pool_handle() for _ in range(SLOTS)]
         self.capturing = threading.Lock()  # a process may capture one graph at a time
         self.in_use: set[int] = set()
+        self.clock = DeviceClock(_timing_event)
 
     def slot(self, module: Network, turn: int, largest: int) -> Slot:
         """Buffers of a network for a slot."""
@@ -45,9 +48,10 @@ class Lanes:
 class GraphFlight:
     """A replayed graph; its outputs lie in pinned memory until the slot is used again, so `wait` copies them out once."""
 
-    def __init__(self, slot: Slot, count: int) -> None:
+    def __init__(self, slot: Slot, count: int, begun: Event, done: Event) -> None:
         self._slot = slot
         self._count = count
+        self._begun, self._done = begun, done
         self._landed: tuple[Outputs, bool] | None = None
 
     def wait(self) -> Outputs:
@@ -60,7 +64,7 @@ class GraphFlight:
 
     def _land(self) -> tuple[Outputs, bool]:
         if self._landed is None:
-            self._landed = self._slot.read(self._count)
+            self._landed = self._slot.read(self._count, self._begun, self._done)
         return self._landed
 
 
@@ -77,8 +81,6 @@ class Slot:
         self._values = torch.zeros((largest, spec.value_size), dtype=torch.float16, pin_memory=True)
         self._finite = torch.zeros((1,), dtype=torch.bool, pin_memory=True)
         self._on_device = torch.zeros((largest, spec.packed_size), dtype=torch.uint8, device=lanes.device)
-        # Blocking: a host thread that waits for the device leaves its core to the others.
-        self._done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         self._flight: GraphFlight | None = None
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
@@ -92,14 +94,16 @@ class Slot:
             self._flight.wait()  # it may still read the input, and its outputs would be overwritten
         count = gather(parts, self._input.numpy())
         with torch.cuda.device(self._lanes.device), torch.cuda.stream(self._lanes.streams[self._turn]):
+            begun = self._lanes.clock.mark()
             self._graphs[size].replay()
-            self._done.record()
-        self._flight = GraphFlight(self, count)
+            done = self._lanes.clock.mark()
+        self._flight = GraphFlight(self, count, begun, done)
         return self._flight
 
-    def read(self, count: int) -> tuple[Outputs, bool]:
-        """Waits for the stream and copies the outputs out of pinned memory."""
-        self._done.synchronize()
+    def read(self, count: int, begun: Event, done: Event) -> tuple[Outputs, bool]:
+        """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
+        done.synchronize()
+        self._lanes.clock.landed(begun, done)
         return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
 
     def capture(self, size: int) -> None:
@@ -193,3 +197,8 @@ class GraphForward:
         finally:
             self._lanes.capturing.release()
         return True
+
+
+def _timing_event() -> Event:
+    """Blocking: a host thread that waits for the device leaves its core to the others."""
+    return cast(Event, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]

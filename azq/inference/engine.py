@@ -55,6 +55,11 @@ class Engine:
             return module, GraphForward(module, device, sizes, self._lanes)
         return module, EagerForward(module, device, sizes)
 
+    @property
+    def device_s(self) -> float:
+        """Seconds in which a GPU ran some batch, as it says itself; 0 on the CPU and op by op."""
+        return self._lanes.clock.busy_s if self._lanes is not None else 0.0
+
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         """The batch sizes that are padded to on a rung."""
         on_cpu = rung.mode is Mode.PLAIN or self.placement.device.type == "cpu"

@@ -33,6 +33,7 @@ from azq.inference.stats import Stats
 from azq.inference.tuning import Limits
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
+from azq.phases import Phases
 from azq.wire import keys
 
 IDLE_BLOCK_MS = 100
@@ -84,6 +85,7 @@ class InferenceServer:
         engine: Engine | None = None,
     ) -> None:
         self.stats = Stats()
+        self.phases = Phases()
         self._control = control
         self._data = data
         self._runs = runs
@@ -99,6 +101,7 @@ class InferenceServer:
         self._flying: deque[Batch] = deque()
         self._claim_at_s = 0.0
         self._threads = 0
+        self._device_s = 0.0
         self._log = logs.get(__name__)
 
     def step(self, idle_block_ms: int = IDLE_BLOCK_MS) -> int:
@@ -107,9 +110,11 @@ class InferenceServer:
         Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
         Raises DeviceError when nothing here can run the network: whoever claims its entries answers them.
         """
-        self._take_news()
-        self._claim()
-        now = self._wait_and_receive(idle_block_ms)
+        with self.phases("weights"):
+            self._take_news()
+        with self.phases("collect"):
+            self._claim()
+            now = self._wait_and_receive(idle_block_ms)
         if now.members:
             self._launch(now)
         if self._flying and (len(self._flying) >= self._depth or not now.members):
@@ -122,7 +127,8 @@ class InferenceServer:
         due = bool(self._flying or now.members)
         if not due and self._pending:
             # Not in the broker: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
-            self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
+            with self.phases("idle"):
+                self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
         came = self._receive(0 if due or self._pending else idle_block_ms)
         return now if due and not came else self._plan()
 
@@ -150,7 +156,11 @@ class InferenceServer:
 
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds, and the device's memory."""
-        return {**self.stats.rates(), **self._engine.placement.memory(), metrics.FALLBACKS: float(self._engine.falls)}
+        if (device_s := self._engine.device_s) > self._device_s:
+            self.phases.add_device("forward", device_s - self._device_s)
+            self._device_s = device_s
+        own = {metrics.FALLBACKS: float(self._engine.falls)}
+        return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
 
     def _plan(self) -> Now:
         """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""
@@ -213,11 +223,13 @@ class InferenceServer:
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
         if streams and room > 0:
-            entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
+            with self.phases("idle" if block_ms else "collect"):
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
             self._take(entries)
             return bool(entries)
         if block_ms and not streams:
-            self._follower.news.wait(block_ms / 1e3)
+            with self.phases("idle"):
+                self._follower.news.wait(block_ms / 1e3)
         return False
 
     def _take(self, entries: Iterable[Entry]) -> None:
@@ -264,7 +276,8 @@ class InferenceServer:
             return  # overwritten since it was planned for; the next step asks for it
         self._leave_queue(now.members)
         alone, began_s = not self._flying, time.monotonic()
-        flight = model.launch(*(pending.packed for pending in now.members))
+        with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
+            flight = model.launch(*(pending.packed for pending in now.members))
         self._flying.append(Batch(served, now.weight_version, now.members, model, flight, began_s, alone))
 
     def _leave_queue(self, members: tuple[Pending, ...]) -> None:
@@ -279,7 +292,8 @@ class InferenceServer:
     def _land(self, batch: Batch) -> int:
         """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
         try:
-            outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
+            with self.phases("forward"):
+                outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
         except WeightsError as error:
             self._refuse(batch.served.run, batch.weight_version, batch.members, error)
             return 0
@@ -289,11 +303,12 @@ class InferenceServer:
         self.stats.batch(leaves, busy_s)
         if batch.alone:
             batch.served.observe(leaves, busy_s)
-        replies, start = [], 0
-        for pending in batch.members:
-            replies.append(requests.reply(pending, batch.weight_version, outputs, start))
-            start += pending.request.count
-        self._answer(batch.members, replies)
+        with self.phases("reply"):
+            replies, start = [], 0
+            for pending in batch.members:
+                replies.append(requests.reply(pending, batch.weight_version, outputs, start))
+                start += pending.request.count
+            self._answer(batch.members, replies)
         return leaves
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:

@@ -44,7 +44,7 @@ def run_burst(trainer: Trainer, feed: Feed, burst: Burst, order: Order) -> Timin
     """Takes the steps; `order` is this rank's share of the first."""
     start = time.perf_counter()
     for _ in range(burst.steps):
-        with feed.take(order) as batch:
+        with trainer.phases("load"), feed.take(order) as batch:
             trainer.train_on(batch, burst.progress)
         order = order.following
     return Timing(burst.steps, order.rows, time.perf_counter() - start, 0.0)

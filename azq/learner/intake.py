@@ -10,6 +10,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import IllegalActionError, WireError
 from azq.ledger.types import LedgerCounts
+from azq.phases import Phases
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Rules, Samples, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
@@ -64,7 +65,9 @@ class Intake:
         root_value_fraction: float,
         columns: Columns = NO_COLUMNS,
         duplicates: int = 0,
+        phases: Phases | None = None,
     ) -> None:
+        self._phases = phases or Phases()
         self._run = run
         self._game = game
         self._bus = bus
@@ -88,9 +91,11 @@ class Intake:
 
     def read(self, *, block_ms: int) -> int:
         """Takes in one read of new entries; returns how many there were."""
-        entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=block_ms)
+        with self._phases("idle" if block_ms else "intake"):
+            entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=block_ms)
         if entries:
-            self._take(entries)
+            with self._phases("intake"):
+                self._take(entries)
         return len(entries)
 
     def agree_with_ledger(self) -> None:

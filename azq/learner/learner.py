@@ -31,6 +31,7 @@ from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
+from azq.phases import Phases
 from azq.replay.limiter import stall_selfplay, steps_allowed
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, window_size
@@ -86,6 +87,7 @@ class Learner:
         self._parts = parts
         self._config = parts.config
         self._clock = clock
+        self._phases = parts.trainer.phases
         self._outage = Outage(clock=clock)
         self._disk = Outage(StoreError, ("disk_refuses", "disk_takes"), clock=clock)
         self._strength = Strength()
@@ -118,7 +120,8 @@ class Learner:
         busy = self._steps_allowed() > 0
         self._take_in(block_ms=0 if busy else IDLE_BLOCK_MS)
         if (self._outage.active or self._disk.active) and not busy:
-            stop.wait(IDLE_BLOCK_MS / 1000)
+            with self._phases("idle"):
+                stop.wait(IDLE_BLOCK_MS / 1000)
         self._parts.team.look()
         if not stop.is_set():
             self._train()
@@ -140,6 +143,11 @@ class Learner:
         log.info(
             "learner_stopped", step=self._parts.trainer.step, games=self._parts.segments.games, weight_version=self._parts.publisher.version
         )
+
+    @property
+    def phases(self) -> Phases:
+        """Where its time goes."""
+        return self._phases
 
     def status(self) -> LearnerStatus:
         """The learner's figures now."""
@@ -211,10 +219,12 @@ class Learner:
         if self._is_due("publish", self._config.publish_every_s):
             self._publish_if_possible()
         if self._is_due("checkpoint", self._config.checkpoint_every_s):
-            self._disk.attempt(self._save)
+            with self._phases("checkpoint"):
+                self._disk.attempt(self._save)
 
     def _publish_if_possible(self) -> None:
-        self._outage.attempt(partial(self._disk.attempt, self._publish))
+        with self._phases("publish"):
+            self._outage.attempt(partial(self._disk.attempt, self._publish))
 
     def _is_due(self, what: str, every_s: float) -> bool:
         now = self._clock()

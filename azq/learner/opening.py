@@ -119,6 +119,7 @@ def open_learner(
         root_value_fraction=config.root_value_fraction,
         columns=columns,
         duplicates=start.state.duplicates_dropped if start.state else 0,
+        phases=trainer.phases,
     )
     _log_start(run, trainer, segments, window, device, start)
     return Learner(

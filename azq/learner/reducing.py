@@ -196,7 +196,9 @@ def train_together(group: Group, sync: Shared, trainer: Trainer, feed: Feed, bur
     watch.end()
     # Before this rank waits for its device: where every host has queued its work, no device waits for a rank that is gone.
     group.meet()
-    return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), sync.waited_s()))
+    waited_s = sync.waited_s()
+    trainer.phases.move("backward", "sync", waited_s)
+    return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), waited_s))
 
 
 def stopwatch(device: torch.device) -> Stopwatch:

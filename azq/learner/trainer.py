@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from azq.learner.schedule import learning_rate
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone, Sync
 from azq.nets import NetSpec, Network, load_into, unpack
+from azq.phases import Event, Phases
 from azq.replay.samples import Samples
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
@@ -66,6 +68,7 @@ class Trainer:
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
+        self.phases = Phases(make_event=_timing_event if device.type == "cuda" else None)
         self.step = 0
         self.learning_rate = learning_rate(config, 0, 0.0)
 
@@ -110,13 +113,17 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
         found = self._losses(batch)
-        self._optimizer.zero_grad(set_to_none=True)
-        self._sync.backward(weighted(found, self._config))
-        nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
-        self._optimizer.step()
-        self._sync.after_step(self.step)
-        self._ema.update(self._module, self.step)
-        self._add_up(found)
+        with self.phases("backward"):
+            self._optimizer.zero_grad(set_to_none=True)
+            self._sync.backward(weighted(found, self._config))
+        with self.phases("update"):
+            nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
+            self._optimizer.step()
+        with self.phases("sync"):
+            self._sync.after_step(self.step)
+        with self.phases("update"):
+            self._ema.update(self._module, self.step)
+            self._add_up(found)
         self.step += 1
 
     def mean_losses(self) -> MeanLosses:
@@ -190,14 +197,16 @@ class Trainer:
         self._summed += 1
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
-        planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
-        targets = self._targets(batch.samples)
-        if self._symmetries is not None and batch.chosen is not None:
-            chosen = self._send(batch.chosen).long()
-            planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
-        with torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
+        with self.phases("load"):
+            planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
+            targets = self._targets(batch.samples)
+            if self._symmetries is not None and batch.chosen is not None:
+                chosen = self._send(batch.chosen).long()
+                planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
+        with self.phases("forward"), torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
             outputs = self._sync.forward(planes, scalars)
-        return all_losses(outputs, targets)
+        with self.phases("loss"):
+            return all_losses(outputs, targets)
 
     def _targets(self, samples: Samples) -> Targets:
         hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()
@@ -223,6 +232,10 @@ class Trainer:
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+def _timing_event() -> Event:
+    return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
 
 
 def _optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

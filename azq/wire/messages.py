@@ -256,6 +256,7 @@ class HistoryPoint(Message, frozen=True):
     samples: int = 0
     step: int = 0  # 0: no live learner, or none that has begun
     weight_version: int = 0
+    spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
 
 
 class DeadLetter(Message, frozen=True):

@@ -7,15 +7,16 @@ const PAD = { left: 44, right: 8, top: 6, bottom: 18 };
 
 export class Chart {
   /**
-   * series: [{name, colour (1..4), points, band: [low, high] columns}]; format: value to text; formatX: x to text;
-   * floor and ceiling: values that the axis always shows; group: a Set of charts that share the x axis.
+   * series: [{name, colour (1..8), points, band: [low, high] columns}]; format: value to text; formatX: x to text;
+   * floor and ceiling: values that the axis always shows; group: a Set of charts that share the x axis;
+   * stacked: areas one upon the other, the first series lowest.
    */
-  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null }) {
-    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick });
+  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null, stacked = false }) {
+    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick, stacked });
     this.data = { x: [], ys: series.map(() => []), gap: Infinity, domain: null };
     this.legend = h("span", { class: "legend" });
     this.plot = s("svg", { role: "img", tabindex: 0, height: HEIGHT });
-    this.element = h("figure", { class: "chart", "data-chart": title }, h("figcaption", {}, h("span", {}, title), this.legend), this.plot);
+    this.element = h("figure", { class: stacked ? "chart stacked" : "chart", "data-chart": title }, h("figcaption", {}, h("span", {}, title), this.legend), this.plot);
     this.plot.addEventListener("pointermove", (event) => this.#point(this.#nearest(event.offsetX)));
     this.plot.addEventListener("pointerleave", () => this.#point(null));
     this.plot.addEventListener("blur", () => this.#point(null));
@@ -41,7 +42,8 @@ export class Chart {
   draw() {
     this.width = Math.max(120, this.element.clientWidth - 2);
     const { x, ys, bands = {}, domain } = this.data;
-    const shown = [...ys.flat(), ...Object.values(bands).flat(2)].filter((value) => value !== null && value !== undefined);
+    const tops = this.stacked ? stack(ys) : ys;
+    const shown = [...tops.flat(), ...Object.values(bands).flat(2)].filter((value) => value !== null && value !== undefined);
     const ticks = niceTicks(Math.min(this.floor ?? Infinity, ...shown), Math.max(this.ceiling ?? -Infinity, ...shown), 3);
     const [low, high] = [ticks[0], ticks.at(-1)];
     const [from, to] = domain ?? [x[0] ?? 0, x.at(-1) ?? 1];
@@ -55,7 +57,7 @@ export class Chart {
       ...ticks.map((tick) => this.#gridLine(tick)),
       ...this.#timeLabels(from, to),
       ...Object.entries(bands).map(([index, band]) => this.#band(Number(index), band)),
-      ...this.series.map((one, index) => this.#line(one, ys[index] ?? [])),
+      ...this.series.map((one, index) => (this.stacked ? this.#area(one, tops[index - 1], tops[index]) : this.#line(one, ys[index] ?? []))),
       this.cursor,
       x.length ? "" : s("text", { x: this.width / 2, y: HEIGHT / 2, class: "empty" }, "nothing recorded yet"),
     );
@@ -86,6 +88,18 @@ export class Chart {
       before = x[i];
     });
     return s("g", { class: `series c${one.colour}` }, s("path", { d: path || "M0 0" }), alone);
+  }
+
+  #area(one, lows, highs) {
+    const { x, gap } = this.data;
+    const pieces = [[]];
+    highs.forEach((high, i) => {
+      if (high === null || (i && x[i] - x[i - 1] > gap)) pieces.push([]);
+      if (high !== null) pieces.at(-1).push(i);
+    });
+    const edge = (values, places) => places.map((i) => `${this.toX(x[i]).toFixed(1)} ${this.toY(values ? values[i] : 0).toFixed(1)}`);
+    const path = pieces.filter((piece) => piece.length > 1).map((piece) => `M${[...edge(highs, piece), ...edge(lows, [...piece].reverse())].join("L")}Z`);
+    return s("path", { class: `area c${one.colour}`, d: path.join("") || "M0 0" });
   }
 
   #band(index, [lows, highs]) {
@@ -126,13 +140,22 @@ export class Chart {
     if (at === null) return this.cursor.replaceChildren();
     const left = this.toX(x[at]);
     this.cursor.replaceChildren(s("line", { x1: left, x2: left, y1: PAD.top, y2: HEIGHT - PAD.bottom }),
-      ...this.series.flatMap((one, index) => (typeof ys[index]?.[at] === "number"
+      ...this.series.flatMap((one, index) => (!this.stacked && typeof ys[index]?.[at] === "number"
         ? [s("circle", { cx: left, cy: this.toY(ys[index][at]), r: 3, class: `dot c${one.colour}` })] : [])));
   }
 
   #sentence() {
     return this.series.map((one, i) => `${one.name} ${this.format(this.data.ys[i]?.findLast((value) => value !== null) ?? null)}`).join(", ");
   }
+}
+
+/** Columns added up from the first on; null where no column knows anything. */
+export function stack(columns) {
+  let below = null;
+  return columns.map((column) => (below = column.map((_, i) => {
+    const known = columns.some((each) => typeof each[i] === "number");
+    return known ? (below?.[i] ?? 0) + (column[i] ?? 0) : null;
+  })));
 }
 
 /** About `wanted` round values from at most `low` to at least `high`. */

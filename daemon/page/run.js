@@ -24,6 +24,13 @@ const OVER_TIME = [
   [["loss_policy", "loss_value"], { title: "loss", format: fixed(3), names: ["policy", "value"] }],
 ];
 
+/** Where a role's time goes: [role, phases from the bottom of the chart up]; what is not named is added up as the rest. */
+const SPENT = [
+  ["selfplay", ["search", "encode", "transport", "ledger", "wait"]],
+  ["inference", ["forward", "copy", "collect", "reply", "weights", "idle"]],
+  ["learner", ["forward", "loss", "backward", "update", "load", "sync", "idle"]],
+];
+
 export class RunView {
   asks = [[1500, this.askStatus], [2000, this.askHistory], [10_000, this.askArena]];
 
@@ -37,6 +44,9 @@ export class RunView {
       columns,
       chart: new Chart({ ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX: moment, group: together }),
     }));
+    this.spent = SPENT.map(([role, phases]) => ({ role, phases, chart: new Chart({
+      title: `${role}: where the time goes`, series: [...phases, "rest"].map((phase, i) => line(phase, i + 1)),
+      format: (value) => percent(value, 0), formatX: moment, ceiling: 1, group: together, stacked: true }) }));
     const byVersion = group();
     const version = (value) => `v${Math.round(value)}`;
     this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], format: signed, formatX: version, floor: null, group: byVersion });
@@ -55,7 +65,8 @@ export class RunView {
     this.ratings = h("section", { class: "panel", id: "ratings" });
     this.element = h("div", { class: "run" },
       h("div", { class: "bar" }, this.head, this.controls.element), this.conditions, this.tiles, this.spans,
-      h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element),
+      h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element,
+        this.spent.map(({ chart }) => chart.element)),
       h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger)),
       h("div", { class: "columns" }, this.matches, this.ratings));
     this.spans.addEventListener("click", (event) => {
@@ -95,6 +106,9 @@ export class RunView {
     for (const { chart, columns } of this.charts) {
       chart.update({ x: at_ms, ys: columns.map((name) => figures[name]), gap: Math.max(4 * every_ms, 30_000), domain });
     }
+    for (const { chart, role, phases } of this.spent) {
+      chart.update({ x: at_ms, ys: spentBy(figures, role, phases, at_ms.length), gap: Math.max(4 * every_ms, 30_000), domain });
+    }
   }
 
   async askArena() {
@@ -131,4 +145,14 @@ export class RunView {
     ];
     show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
   }
+}
+
+/** A role's columns of shares of time: the named phases, then the sum of all others. */
+function spentBy(figures, role, phases, length) {
+  const nothing = Array(length).fill(null);
+  const named = phases.map((phase) => `spent_${role}_${phase}`);
+  const others = Object.keys(figures).filter((name) => name.startsWith(`spent_${role}_`) && !named.includes(name));
+  const known = others.length ? figures[others[0]] : nothing;
+  const rest = known.map((value, i) => (value === null ? null : others.reduce((sum, name) => sum + figures[name][i], 0)));
+  return [...named.map((name) => figures[name] ?? nothing), rest];
 }

@@ -24,11 +24,18 @@ class Panel:
     unit: str
     queries: tuple[tuple[str, str], ...]
     kind: str = "timeseries"
+    stacked: bool = False
 
 
 def panel(title: str, unit: str, *queries: tuple[str, str], kind: str = "timeseries") -> Panel:
     """A panel."""
     return Panel(title, unit, queries, kind)
+
+
+def spent(title: str, role: str) -> Panel:
+    """Where the processes of a role spend their time, as areas that add up to all of it."""
+    query = f'avg by (phase) (azq_phase_wall_share{{role="{role}"}})'
+    return Panel(title, "percentunit", ((query, "{{phase}}"),), stacked=True)
 
 
 OF_RUN = '{run=~"$run"}'
@@ -109,6 +116,11 @@ FLEET = (
     panel("Forward passes that fell back", "short", ("azq_inference_fallbacks_total", "{{worker}}")),
     panel("Weight switch", "s", ("azq_weight_switch_seconds", "{{worker}}")),
     panel("Heartbeat age", "s", ("azq_heartbeat_age_seconds", "{{role}} {{worker}}")),
+    spent("Self-play: where the time goes", "selfplay"),
+    spent("Inference: where the time goes", "inference"),
+    spent("Learner: where the time goes", "learner"),
+    panel("CPU by phase", "short", ("sum by (role, phase) (azq_phase_cpu_cores)", "{{role}} {{phase}} cores")),
+    panel("GPU by phase", "percentunit", ("avg by (role, phase) (azq_phase_device_share)", "{{role}} {{phase}}")),
     panel("Uptime", "s", ("time() - azq_process_start_time_seconds", "{{role}} {{worker}}")),
     panel("Jobs", "short", ("azq_jobs", "{{queue}} {{state}}"), ("azq_queue_slots", "{{queue}} slots")),
     panel("Backlog of the streams", "short", ("azq_stream_entries", "{{plane}} {{run}}")),
@@ -162,14 +174,17 @@ def _panel(number: int, entry: Panel) -> dict[str, Any]:
         "title": entry.title,
         "datasource": SOURCE,
         "gridPos": {"x": number % COLUMNS * width, "y": number // COLUMNS * HEIGHT, "w": width, "h": HEIGHT},
-        "fieldConfig": {"defaults": _defaults(entry.unit), "overrides": []},
+        "fieldConfig": {"defaults": _defaults(entry), "overrides": []},
         "targets": [_target(place, query, legend) for place, (query, legend) in enumerate(entry.queries)],
     }
 
 
-def _defaults(unit: str) -> dict[str, Any]:
+def _defaults(entry: Panel) -> dict[str, Any]:
     """Axes of counts, shares and seconds begin at zero; losses and ratings need not."""
-    return {"unit": unit} if unit == "none" else {"unit": unit, "min": 0}
+    found: dict[str, Any] = {"unit": entry.unit} if entry.unit == "none" else {"unit": entry.unit, "min": 0}
+    if entry.stacked:
+        found |= {"max": 1, "custom": {"fillOpacity": 60, "stacking": {"mode": "normal"}}}
+    return found
 
 
 def _target(place: int, query: str, legend: str) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from azq.console.bench.suite.plan import cases, parts
+
 SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
 
 
@@ -62,3 +64,17 @@ def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.returncode == 2
     assert "magic" in done.stderr
+
+
+def test_everything_at_once_measures_what_fits_and_names_the_rest(tmp_path: Path) -> None:
+    docs = tmp_path / "page.md"
+    docs.write_text("<!-- bench all: begin -->\n<!-- bench all: end -->\n")
+    asked = ["all", "--size", "tiny", "--minutes", "0.3", "--device", "cpu", "--out", str(tmp_path / "out"), "--write-docs", str(docs)]
+    found = bench(tmp_path, *asked)
+    first = found["parts"]["network/connect four 1x8"]
+    assert first["bare_evaluations_per_s"] > 0
+    assert first["stream_evaluations_per_cpu_s"] > 0
+    todo = {part.name for part in parts("tiny", cases("tiny"), on_gpu=False, peers=())}
+    assert todo <= {*found["parts"], *found["left_out"]}
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"bench.json", "bench.md", "bench.png"}
+    assert "connect four 1x8, 32" in docs.read_text()

@@ -118,6 +118,10 @@ def test_charts_are_drawn_and_tell_values_under_the_pointer_and_by_key(visit: An
     when = seen.page.locator(".legend .when")
     assert len({text for text in when.all_inner_texts() if ":" in text}) == 1
     assert when.count() >= 6
+    spent = seen.page.locator('[data-chart="learner: where the time goes"]')
+    assert spent.locator(".area").count() == 8
+    assert "backward50 %" in spent.locator(".legend").inner_text().replace("\n", "")
+    assert "rest20 %" in spent.locator(".legend").inner_text().replace("\n", "")
     elo = seen.page.locator('[data-chart="Elo by weight version"] svg')
     elo.focus()
     elo.press("ArrowLeft")

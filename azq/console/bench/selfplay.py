@@ -10,39 +10,52 @@ from typing import Any
 
 import numpy as np
 
-from azq import games
+from azq import games, metrics
 from azq.actor import Progress, SelfPlay
 from azq.actor.arenas import Arenas
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.console.bench.cpu import cpu_s, peak_rss_mb
 from azq.console.bench.rig import RUN, Rig, rig
-from azq.errors import NotFound
+from azq.errors import EvaluationTimeout, NotFound
 from azq.inference.client import StreamEvaluator
+from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.search.evaluator import Evaluator
+from azq.wire import keys
+from azq.wire.codec import decode
 from azq.wire.connect import connect
+from azq.wire.messages import Heartbeat
 
 SIMULATIONS = 200
 NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
 LEASE_S = 60.0
+GPU_FORWARD = DEVICE + "forward"
 WARM_UP_S = 5.0
 
 
 def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
-    sections = _preset_sections(game, seconds) if preset else _sections(config, game, seconds)
+    return selfplay_figures(config, _preset_sections(game, seconds) if preset else _sections(config, game, seconds), seconds, evaluator)
+
+
+def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str) -> dict[str, Any]:
+    """The same for any run's settings."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine, sections)
-        marks = _play(machine, sections, evaluator)
+        phases = Phases()
+        marks = _play(machine, sections, evaluator, phases)
         before, after = _measured(marks, seconds)
         memory_mb = peak_rss_mb(os.getpid())
-    spent_s = after[1] - before[1]
+        served = _inference_rates(machine)
+    spent_s, wall_s = after[1] - before[1], after[2] - before[2]
+    if not spent_s or not wall_s:
+        raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
     progress, start = after[0], before[0]
     evaluations = progress.evaluations - start.evaluations
     simulations = progress.simulations - start.simulations
     return {
-        "game": game,
+        "game": sections.run.game,
         "evaluator": evaluator,
         "algorithm": sections.search.algorithm,
         "num_simulations": sections.search.num_simulations,
@@ -56,6 +69,15 @@ def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str,
         "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
         "peak_rss_mb": round(memory_mb, 1),
+        "simulations_per_s": round(simulations / wall_s, 1),
+        "evaluations_per_s": round(evaluations / wall_s, 1),
+        "games_per_s": round((progress.games - start.games) / wall_s, 3),
+        "cpu_cores": round(spent_s / wall_s, 2),
+        "inference_mean_batch": round(served.get(metrics.MEAN_BATCH, 0.0), 1),
+        "network_busy": round(served.get(metrics.NETWORK_BUSY, 0.0), 3),
+        **({"gpu_busy": served[GPU_FORWARD]} if GPU_FORWARD in served else {}),
+        "selfplay_phases": phases.shares(),
+        "inference_phases": of_heartbeat(served),
     }
 
 
@@ -76,7 +98,7 @@ def _preset_sections(game: str, seconds: float) -> RunSections:
 Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
 
 
-def _play(machine: Rig, sections: RunSections, kind: str) -> list[Mark]:
+def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> list[Mark]:
     """One slice; a mark at each report."""
     ledger = machine.ledger
     view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
@@ -87,23 +109,31 @@ def _play(machine: Rig, sections: RunSections, kind: str) -> list[Mark]:
     marks: list[Mark] = []
 
     def report(progress: Progress) -> None:
+        phases.shares()  # its window moves on as in a worker, past the start
         marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
 
-    evaluator = _evaluator(machine, rules, kind)
+    evaluator = _evaluator(machine, rules, kind, phases)
     try:
-        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report).run()
+        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report, phases=phases).run()
     finally:
         evaluator.close()
     return marks
 
 
-def _evaluator(machine: Rig, rules: games.Game, kind: str) -> Evaluator:
+def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Evaluator:
     if kind == "local":
         from azq.inference.local import LocalEvaluator
 
         return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
     bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
-    return StreamEvaluator(bus, RUN, "bench", num_actions=rules.num_distinct_actions(), value_size=rules.value_size(), resend_after_s=5.0)
+    actions, values = rules.num_distinct_actions(), rules.value_size()
+    return StreamEvaluator(bus, RUN, "bench", num_actions=actions, value_size=values, resend_after_s=5.0, phases=phases)
+
+
+def _inference_rates(machine: Rig) -> dict[str, float]:
+    """What the inference worker said last: it served until now."""
+    beats = (decode(frame, Heartbeat) for frame in RedisBus(machine.control).values(keys.BEAT_PREFIX).values())
+    return next((dict(beat.rates) for beat in beats if beat.role == "inference"), {})
 
 
 def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:

@@ -124,3 +124,20 @@ def test_history_over_rest_outlives_the_daemon(tmp_path: Path) -> None:
     assert client.get("/v1/runs/nope/history").status_code == 404
     assert client.get(f"/v1/runs/{RUN}/history?points=0").status_code == 422
     assert msgspec.json.encode(answer)
+
+
+def test_the_history_tells_where_each_role_spends_its_time() -> None:
+    desired, observed = look(learner=learner(step=1))
+    spending = (
+        beat("inference", "k", phase_wall_forward=0.6, phase_wall_idle=0.4, phase_cpu_forward=1.9),
+        beat("inference", "m", phase_wall_forward=0.8, phase_wall_idle=0.2),
+        beat("learner", "n", run="r", phase_wall_backward=0.5),
+        beat("learner", "o", run="other", phase_wall_backward=0.1),
+    )
+    ((_, point),) = points_of(desired, Observed((*observed.workers, *spending), observed.runs), 1000)
+    assert point.spent == pytest.approx({"inference_forward": 0.7, "inference_idle": 0.3, "learner_backward": 0.5})
+    silent = HistoryPoint(2000)
+    partly = HistoryPoint(3000, spent={"inference_idle": 1.0})
+    columns = downsample([point, silent, partly], 3000, 3).columns
+    assert columns["spent_inference_forward"] == [pytest.approx(0.7), None, 0.0]
+    assert columns["spent_learner_backward"] == [0.5, None, None]

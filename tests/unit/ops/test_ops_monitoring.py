@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from azq import metrics
+from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
 from daemon import figures
@@ -38,8 +38,9 @@ def exposed() -> dict[str, set[str]]:
     """Every metric of a fleet in which everything has happened, with its labels."""
     everything = {name: 1.0 for name in vars(metrics).values() if isinstance(name, str) and re.fullmatch("[a-z_]+", name)}
     quantiles = {metrics.at_quantile(name, at): 1.0 for name in (metrics.EVAL_LATENCY_MS, metrics.BATCH_LEAVES) for at in metrics.QUANTILES}
+    spent = {prefix + phases.OTHER: 1.0 for prefix in phases.PREFIXES}
     beats = [
-        Heartbeat(role, role, "h", 1, "0", 1, 0, 0, queues=("selfplay.cpu",), rates=everything | quantiles)
+        Heartbeat(role, role, "h", 1, "0", 1, 0, 0, queues=("selfplay.cpu",), rates=everything | quantiles | spent)
         for role in ("selfplay", "inference", "learner", "daemon")
     ]
     learner = LearnerStatus(9, 9, 9, 9, 0, 9, 1.0, 1.0, 0.1, 2, False, False, 9.0, 0)

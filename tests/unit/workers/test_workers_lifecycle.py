@@ -23,6 +23,8 @@ from workers.jobs import reason_of
 from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
 from workers.rates import Meter, merge, versions
 
+SPENT = {"phase_wall_search": 0.75, "phase_cpu_wait": 0.25}
+
 
 def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
     board = Board(2)
@@ -31,15 +33,16 @@ def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
     ready, answer = os.pipe()
     child = os.fork()
     if child == 0:
-        board.write(1, Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run"))
+        board.write(1, Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", phases=SPENT))
         os.write(answer, b"x")
         while not board.stopping():
             pass
         os._exit(7)
     os.read(ready, 1)
-    assert board.read() == [Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run")]
-    assert board.busy()
-    board.stop()
+    seen, busy = board.read(), board.busy()
+    board.stop()  # before anything can fail: the child waits for it
+    assert seen == [Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", phases=SPENT)]
+    assert busy
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     os.close(ready)
     os.close(answer)

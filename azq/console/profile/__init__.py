@@ -1,0 +1,1 @@
+"""`azq profile`: where the time of a run's processes goes, from what their heartbeats say."""

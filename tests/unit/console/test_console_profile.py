@@ -1,0 +1,86 @@
+"""`azq profile` on the heartbeats of a fleet that does not exist, and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from azq.bus.memory import MemoryBus
+from azq.cli import app
+from azq.console.profile.plot import plot
+from azq.console.profile.profile import looks
+from azq.console.profile.table import as_text, profile_of
+from azq.errors import ConfigError
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import Heartbeat
+
+PLAYED = {"first": 3}
+
+
+def beat(role: str, worker: str, sent_ms: int = 1, run: str = "", versions: dict[str, int] | None = None, **rates: float) -> Heartbeat:
+    return Heartbeat(role, worker, "h", 1, "0", 1, 0, sent_ms, run=run, rates=rates, weight_versions=versions or {})
+
+
+def fleet(sent_ms: int, forward: float) -> list[Heartbeat]:
+    return [
+        beat("selfplay", "a", sent_ms, versions=PLAYED, phase_wall_search=0.9, phase_wall_wait=0.1, phase_cpu_search=1.8),
+        beat(
+            "selfplay", "b", sent_ms, versions=PLAYED, phase_wall_search=0.5, phase_wall_wait=0.5, phase_cpu_search=1.0, phase_cpu_wait=0.2
+        ),
+        beat("selfplay", "c", sent_ms, versions={"second": 1}, phase_wall_search=0.1),
+        beat("inference", "i", sent_ms, versions=PLAYED, phase_wall_forward=forward, phase_cpu_forward=1.0, phase_device_forward=0.9),
+        beat("learner", "l", sent_ms, run="second", phase_wall_load=1.0),
+        beat("daemon", "d", sent_ms, run="first", phase_wall_other=1.0),
+    ]
+
+
+def test_a_role_is_the_mean_of_its_processes_time_and_the_sum_of_their_cores() -> None:
+    selfplay, inference = profile_of([fleet(1, 0.4)], "first")
+    assert (selfplay.role, selfplay.processes, selfplay.cpu_cores) == ("selfplay", 2, pytest.approx(3.0))
+    search, wait = selfplay.rows
+    assert (search.phase, search.wall_share, search.cpu_cores) == ("search", pytest.approx(0.7), pytest.approx(2.8))
+    assert search.cpu_share == pytest.approx(2.8 / 3.0)
+    assert (wait.phase, wait.wall_share, wait.device_share) == ("wait", pytest.approx(0.3), None)
+    assert inference.rows[0].device_share == 0.9
+
+
+def test_a_heartbeat_that_did_not_change_between_two_looks_counts_once() -> None:
+    *_, inference = profile_of([fleet(1, 0.2), fleet(1, 0.2), fleet(2, 0.8)], "first")
+    assert inference.rows[0].wall_share == pytest.approx(0.5)
+
+
+def test_a_run_that_nobody_works_for_has_no_profile() -> None:
+    assert profile_of([fleet(1, 0.2)], "third") == ()
+    assert profile_of([], "first") == ()
+
+
+def test_the_table_names_every_phase_and_the_picture_is_one(tmp_path: Path) -> None:
+    profiles = profile_of([fleet(1, 0.4)], "first")
+    text = as_text(profiles)
+    assert "selfplay: 2 processes, 3.00 cores" in text
+    assert "70.0%" in text
+    assert "90.0%" in text  # the GPU's
+    plot(profiles, tmp_path / "profile.png", "first")
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "profile.png").stat().st_size > 5_000
+
+
+def test_it_looks_once_a_second() -> None:
+    bus, waits = MemoryBus(), []
+    bus.put(keys.beat("a"), encode(beat("selfplay", "a", versions=PLAYED, phase_wall_search=1.0)), life_s=60)
+    found = looks(bus, 3.0, waits.append)
+    assert len(found) == 3
+    assert waits == [1.0, 1.0]
+    assert profile_of(found, "first")[0].rows[0].wall_share == 1.0
+
+
+def test_the_command_wants_a_run_or_a_run_of_its_own(tmp_path: Path) -> None:
+    runner = CliRunner()
+    for arguments in ([], ["first", "--local"]):
+        failed = runner.invoke(app, ["profile", *arguments])
+        assert isinstance(failed.exception, ConfigError)
+    nothing = runner.invoke(app, ["profile", "first", "--set", f"home={str(tmp_path)!r}"])
+    assert "no broker" in str(nothing.exception)
