@@ -151,6 +151,19 @@ class Record:
     returns: NDArray[np.float32]  # (num_players,); zeros while open
     terminal: bool
 
+class EvaluationCache:
+    """So many evaluations (a power of two) by observation and weight version, shared by searches of one game in any threads.
+
+    Without a lock: an entry that two threads write at once is forgotten. Raises ConfigError for another number of entries.
+    """
+
+    def __init__(self, game: Game, entries: int) -> None: ...
+    def clear(self) -> None: ...  # forgets everything; not while a search works
+    @property
+    def entries(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+
 class Search:
     """Many trees searched in step: one call gives the next leaves of all of them, the next takes their evaluations.
 
@@ -160,8 +173,10 @@ class Search:
     A slot holds one game with its tree. In `autoplay` a slot whose budget is spent records its targets, plays the chosen
     action and searches on, until its game ends. Without it the slot waits: read `result`, then `play`.
     All calls with arrays release the GIL and use `num_threads` threads started at the first call (after fork).
-    `cache_entries` (0 or a power of two) keeps so many evaluations by observation and weight version: a leaf seen before
-    needs no evaluator (with one leaf per step; a pure evaluator gives the same search with and without).
+    With a `cache` a leaf seen before under the same weight version needs no evaluator (with one leaf per step), and a leaf that
+    several trees ask for at once goes into the request once; a pure evaluator gives the same search with and without.
+    With `merge_symmetries` leaves are asked for in one form of all their images, whose evaluation is turned back: the search of
+    an evaluator made symmetric.
     The memory of all trees is one arena, allocated once and reused by later games.
     """
 
@@ -174,7 +189,8 @@ class Search:
         seed: int,
         num_threads: int = 1,
         autoplay: bool = True,
-        cache_entries: int = 0,
+        cache: EvaluationCache | None = None,
+        merge_symmetries: bool = False,
     ) -> None: ...
     def start(
         self,
@@ -197,8 +213,8 @@ class Search:
         """Advances every busy tree to its next unevaluated leaf; returns L and writes packed[:L] (capacity x P) and slots[:L].
 
         Trees reach terminal or solved leaves without evaluation and go on; in autoplay finished plies are played on the way.
-        Capacity must be >= num_slots * leaves_per_step. Must alternate with `apply` (RuntimeError otherwise), except that
-        collect may follow collect when the first returned 0.
+        With a cache equal leaves are one row, that of the first slot. Capacity must be >= num_slots * leaves_per_step.
+        Must alternate with `apply` (RuntimeError otherwise), except that collect may follow collect when the first returned 0.
         """
     def apply(self, logits: NDArray[np.float16], values: NDArray[np.float16], weight_version: int = 0) -> None:
         """Gives the evaluations of the last collect, in its order: logits (L, A), values (L, V); expands and backs up.
@@ -230,9 +246,15 @@ class Search:
     @property
     def simulations(self) -> int: ...  # done since creation
     @property
+    def exact_simulations(self) -> int: ...  # of these, ended in an exact value (terminal or proven) and asked for no evaluation
+    @property
     def evaluations(self) -> int: ...  # asked for since creation
     @property
-    def cache_hits(self) -> int: ...  # leaves answered from the evaluation cache since creation
+    def cache_lookups(self) -> int: ...  # leaves that the evaluation cache was asked for since creation
+    @property
+    def cache_hits(self) -> int: ...  # of these, answered
+    @property
+    def merged_leaves(self) -> int: ...  # leaves since creation that shared the row of another tree's
     @property
     def plies(self) -> int: ...  # played since creation
     @property

@@ -198,7 +198,8 @@ class SelfPlayConfig(Section):
     resend_after_s: Seconds = 5.0
     max_waiting_games: Positive = 20_000  # finished games that wait for the learner before self-play stalls: they bound the broker's memory
     random_opening_plies: Annotated[int, Field(ge=0)] = 0  # at most; each game draws its own number of them
-    cache_entries: Annotated[int, Field(ge=0)] = 524_288  # evaluations remembered per group, a power of two; 0: none
+    cache_entries: Annotated[int, Field(ge=0)] = 524_288  # evaluations remembered for all groups of a job, a power of two; 0: none
+    merge_symmetries: bool = False  # ask for one of a position's images and turn its evaluation back
 
 
 class NetworkConfig(Section):

@@ -19,8 +19,20 @@ from azq.metrics import QUANTILES
 
 _STOP = struct.Struct("<Q")
 _PHASES = tuple(prefix + name for prefix in (phases.WALL, phases.CPU) for name in phases.SELFPLAY)
-_SLOT = struct.Struct(f"<d?7dQ64s3d{len(_PHASES)}d")
-_RATES = ("games_per_s", "plies_per_s", "simulations_per_s", "evaluations_per_s", "mean_batch", "latency_ms", "resent")
+_RATES = (
+    "games_per_s",
+    "plies_per_s",
+    "simulations_per_s",
+    "evaluations_per_s",
+    "exact_simulations_per_s",
+    "cache_lookups_per_s",
+    "cache_hits_per_s",
+    "merged_leaves_per_s",
+    "mean_batch",
+    "latency_ms",
+    "resent",
+)
+_SLOT = struct.Struct(f"<d?{len(_RATES)}dQ64s3d{len(_PHASES)}d")
 _CLAIM = struct.Struct("<dQQ96s")
 _CLAIM_AT = -(-_SLOT.size // 8) * 8  # behind the figures
 _STRIDE = _CLAIM_AT + -(-_CLAIM.size // 8) * 8
@@ -43,6 +55,10 @@ class Figures:
     run: str = ""
     latency_quantiles_ms: tuple[float, ...] = (0.0, 0.0, 0.0)  # at metrics.QUANTILES
     phases: Mapping[str, float] = field(default_factory=dict)  # seconds per second, names as in heartbeats
+    exact_simulations_per_s: float = 0.0
+    cache_lookups_per_s: float = 0.0
+    cache_hits_per_s: float = 0.0
+    merged_leaves_per_s: float = 0.0
 
 
 class Claim(NamedTuple):

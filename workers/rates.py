@@ -15,7 +15,22 @@ _SUMS = {
     metrics.PLIES_PER_S: "plies_per_s",
     metrics.SIMULATIONS_PER_S: "simulations_per_s",
     metrics.EVALUATIONS_PER_S: "evaluations_per_s",
+    metrics.EXACT_SIMULATIONS_PER_S: "exact_simulations_per_s",
+    metrics.CACHE_LOOKUPS_PER_S: "cache_lookups_per_s",
+    metrics.CACHE_HITS_PER_S: "cache_hits_per_s",
+    metrics.MERGED_LEAVES_PER_S: "merged_leaves_per_s",
     metrics.RESENT: "resent",
+}
+#: Figures of `Progress` whose rates are figures of the board, by the board's names.
+_COUNTED = {
+    "games_per_s": "games",
+    "plies_per_s": "plies",
+    "simulations_per_s": "simulations",
+    "evaluations_per_s": "evaluations",
+    "exact_simulations_per_s": "exact_simulations",
+    "cache_lookups_per_s": "cache_lookups",
+    "cache_hits_per_s": "cache_hits",
+    "merged_leaves_per_s": "merged_leaves",
 }
 _MEANS = {metrics.MEAN_BATCH: "mean_batch", metrics.EVAL_LATENCY_MS: "latency_ms"}
 
@@ -52,31 +67,35 @@ class Meter:
     """Turns the running sums of a slice into rates, over slices."""
 
     def __init__(self) -> None:
-        self._rates = [Rate() for _ in range(4)]
-        self._seen = (0, 0, 0, 0)
-        self._requests = Rate()
-        self._seen_requests = 0
+        self._rates = {name: Rate() for name in (*_COUNTED.values(), "requests")}
+        self._seen = dict.fromkeys(self._rates, 0)
         self._resent = 0.0  # by the slice of now
         self._resent_before = 0.0  # by the slices before it
 
     def begin(self) -> None:
         """A new slice starts from zero."""
-        self._seen, self._seen_requests = (0, 0, 0, 0), 0
+        self._seen = dict.fromkeys(self._rates, 0)
         self._resent_before, self._resent = self._resent_before + self._resent, 0.0
 
     def figures(
         self, progress: Progress, run: str, *, resent: float = 0.0, busy: bool = True, phases: Mapping[str, float] | None = None
     ) -> Figures:
         """The figures as of now."""
-        sums = (progress.games, progress.plies, progress.simulations, progress.evaluations)
-        for rate, now, before in zip(self._rates, sums, self._seen, strict=True):
-            rate.add(now - before)
-        self._requests.add(progress.requests - self._seen_requests)
-        self._seen, self._seen_requests = sums, progress.requests
-        games, plies, simulations, evaluations = (rate.per_s() for rate in self._rates)
-        requests = self._requests.per_s()
-        batch = evaluations / requests if requests else 0.0
+        for name, rate in self._rates.items():
+            count = getattr(progress, name)
+            rate.add(count - self._seen[name])
+            self._seen[name] = count
+        rates = {field: self._rates[name].per_s() for field, name in _COUNTED.items()}
+        requests = self._rates["requests"].per_s()
         self._resent = resent
-        total, quantiles = self._resent_before + resent, progress.latencies_ms.quantiles()
-        rates = (games, plies, simulations, evaluations, batch, progress.latency_ms, total)
-        return Figures(busy, *rates, progress.weight_version, run, quantiles, phases or {})
+        return Figures(
+            busy,
+            mean_batch=rates["evaluations_per_s"] / requests if requests else 0.0,
+            latency_ms=progress.latency_ms,
+            resent=self._resent_before + resent,
+            weight_version=progress.weight_version,
+            run=run,
+            latency_quantiles_ms=progress.latencies_ms.quantiles(),
+            phases=phases or {},
+            **rates,
+        )

@@ -1,4 +1,4 @@
-"""Search arenas that outlive a slice: allocating and touching hundreds of megabytes again each minute would be felt."""
+"""Search arenas and the evaluation cache, which outlive a slice: making hundreds of megabytes anew each minute would be felt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from azq import _core
 from azq.actor.turn import group_sizes
 from azq.config import RunSections
-from azq.search.make import make_search
+from azq.search.make import make_cache, make_search
 from azq.search.settings import exploring
 
 MakeSearch = Callable[..., Any]
@@ -21,12 +21,18 @@ class Arenas:
         self._make_search = make_search
         self._key: Hashable = None
         self._searches: Sequence[_core.Search] = ()
+        self._cache: _core.EvaluationCache | None = None
+        self._run = ""
 
-    def searches(self, game: _core.Game, sections: RunSections, games: int) -> Sequence[_core.Search]:
-        """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits."""
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: str = "") -> Sequence[_core.Search]:
+        """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
+
+        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own.
+        """
         key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
         if key != self._key:
             self.forget()  # the old arenas go before the new ones come
+            self._cache = make_cache(game, sections.selfplay.cache_entries)
             config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
             self._searches = [
                 self._make_search(
@@ -36,18 +42,23 @@ class Arenas:
                     seed=sections.run.seed,
                     num_threads=sections.selfplay.threads,
                     autoplay=True,
-                    cache_entries=sections.selfplay.cache_entries,
+                    cache=self._cache,
+                    merge_symmetries=sections.selfplay.merge_symmetries,
                 )
                 for size in group_sizes(games, sections.selfplay.groups)
             ]
             self._key = key
+        if run != self._run and self._cache is not None:
+            self._cache.clear()
+        self._run = run
         return self._searches
 
     def forget(self) -> None:
         """Drops the searches; the next slice gets new ones."""
-        self._searches, self._key = (), None
+        self._searches, self._key, self._cache = (), None, None
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all arenas."""
-        return sum(search.memory_bytes for search in self._searches)
+        """Bytes of all arenas and the cache."""
+        cache_bytes = 0 if self._cache is None else self._cache.memory_bytes
+        return cache_bytes + sum(search.memory_bytes for search in self._searches)

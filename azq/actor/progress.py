@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from azq import _core
 from azq.metrics import Recent
+
+#: Figures of a slice that the searches count themselves.
+COUNTED = ("plies", "simulations", "exact_simulations", "cache_lookups", "cache_hits", "merged_leaves")
 
 
 @dataclass(slots=True)
@@ -23,6 +28,10 @@ class Progress:
     abandoned: int = 0
     weight_version: int = 0
     latencies_ms: Recent = field(default_factory=Recent)  # of single requests
+    exact_simulations: int = 0  # see azq.metrics, as the next three
+    cache_lookups: int = 0
+    cache_hits: int = 0
+    merged_leaves: int = 0
 
     @property
     def mean_batch(self) -> float:
@@ -33,3 +42,9 @@ class Progress:
     def latency_ms(self) -> float:
         """Milliseconds a request takes on average."""
         return 1000 * self.latency_s / self.requests if self.requests else 0.0
+
+
+def counts_of(searches: Iterable[_core.Search]) -> dict[str, int]:
+    """What searches counted since they were made, together, by the names in `COUNTED`."""
+    found = list(searches)
+    return {name: sum(getattr(search, name) for search in found) for name in COUNTED}

@@ -15,7 +15,7 @@ from azq import _core, logs
 from azq.actor.arenas import Arenas
 from azq.actor.group import Group
 from azq.actor.link import Link
-from azq.actor.progress import Progress
+from azq.actor.progress import Progress, counts_of
 from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
 from azq.config import RunSections
 from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, GameContractError, IllegalActionError, LeaseLost, WireError
@@ -75,9 +75,9 @@ class SelfPlay:
         self._wait = wait or threading.Event().wait
         self._link = Link(ledger, lease, should_stop=should_stop, clock=clock, wait=self._wait)
         games = lease.job.games or sections.selfplay.games_in_flight
-        searches = arenas.searches(game, sections, games)
+        searches = arenas.searches(game, sections, games, lease.job.run)
         self._groups = [Group(search, game, sections.search.leaves_per_step) for search in searches]
-        self._base = [(search.plies, search.simulations) for search in searches]
+        self._base = counts_of(searches)  # the searches outlive slices
         self._limits = Limits(
             slice_s=lease.job.slice_s or sections.selfplay.slice_s,
             patience_s=patience_s,
@@ -255,9 +255,8 @@ class SelfPlay:
             self._link.release(record for group in self._groups for record in group.changed())
 
     def _tell(self) -> None:
-        searches = [group.search for group in self._groups]
-        self._progress.plies = sum(search.plies - plies for search, (plies, _) in zip(searches, self._base, strict=True))
-        self._progress.simulations = sum(search.simulations - sims for search, (_, sims) in zip(searches, self._base, strict=True))
+        for name, count in counts_of([group.search for group in self._groups]).items():
+            setattr(self._progress, name, count - self._base[name])
         self._progress.search_s = sum(group.search_s for group in self._groups)
         self._report(self._progress)
 

@@ -28,13 +28,13 @@ class PortableSearch:
         seed: int,
         num_threads: int = 1,
         autoplay: bool = True,
-        cache_entries: int = 0,
     ) -> None:
         self._game = game
         self._slots = [Slot(game, config, seed, autoplay) for _ in range(num_slots)]
         self._waiting: list[Slot] = []
         self.num_slots = num_slots
-        self.evaluations = self.cache_hits = self.memory_bytes = 0
+        self.evaluations = self.memory_bytes = 0
+        self.exact_simulations = self.cache_lookups = self.cache_hits = self.merged_leaves = 0  # it proves and remembers nothing
 
     def start(
         self,

@@ -111,6 +111,13 @@ FLEET = (
     panel("Memory", "bytes", ("azq_process_resident_bytes", "{{role}} {{worker}}")),
     panel("Room for segments", "bytes", ("azq_disk_free_bytes", "{{worker}}")),
     panel("Evaluations by process", "short", ("azq_worker_evaluations_per_s", "{{role}} {{worker}}")),
+    panel(
+        "Evaluations spared",
+        "percentunit",
+        ("azq_cache_hits_per_s / (azq_cache_lookups_per_s > 0)", "{{worker}} known"),
+        ("azq_merged_leaves_per_s / (azq_cache_lookups_per_s > 0)", "{{worker}} merged"),
+        ("azq_exact_simulations_per_s / (azq_worker_simulations_per_s > 0)", "{{worker}} exact"),
+    ),
     panel("Games by worker", "short", ("azq_worker_games_per_s", "{{worker}}")),
     panel("Evaluations asked for again", "short", ("rate(azq_evaluations_resent_total[1m])", "{{worker}} /s")),
     panel("Forward passes that fell back", "short", ("azq_inference_fallbacks_total", "{{worker}}")),

@@ -68,6 +68,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "search_cpu_share": round((progress.search_s - start.search_s) / spent_s, 3),
         "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
+        **_spared(progress, start),
         "peak_rss_mb": round(memory_mb, 1),
         "simulations_per_s": round(simulations / wall_s, 1),
         "evaluations_per_s": round(evaluations / wall_s, 1),
@@ -78,6 +79,17 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         **({"gpu_busy": served[GPU_FORWARD]} if GPU_FORWARD in served else {}),
         "selfplay_phases": phases.shares(),
         "inference_phases": of_heartbeat(served),
+    }
+
+
+def _spared(progress: Progress, start: Progress) -> dict[str, float]:
+    """Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf."""
+    lookups = max(1, progress.cache_lookups - start.cache_lookups)
+    simulations = max(1, progress.simulations - start.simulations)
+    return {
+        "cache_hit_share": round((progress.cache_hits - start.cache_hits) / lookups, 4),
+        "merged_share": round((progress.merged_leaves - start.merged_leaves) / lookups, 4),
+        "exact_share": round((progress.exact_simulations - start.exact_simulations) / simulations, 4),
     }
 
 

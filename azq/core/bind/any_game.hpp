@@ -12,6 +12,7 @@
 #include "azq/config.hpp"
 #include "azq/game.hpp"
 #include "azq/record.hpp"
+#include "batch.hpp"
 #include "registry.hpp"
 #include "tree_table.hpp"
 
@@ -52,6 +53,25 @@ struct RootStatistics {
     std::vector<float> prior_logits;  ///< -infinity where illegal.
 };
 
+/// Evaluations that the searches of one game share, in any number of threads.
+class AnyCache {
+  public:
+    virtual ~AnyCache() = default;
+    virtual std::size_t entries() const = 0;
+    virtual std::size_t memory_bytes() const = 0;
+    virtual void clear() = 0;
+};
+
+/// What a search did since it was made.
+struct Totals {
+    std::uint64_t simulations;
+    std::uint64_t exact;          ///< Simulations that ended in an exact value and asked for no evaluation.
+    std::uint64_t leaves;         ///< Whose evaluation the trees wanted.
+    std::uint64_t cache_lookups;
+    std::uint64_t cache_hits;
+    std::uint64_t plies;
+};
+
 enum class Slot : std::uint8_t { kEmpty, kBusy, kIdle, kChance, kFinished };
 
 /// Many games, one per slot. Calls on different slots may run in different threads.
@@ -74,17 +94,22 @@ class AnySearch {
 
     /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
     virtual void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) = 0;
-    /// Puts the evaluations of all leaves that are out into the cache; before `apply`, in one thread.
-    virtual void remember(const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) = 0;
-    /// For the same slots: the evaluations of slot s begin at row offsets[s].
-    virtual void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) = 0;
+    /// The leaves' names by their numbers, or null where nobody asked for them.
+    virtual const NamedLeaf* names() const = 0;
+    /// The weight version under which the cache is asked from now on; not while another thread collects or applies.
+    virtual void use_version(std::uint32_t version) = 0;
+    /// For the same slots: gives the leaves the evaluations of their rows, and remembers them.
+    virtual void apply(int first, int last, const Batch& batch, const Half* logits, const Half* values, std::uint32_t version) = 0;
     /// Runs quota(s) simulations on each of these slots, one after the other, so that a slot's tree stays in the cache.
     virtual std::uint64_t run_uniform(int first, int last, const std::function<std::uint64_t(int)>& quota) = 0;
 
-    virtual std::uint64_t simulations() const = 0;
-    virtual std::uint64_t evaluations() const = 0;
-    virtual std::uint64_t cache_hits() const = 0;
-    virtual std::uint64_t plies() const = 0;
+    virtual Totals totals() const = 0;
+};
+
+/// How a search evaluates.
+struct Sharing {
+    std::shared_ptr<AnyCache> cache;  ///< Null: every leaf is asked for.
+    bool merge_symmetries;            ///< Leaves are asked for in one form of all their images.
 };
 
 class AnyUct {
@@ -122,7 +147,8 @@ class AnyGame {
     virtual int symmetric_action(int symmetry, int action) const = 0;
     virtual int symmetric_cell(int symmetry, int cell) const = 0;
     virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
-                                                   std::size_t cache_entries) const = 0;
+                                                   const Sharing& sharing) const = 0;
+    virtual std::unique_ptr<AnyCache> make_cache(std::size_t entries) const = 0;  ///< A power of two.
     virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
     virtual std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const = 0;
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;

@@ -89,16 +89,25 @@ void bind_result(nb::module_& module) {
         .def_ro("proven", &PyResult::proven);
 }
 
+void bind_cache(nb::module_& module) {
+    nb::class_<PyCache>(module, "EvaluationCache", "Evaluations that searches of one game share, in any number of threads.")
+        .def(nb::init<const PyGame&, std::size_t>(), nb::arg("game"), nb::arg("entries"))
+        .def("clear", [](const PyCache& self) { self.cache->clear(); })
+        .def_prop_ro("entries", [](const PyCache& self) { return self.cache->entries(); })
+        .def_prop_ro("memory_bytes", [](const PyCache& self) { return self.cache->memory_bytes(); });
+}
+
 }  // namespace
 
 void bind_search(nb::module_& module) {
     bind_config(module);
     bind_record(module);
     bind_result(module);
+    bind_cache(module);
     nb::class_<PySearch>(module, "Search", "Many trees searched in step.")
-        .def(nb::init<const PyGame&, const SearchConfig&, int, std::uint64_t, int, bool, std::size_t>(), nb::arg("game"), nb::arg("config"),
+        .def(nb::init<const PyGame&, const SearchConfig&, int, std::uint64_t, int, bool, const PyCache*, bool>(), nb::arg("game"), nb::arg("config"),
              nb::kw_only(), nb::arg("num_slots"), nb::arg("seed"), nb::arg("num_threads") = 1, nb::arg("autoplay") = true,
-             nb::arg("cache_entries") = 0)
+             nb::arg("cache") = nb::none(), nb::arg("merge_symmetries") = false)
         .def("start", &PySearch::start, nb::arg("slot"), nb::arg("uid"), nb::arg("actions"), nb::arg("policies") = nb::none(),
              nb::arg("root_values") = nb::none(), nb::arg("simulations") = nb::none(), nb::arg("weight_versions") = nb::none())
         .def("start_at", &PySearch::start_at, nb::arg("slot"), nb::arg("uid"), nb::arg("state"))
@@ -116,10 +125,17 @@ void bind_search(nb::module_& module) {
         .def("state", &PySearch::state, nb::arg("slot"))
         .def("tree", &PySearch::tree, nb::arg("slot"))
         .def_prop_ro("num_slots", &PySearch::num_slots)
-        .def_prop_ro("simulations", &PySearch::simulations)
-        .def_prop_ro("evaluations", &PySearch::evaluations)
-        .def_prop_ro("cache_hits", &PySearch::cache_hits)
-        .def_prop_ro("plies", &PySearch::plies)
+        .def_prop_ro("simulations", [](const PySearch& self) { return self.totals().simulations; })
+        .def_prop_ro("exact_simulations", [](const PySearch& self) { return self.totals().exact; })
+        .def_prop_ro("evaluations",
+                     [](const PySearch& self) {
+                         const Totals totals = self.totals();
+                         return totals.leaves - totals.cache_hits - self.merged();
+                     })
+        .def_prop_ro("cache_lookups", [](const PySearch& self) { return self.totals().cache_lookups; })
+        .def_prop_ro("cache_hits", [](const PySearch& self) { return self.totals().cache_hits; })
+        .def_prop_ro("merged_leaves", &PySearch::merged)
+        .def_prop_ro("plies", [](const PySearch& self) { return self.totals().plies; })
         .def_prop_ro("memory_bytes", &PySearch::memory_bytes);
 }
 

@@ -1,63 +1,48 @@
 /// A game's templates behind the interfaces of any_game.hpp.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <limits>
-#include <new>
+#include <optional>
 
+#include "arena.hpp"
 #include "azq/cache.hpp"
 #include "azq/search.hpp"
+#include "azq/symmetry.hpp"
 #include "erased_state.hpp"
 
 namespace azq::bind {
 
-/// One zeroed mapping of blocks. Pages come from the system as they are first touched; large ones where it has them, because
-/// with thousands of trees every step is also a miss in the address translation (measured: 1.4 times as many simulations).
-class Arena {
+template <Game G>
+class ErasedCache final : public AnyCache {
   public:
-    Arena(std::size_t blocks, std::size_t block_bytes) : bytes_(blocks * block_bytes), block_bytes_(block_bytes) {
-        if (bytes_ == 0) return;
-        void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED) throw std::bad_alloc();
-        memory_ = static_cast<std::byte*>(memory);
-#ifdef MADV_HUGEPAGE
-        if (bytes_ >= kLargePage) madvise(memory, bytes_, MADV_HUGEPAGE);  // a wish: refused, it changes nothing but speed
-#endif
-    }
-    ~Arena() {
-        if (memory_ != nullptr) munmap(memory_, bytes_);
-    }
-    Arena(const Arena&) = delete;
-    Arena& operator=(const Arena&) = delete;
+    explicit ErasedCache(std::size_t entries) : arena_(entries, sizeof(typename EvaluationCache<G>::Entry)), cache_(arena_.block(0), entries) {}
 
-    std::size_t bytes() const { return bytes_; }
-    std::byte* block(std::size_t index) const { return memory_ + index * block_bytes_; }
+    std::size_t entries() const override { return cache_.entries(); }
+    std::size_t memory_bytes() const override { return arena_.bytes(); }
+    void clear() override { arena_.clear(); }
+    EvaluationCache<G>& cache() { return cache_; }
 
   private:
-    static constexpr std::size_t kLargePage = std::size_t{2} << 20;
-
-    std::size_t bytes_;
-    std::size_t block_bytes_;
-    std::byte* memory_ = nullptr;
+    Arena arena_;
+    EvaluationCache<G> cache_;
 };
 
 template <Game G>
 class ErasedSearch final : public AnySearch {
   public:
-    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
-                 std::size_t cache_entries)
+    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay, const Sharing& sharing)
         : context_(rules, config, seed, autoplay),
           arena_(static_cast<std::size_t>(num_slots), block_bytes(context_.node_capacity())),
-          cache_memory_(cache_entries, sizeof(typename EvaluationCache<G>::Entry)) {
-        cache_.attach(cache_memory_.block(0), cache_entries);
+          shared_(std::static_pointer_cast<ErasedCache<G>>(sharing.cache)) {
+        if (sharing.merge_symmetries && G::kNumSymmetries > 1) symmetries_.emplace(rules);
+        if (shared_ != nullptr || symmetries_.has_value()) names_.resize(static_cast<std::size_t>(num_slots) * leaves_per_step());
         slots_.reserve(static_cast<std::size_t>(num_slots));
         for (int slot = 0; slot < num_slots; ++slot) slots_.emplace_back(context_, arena_.block(static_cast<std::size_t>(slot)));
     }
 
     int num_slots() const override { return static_cast<int>(slots_.size()); }
-    std::size_t memory_bytes() const override { return arena_.bytes() + cache_memory_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
+    std::size_t memory_bytes() const override { return arena_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
     Slot status(int slot) const override { return static_cast<Slot>(at(slot).status()); }
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
@@ -96,48 +81,46 @@ class ErasedSearch final : public AnySearch {
     /// Steps a window of trees in turn: while one tree's next node is fetched from memory, the others work.
     void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) override {
         std::vector<std::int32_t> remap = scratch();
-        int window[kWindow];
+        Turn window[kWindow];
         int open = 0;
         int next = first;
-        while (open < kWindow && next < last) admit(window[open++] = next++);
+        std::uint64_t lookups = 0;
+        std::uint64_t hits = 0;
+        while (open < kWindow && next < last) window[open++] = admit(next++);
         while (open > 0) {
             for (int i = 0; i < open;) {
-                const int slot = window[i];
-                if (step(slot, remap.data(), packed)) {
+                Turn& turn = window[i];
+                lookups += turn.asking;
+                if (turn.asking ? answer(turn, packed, hits) : step(turn, remap.data(), packed)) {
                     ++i;
                     continue;
                 }
-                counts[slot] = at(slot).pending();
+                counts[turn.slot] = at(turn.slot).pending();
                 if (next < last) {
-                    admit(window[i++] = next++);
+                    window[i++] = admit(next++);
                 } else {
                     window[i] = window[--open];
                 }
             }
         }
+        cache_lookups_.fetch_add(lookups, std::memory_order_relaxed);
+        cache_hits_.fetch_add(hits, std::memory_order_relaxed);
     }
 
-    void remember(const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
-        version_ = version;
-        if (!cache_.enabled()) return;
-        std::uint8_t packed[kPackedSize<G>];
-        for (int slot = 0; slot < num_slots(); ++slot) {
-            for (int which = 0, leaves = pending(slot); which < leaves; ++which) {
-                const auto row = static_cast<std::size_t>(offsets[slot] + which);
-                const auto& state = at(slot).pending_state(which);
-                context_.rules.observe(state, context_.rules.mover(state), packed);
-                cache_.put(packed, logits + row * G::kNumActions, values + row * kValueSize<G>, version);
-            }
-        }
-    }
+    const NamedLeaf* names() const override { return shared_ == nullptr ? nullptr : names_.data(); }
+    void use_version(std::uint32_t version) override { version_ = version; }
 
-    void apply(int first, int last, const std::int32_t* offsets, const Half* logits, const Half* values, std::uint32_t version) override {
+    void apply(int first, int last, const Batch& batch, const Half* logits, const Half* values, std::uint32_t version) override {
         for (int slot = first; slot < last; ++slot) {
-            if (slot + kAhead < last) at(slot + kAhead).prefetch_pending();
+            if (slot + kAhead < last) prefetch_apply(slot + kAhead);
             const int leaves = at(slot).pending();
             for (int which = 0; which < leaves; ++which) {
-                const auto row = static_cast<std::size_t>(offsets[slot] + which);
-                at(slot).apply(which, logits + row * G::kNumActions, values + row * kValueSize<G>, version);
+                const std::size_t leaf = number(slot, which);
+                const auto row = static_cast<std::size_t>(batch.row(leaf));
+                const Half* of_actions = logits + row * G::kNumActions;
+                const Half* of_seats = values + row * kValueSize<G>;
+                if (shared_ != nullptr && batch.owns(leaf)) shared_->cache().put(names_[leaf].name, of_actions, of_seats, version);
+                give(slot, which, of_actions, of_seats, version);
             }
         }
     }
@@ -156,15 +139,17 @@ class ErasedSearch final : public AnySearch {
         return done;
     }
 
-    std::uint64_t simulations() const override {
-        return total([](const GameSearch<G>& game) { return game.simulations(); });
-    }
-    std::uint64_t evaluations() const override {
-        return total([](const GameSearch<G>& game) { return game.evaluations(); }) - cache_hits_.load();
-    }
-    std::uint64_t cache_hits() const override { return cache_hits_.load(); }
-    std::uint64_t plies() const override {
-        return total([](const GameSearch<G>& game) { return game.plies(); });
+    Totals totals() const override {
+        Totals sum{};
+        for (const GameSearch<G>& game : slots_) {
+            sum.simulations += game.simulations();
+            sum.exact += game.exact();
+            sum.leaves += game.evaluations();
+            sum.plies += game.plies();
+        }
+        sum.cache_lookups = cache_lookups_.load(std::memory_order_relaxed);
+        sum.cache_hits = cache_hits_.load(std::memory_order_relaxed);
+        return sum;
     }
 
   private:
@@ -175,23 +160,84 @@ class ErasedSearch final : public AnySearch {
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
     static std::size_t block_bytes(int node_capacity) { return ((SearchOf<G>::memory_bytes(node_capacity) + kLine - 1) / kLine | 1) * kLine; }
 
-    void admit(int slot) const { at(slot).prefetch_root(); }
+    /// A tree under way, and whether its leaf's place in the cache is being fetched.
+    struct Turn {
+        int slot;
+        bool asking;
+    };
 
-    /// One step of a tree. A leaf that the cache knows is evaluated at once; with several leaves in flight they must keep
-    /// their order, so then the cache is not asked.
-    bool step(int slot, std::int32_t* remap, std::uint8_t* packed) {
-        const int leaves = context_.config.leaves_per_step;
-        std::uint8_t* row = nullptr;
-        const bool moving = at(slot).advance(remap, [&](int which, const typename G::State& state) {
-            row = packed + (std::int64_t{slot} * leaves + which) * static_cast<std::int64_t>(kPackedSize<G>);
+    Turn admit(int slot) const {
+        at(slot).prefetch_root();
+        return {slot, false};
+    }
+
+    std::size_t leaves_per_step() const { return static_cast<std::size_t>(context_.config.leaves_per_step); }
+    std::size_t number(int slot, int which) const { return static_cast<std::size_t>(slot) * leaves_per_step() + static_cast<std::size_t>(which); }
+
+    /// One step of a tree; false where it waits. With several leaves in flight evaluations must keep their order, so then the
+    /// cache is not asked.
+    bool step(Turn& turn, std::int32_t* remap, std::uint8_t* packed) {
+        bool met = false;
+        const bool moving = at(turn.slot).advance(remap, [&](int which, const typename G::State& state) {
+            const std::size_t leaf = number(turn.slot, which);
+            std::uint8_t* row = packed + leaf * kPackedSize<G>;
             context_.rules.observe(state, context_.rules.mover(state), row);
+            if (!names_.empty()) name(names_[leaf], row);
+            turn.asking = shared_ != nullptr && leaves_per_step() == 1;
+            met = true;
         });
-        if (row == nullptr || leaves > 1) return moving;
-        const auto* known = cache_.find(row, version_);
-        if (known == nullptr) return moving;
-        at(slot).apply(0, known->logits, known->values, version_);
-        cache_hits_.fetch_add(1, std::memory_order_relaxed);
+        if (turn.asking) {
+            shared_->cache().prefetch(names_[number(turn.slot, 0)].name);
+            return true;
+        }
+        if (met && symmetries_.has_value()) turn_last(turn.slot, packed);
+        return moving;
+    }
+
+    /// Asks the cache for the leaf of a tree; false where it does not know and the evaluator must.
+    bool answer(Turn& turn, std::uint8_t* packed, std::uint64_t& hits) {
+        turn.asking = false;
+        typename EvaluationCache<G>::Evaluation known;
+        if (!shared_->cache().find(names_[number(turn.slot, 0)].name, version_, known)) {
+            if (symmetries_.has_value()) turn_last(turn.slot, packed);
+            return false;
+        }
+        give(turn.slot, 0, known.logits, known.values, version_);
+        ++hits;
         return true;
+    }
+
+    void name(NamedLeaf& leaf, const std::uint8_t* packed) const {
+        leaf.symmetry = 0;
+        if (symmetries_.has_value()) {
+            leaf.symmetry = symmetries_->name(packed, leaf.name);
+        } else {
+            leaf.name = name_of(packed, kPackedSize<G>);
+        }
+    }
+
+    /// Brings the observation of a tree's newest leaf to the form that is asked for.
+    void turn_last(int slot, std::uint8_t* packed) const {
+        const std::size_t leaf = number(slot, at(slot).pending() - 1);
+        symmetries_->turn(names_[leaf].symmetry, packed + leaf * kPackedSize<G>);
+    }
+
+    /// Gives a leaf its evaluation, which is that of its form.
+    void give(int slot, int which, const Half* logits, const Half* values, std::uint32_t version) {
+        Half turned[G::kNumActions];
+        if (symmetries_.has_value()) {
+            const int symmetry = names_[number(slot, which)].symmetry;
+            if (symmetry != 0) {
+                symmetries_->turn_back(symmetry, logits, turned);
+                logits = turned;
+            }
+        }
+        at(slot).apply(which, logits, values, version);
+    }
+
+    void prefetch_apply(int slot) const {
+        at(slot).prefetch_pending();
+        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch(names_[number(slot, 0)].name);
     }
 
     std::vector<std::int32_t> scratch() const {
@@ -201,18 +247,13 @@ class ErasedSearch final : public AnySearch {
     GameSearch<G>& at(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
     const GameSearch<G>& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 
-    template <class Count>
-    std::uint64_t total(Count&& count) const {
-        std::uint64_t sum = 0;
-        for (const GameSearch<G>& game : slots_) sum += count(game);
-        return sum;
-    }
-
     SearchContext<G> context_;
     Arena arena_;
-    Arena cache_memory_;
-    EvaluationCache<G> cache_;   ///< Written by `remember` alone, so that threads may read it while they collect.
-    std::uint32_t version_ = 0;  ///< Weight version of the last evaluations.
+    std::shared_ptr<ErasedCache<G>> shared_;
+    std::optional<Symmetries<G>> symmetries_;
+    std::vector<NamedLeaf> names_;  ///< Of the leaves that are out, by number; empty where nobody asks.
+    std::uint32_t version_ = 0;     ///< Weight version of the last evaluations.
+    std::atomic<std::uint64_t> cache_lookups_{0};
     std::atomic<std::uint64_t> cache_hits_{0};
     std::vector<GameSearch<G>> slots_;
 };
@@ -268,9 +309,11 @@ class ErasedGame final : public AnyGame {
     int symmetric_cell(int symmetry, int cell) const override { return rules_.symmetric_cell(symmetry, cell); }
 
     std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
-                                           std::size_t cache_entries) const override {
-        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, cache_entries);
+                                           const Sharing& sharing) const override {
+        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, sharing);
     }
+
+    std::unique_ptr<AnyCache> make_cache(std::size_t entries) const override { return std::make_unique<ErasedCache<G>>(entries); }
 
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
         if constexpr (kSampled<G>) return nullptr;

@@ -6,20 +6,29 @@
 
 namespace azq::bind {
 
+PyCache::PyCache(const PyGame& of, std::size_t entries) : game(of) {
+    if (entries == 0 || (entries & (entries - 1)) != 0) {
+        raise_azq("ConfigError", "an evaluation cache has a power of two of entries, not " + std::to_string(entries));
+    }
+    cache = of.rules->make_cache(entries);
+}
+
+static int at_least_one(int number, const char* name) {
+    if (number < 1) raise_azq("ConfigError", std::string(name) + " must be at least 1, not " + std::to_string(number));
+    return number;
+}
+
 PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
-                   std::size_t cache_entries)
-    : game_(game), config_(config), autoplay_(autoplay), num_threads_(num_threads), threads_(num_threads) {
-    if (num_slots < 1) raise_azq("ConfigError", "num_slots must be at least 1, not " + std::to_string(num_slots));
-    if (num_threads < 1) raise_azq("ConfigError", "num_threads must be at least 1, not " + std::to_string(num_threads));
-    if ((cache_entries & (cache_entries - 1)) != 0) {
-        raise_azq("ConfigError", "cache_entries must be 0 or a power of two, not " + std::to_string(cache_entries));
+                   const PyCache* cache, bool merge_symmetries)
+    : game_(game), config_(config), autoplay_(autoplay), num_threads_(at_least_one(num_threads, "num_threads")), threads_(num_threads),
+      batch_(at_least_one(num_slots, "num_slots"), config.leaves_per_step, static_cast<std::size_t>(game.dimensions.packed_size)) {
+    if (cache != nullptr && !same_game(cache->game, game)) {
+        raise_azq("ConfigError", "the evaluation cache belongs to another game, or to other parameters of it");
     }
     if (game.dimensions.has_hidden && config.leaves_per_step > 1) {
         raise_azq("ConfigError", "search: leaves_per_step must be 1 in " + game.rules->name() + ", whose hands are hidden");
     }
-    search_ = game.rules->make_search(config, num_slots, seed, autoplay, cache_entries);
-    leaf_counts_.resize(static_cast<std::size_t>(num_slots), 0);
-    offsets_.resize(static_cast<std::size_t>(num_slots), 0);
+    search_ = game.rules->make_search(config, num_slots, seed, autoplay, {cache == nullptr ? nullptr : cache->cache, merge_symmetries});
 }
 
 void PySearch::check_slot(int slot) const {
@@ -109,28 +118,9 @@ int PySearch::collect(const Output<std::uint8_t, 2>& packed, const Output<std::i
     std::uint8_t* rows = packed.data();
     std::int32_t* owners = slots.data();
     const nb::gil_scoped_release release;
-    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, leaf_counts_.data()); });
-    awaited_ = compact(rows, owners);
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, batch_.counts()); });
+    awaited_ = batch_.gather(rows, owners, search_->names(), merged_);
     return awaited_;
-}
-
-/// Moves the rows that each slot wrote into its own part of `packed` together, in the order of the slots.
-int PySearch::compact(std::uint8_t* packed, std::int32_t* slots) {
-    const auto row = static_cast<std::size_t>(game_.dimensions.packed_size);
-    std::int32_t leaves = 0;
-    for (int slot = 0; slot < num_slots(); ++slot) {
-        const std::int32_t count = leaf_counts_[static_cast<std::size_t>(slot)];
-        offsets_[static_cast<std::size_t>(slot)] = leaves;
-        const std::int32_t from = slot * config_.leaves_per_step;
-        if (count == 0) continue;
-        if (from != leaves) {
-            std::memmove(packed + static_cast<std::size_t>(leaves) * row, packed + static_cast<std::size_t>(from) * row,
-                         static_cast<std::size_t>(count) * row);
-        }
-        for (std::int32_t i = 0; i < count; ++i) slots[leaves + i] = slot;
-        leaves += count;
-    }
-    return leaves;
 }
 
 static void check_numbers(const Half* numbers, std::size_t count, const char* name) {
@@ -154,9 +144,9 @@ void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values,
     const Half* logit_rows = logits.data();
     const Half* value_rows = values.data();
     const nb::gil_scoped_release release;
-    search_->remember(offsets_.data(), logit_rows, value_rows, weight_version);
+    search_->use_version(weight_version);
     threads_.run(num_slots(), piece(), [&](int first, int last) {
-        search_->apply(first, last, offsets_.data(), logit_rows, value_rows, weight_version);
+        search_->apply(first, last, batch_, logit_rows, value_rows, weight_version);
     });
     awaited_ = 0;
 }

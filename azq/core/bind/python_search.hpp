@@ -25,13 +25,21 @@ struct PyResult {
     bool proven;
 };
 
+/// The Python class EvaluationCache.
+struct PyCache {
+    PyCache(const PyGame& of, std::size_t entries);
+
+    PyGame game;
+    std::shared_ptr<AnyCache> cache;
+};
+
 template <class T, int Dimensions>
 using OptionalInput = std::optional<Input<T, Dimensions>>;
 
 class PySearch {
   public:
     PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
-             std::size_t cache_entries);
+             const PyCache* cache, bool merge_symmetries);
 
     void start(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions, const OptionalInput<Half, 2>& policies,
                const OptionalInput<float, 2>& root_values, const OptionalInput<std::uint16_t, 1>& simulations,
@@ -51,10 +59,8 @@ class PySearch {
     nb::dict tree(int slot) const;
 
     int num_slots() const { return search_->num_slots(); }
-    std::uint64_t simulations() const { return search_->simulations(); }
-    std::uint64_t evaluations() const { return search_->evaluations(); }
-    std::uint64_t cache_hits() const { return search_->cache_hits(); }
-    std::uint64_t plies() const { return search_->plies(); }
+    Totals totals() const { return search_->totals(); }
+    std::uint64_t merged() const { return merged_; }
     std::size_t memory_bytes() const { return search_->memory_bytes(); }
 
   private:
@@ -76,7 +82,6 @@ class PySearch {
     void check_filled(int slot) const;
     void check_still(int slot) const;
     int piece() const;
-    int compact(std::uint8_t* packed, std::int32_t* slots);
     GameRecord replayed(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions) const;
 
     PyGame game_;
@@ -86,9 +91,9 @@ class PySearch {
     int num_threads_;
     LazyThreads threads_;
     std::atomic<bool> working_{false};
-    std::vector<std::int32_t> leaf_counts_;  ///< Per slot, of the last collect.
-    std::vector<std::int32_t> offsets_;      ///< Per slot: its first row in that collect's arrays.
-    int awaited_ = 0;                        ///< Leaves of the last collect that apply has not had yet.
+    Batch batch_;               ///< Of the last collect.
+    int awaited_ = 0;           ///< Its rows that apply has not had yet.
+    std::uint64_t merged_ = 0;  ///< Leaves so far that shared the row of another tree's.
 };
 
 }  // namespace azq::bind

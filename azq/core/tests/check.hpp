@@ -18,6 +18,7 @@ void test_rng();
 void test_games();
 void test_boards();
 void test_beasty_bar();
+void test_cache();
 void test_search();
 void test_infoset();
 void test_blob();

@@ -7,6 +7,7 @@ int main() {
     azq::test::test_games();
     azq::test::test_boards();
     azq::test::test_beasty_bar();
+    azq::test::test_cache();
     azq::test::test_search();
     azq::test::test_infoset();
     azq::test::test_blob();

@@ -21,18 +21,15 @@ SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int w
 void run(ErasedSearch<KuhnPoker>& search, int leaves) {
     const auto slots = static_cast<std::size_t>(search.num_slots());
     std::vector<std::uint8_t> packed(slots * static_cast<std::size_t>(leaves * kPackedSize<KuhnPoker>));
-    std::vector<std::int32_t> counts(slots);
-    std::vector<std::int32_t> offsets(slots);
+    std::vector<std::int32_t> owners(packed.size());
+    bind::Batch batch(search.num_slots(), leaves, kPackedSize<KuhnPoker>);
+    std::uint64_t merged = 0;
     for (;;) {
-        search.collect(0, search.num_slots(), packed.data(), counts.data());
-        std::int32_t rows = 0;
-        for (std::size_t slot = 0; slot < slots; ++slot) {
-            offsets[slot] = rows;
-            rows += counts[slot];
-        }
+        search.collect(0, search.num_slots(), packed.data(), batch.counts());
+        const std::int32_t rows = batch.gather(packed.data(), owners.data(), search.names(), merged);
         if (rows == 0) return;
         const std::vector<Half> zeros(static_cast<std::size_t>(rows) * 2);
-        search.apply(0, search.num_slots(), offsets.data(), zeros.data(), zeros.data(), 1);
+        search.apply(0, search.num_slots(), batch, zeros.data(), zeros.data(), 1);
     }
 }
 
@@ -46,7 +43,7 @@ KuhnPoker::State dealt(int first, int second, const std::vector<int>& actions) {
 }
 
 RootStatistics searched(const KuhnPoker::State& state, Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
-    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves, worlds), 1, 3, false, 0);
+    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves, worlds), 1, 3, false, bind::Sharing{});
     search.start_at(0, 1, ErasedState<KuhnPoker>(KuhnPoker{}, state));
     run(search, leaves);
     CHECK(search.status(0) == Slot::kIdle);
@@ -109,7 +106,7 @@ void test_common_random_numbers() {
 
 /// Self-play records chance as plies without targets, and a record goes on from anywhere as if nothing had happened.
 void test_records() {
-    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 3, 7, true, 0);
+    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 3, 7, true, bind::Sharing{});
     for (int slot = 0; slot < 3; ++slot) {
         GameRecord record;
         record.uid = 11 + static_cast<std::uint64_t>(slot);
@@ -125,7 +122,7 @@ void test_records() {
         for (std::size_t ply = 0; ply < 3; ++ply) {
             half.append(record.actions[ply], record.policies.data() + 2 * ply, 2, &record.root_values[ply], 1, record.simulations[ply], 1);
         }
-        ErasedSearch<KuhnPoker> other(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 1, 7, true, 0);
+        ErasedSearch<KuhnPoker> other(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 1, 7, true, bind::Sharing{});
         other.start(0, std::move(half));
         run(other, 1);
         CHECK(other.record(0).actions == record.actions && other.record(0).root_values == record.root_values);

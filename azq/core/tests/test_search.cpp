@@ -10,7 +10,9 @@ namespace azq::test {
 namespace {
 
 using bind::AnySearch;
+using bind::ErasedCache;
 using bind::ErasedSearch;
+using bind::Sharing;
 using bind::Slot;
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
@@ -27,43 +29,40 @@ std::uint32_t hash(const std::uint8_t* packed, int size, std::uint32_t salt) {
 template <Game G>
 class Harness {
   public:
-    Harness(const SearchConfig& config, int slots, bool autoplay, std::size_t cache_entries = 0)
-        : search(G{}, config, slots, 42, autoplay, cache_entries), leaves_(config.leaves_per_step),
-          counts_(static_cast<std::size_t>(slots)), offsets_(counts_.size()), packed_(counts_.size() * static_cast<std::size_t>(leaves_ * kPackedSize<G>)) {}
+    Harness(const SearchConfig& config, int slots, bool autoplay, const Sharing& sharing = {nullptr, false})
+        : search(G{}, config, slots, 42, autoplay, sharing), batch_(slots, config.leaves_per_step, kPackedSize<G>),
+          slots_(static_cast<std::size_t>(slots * config.leaves_per_step)), packed_(slots_.size() * kPackedSize<G>) {}
 
     bool step() {
-        search.collect(0, search.num_slots(), packed_.data(), counts_.data());
+        search.collect(0, search.num_slots(), packed_.data(), batch_.counts());
+        const std::int32_t rows = batch_.gather(packed_.data(), slots_.data(), search.names(), merged);
         std::vector<Half> logits;
         std::vector<Half> values;
-        for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
-            offsets_[slot] = static_cast<std::int32_t>(values.size());
-            for (int leaf = 0; leaf < counts_[slot]; ++leaf) {
-                const std::size_t number = slot * static_cast<std::size_t>(leaves_) + static_cast<std::size_t>(leaf);
-                const std::uint8_t* row = packed_.data() + number * kPackedSize<G>;
-                for (std::uint32_t a = 0; a <= G::kNumActions; ++a) {
-                    const float x = static_cast<float>(hash(row, kPackedSize<G>, a) % 2001u) * 0.001f - 1.0f;
-                    (a == G::kNumActions ? values : logits).push_back(to_half(x));
-                }
+        for (std::int32_t row = 0; row < rows; ++row) {
+            const std::uint8_t* packed = packed_.data() + static_cast<std::size_t>(row) * kPackedSize<G>;
+            for (std::uint32_t a = 0; a <= G::kNumActions; ++a) {
+                const float x = static_cast<float>(hash(packed, kPackedSize<G>, a) % 2001u) * 0.001f - 1.0f;
+                (a == G::kNumActions ? values : logits).push_back(to_half(x));
             }
         }
-        search.remember(offsets_.data(), logits.data(), values.data(), 3);
-        search.apply(0, search.num_slots(), offsets_.data(), logits.data(), values.data(), 3);
-        return !values.empty();
+        search.use_version(3);
+        search.apply(0, search.num_slots(), batch_, logits.data(), values.data(), 3);
+        return rows > 0;
     }
 
     ErasedSearch<G> search;
+    std::uint64_t merged = 0;
 
   private:
-    int leaves_;
-    std::vector<std::int32_t> counts_;
-    std::vector<std::int32_t> offsets_;
+    bind::Batch batch_;
+    std::vector<std::int32_t> slots_;
     std::vector<std::uint8_t> packed_;
 };
 
 template <Game G>
-void test_self_play(const SearchConfig& config, std::size_t cache_entries) {
+void test_self_play(const SearchConfig& config, const Sharing& sharing) {
     constexpr int kSlots = 5;
-    Harness<G> harness(config, kSlots, true, cache_entries);
+    Harness<G> harness(config, kSlots, true, sharing);
     for (int slot = 0; slot < kSlots; ++slot) {
         GameRecord record;
         record.uid = static_cast<std::uint64_t>(slot) + 1;
@@ -79,8 +78,10 @@ void test_self_play(const SearchConfig& config, std::size_t cache_entries) {
         CHECK(record.policies.size() == record.actions.size() * G::kNumActions);
         CHECK(record.simulations.back() > 0);
     }
-    CHECK(cache_entries > 0 || harness.search.cache_hits() == 0);
-    CHECK(harness.search.simulations() > 0 && harness.search.evaluations() > 0 && harness.search.plies() > 0);
+    const bind::Totals totals = harness.search.totals();
+    CHECK(sharing.cache != nullptr || totals.cache_lookups + harness.merged == 0);
+    CHECK((sharing.cache == nullptr || config.leaves_per_step > 1) == (totals.cache_hits == 0));
+    CHECK(totals.simulations > 0 && totals.leaves > totals.cache_hits && totals.plies > 0 && totals.exact > 0);
 }
 
 /// Anyone's moves, before and after the budget is spent; the tree stays within its block.
@@ -108,8 +109,10 @@ void test_all_settings() {
     for (const Algorithm algorithm : {Algorithm::kGumbel, Algorithm::kPuct}) {
         for (const bool reuse : {false, true}) {
             for (const int leaves : {1, 3}) {
-                test_self_play<G>(make_config(algorithm, 30, leaves, reuse), 0);
-                test_self_play<G>(make_config(algorithm, 30, leaves, reuse), 512);
+                for (const bool merge : {false, true}) {
+                    test_self_play<G>(make_config(algorithm, 30, leaves, reuse), {nullptr, merge});
+                    test_self_play<G>(make_config(algorithm, 30, leaves, reuse), {std::make_shared<ErasedCache<G>>(512), merge});
+                }
                 test_played_from_outside<G>(make_config(algorithm, 30, leaves, reuse));
             }
         }
@@ -120,10 +123,10 @@ void test_all_settings() {
 }
 
 void test_uniform_evaluator() {
-    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true, 0);
+    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true, Sharing{});
     const auto quota = [](int slot) { return static_cast<std::uint64_t>(1000 + slot); };
     CHECK(search.run_uniform(0, 3, quota) == 3003);
-    CHECK(search.simulations() == 3003);
+    CHECK(search.totals().simulations == 3003);
 }
 
 }  // namespace

@@ -24,6 +24,14 @@ from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_in
 from workers.rates import Meter, merge, versions
 
 SPENT = {"phase_wall_search": 0.75, "phase_cpu_wait": 0.25}
+FIGURES = Figures(
+    *(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", (1.0, 2.0, 3.0)),
+    phases=SPENT,
+    exact_simulations_per_s=5.5,
+    cache_lookups_per_s=6.5,
+    cache_hits_per_s=7.5,
+    merged_leaves_per_s=8.5,
+)
 
 
 def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
@@ -33,7 +41,7 @@ def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
     ready, answer = os.pipe()
     child = os.fork()
     if child == 0:
-        board.write(1, Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", phases=SPENT))
+        board.write(1, FIGURES)
         os.write(answer, b"x")
         while not board.stopping():
             pass
@@ -41,7 +49,7 @@ def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
     os.read(ready, 1)
     seen, busy = board.read(), board.busy()
     board.stop()  # before anything can fail: the child waits for it
-    assert seen == [Figures(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", phases=SPENT)]
+    assert seen == [FIGURES]
     assert busy
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     os.close(ready)

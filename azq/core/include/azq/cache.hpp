@@ -1,10 +1,16 @@
-/// Evaluations that were given before, by packed observation: games of one search repeat each other's positions, most of all
-/// in the opening and across transpositions.
+/// Evaluations that were given before, by the name of their observation: games repeat each other's positions, most of all in the
+/// opening and across transpositions.
 ///
-/// A direct-mapped table in memory that the caller owns and zeroed. An entry answers only for its own weight version, so a
-/// search with the table is the search without it wherever the evaluator is a function of the observation.
+/// A direct-mapped table in memory that the caller owns and zeroed, for any number of threads and searches, without a lock:
+/// an entry is a few atomic words and their checksum, so one that two threads write at once, or that is read half written,
+/// is no entry (Hyatt and Mann, "A lock-less transposition table implementation for parallel search", ICGA Journal 25, 2002).
+/// An entry answers only for its own weight version, so a search with the table is the search without it wherever the evaluator
+/// is a function of the observation.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,57 +20,110 @@
 
 namespace azq {
 
+/// 128 bits that name an observation; two observations share them with probability 2^-128.
+struct Name {
+    std::uint64_t place;
+    std::uint64_t check;
+
+    bool operator==(const Name&) const = default;
+};
+
+/// Multipliers and shift of MurmurHash3's finalizer.
+inline constexpr std::uint64_t kMixOne = 0xff51afd7ed558ccdu;
+inline constexpr std::uint64_t kMixTwo = 0xc4ceb9fe1a85ec53u;
+
+constexpr std::uint64_t mix(std::uint64_t word) {
+    word = (word ^ (word >> 33)) * kMixOne;
+    word = (word ^ (word >> 33)) * kMixTwo;
+    return word ^ (word >> 33);
+}
+
+/// The name of so many bytes.
+inline Name name_of(const std::uint8_t* bytes, std::size_t count) {
+    Name name{0x9e3779b97f4a7c15u, 0xd1b54a32d192ed03u};
+    for (std::size_t at = 0; at < count; at += 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bytes + at, count - at < 8 ? count - at : 8);
+        name.place = (name.place ^ word) * kMixOne;
+        name.place ^= name.place >> 32;
+        name.check = (name.check + word) * kMixTwo;
+        name.check ^= name.check >> 29;
+    }
+    return Name{mix(name.place), mix(name.check)};
+}
+
 template <Game G>
 class EvaluationCache {
   public:
-    struct Entry {
-        std::uint8_t key[kPackedSize<G>];
-        std::uint8_t used;
+    struct Evaluation {
         Half values[kValueSize<G>];
         Half logits[G::kNumActions];
-        std::uint32_t weight_version;
     };
 
-    /// `entries`: a power of two, or 0 for a cache that never knows anything.
-    void attach(std::byte* memory, std::size_t entries) {
-        table_ = reinterpret_cast<Entry*>(memory);
-        entries_ = entries;
+    /// What a place in the table takes: the payload's words behind one that is the name's check and their checksum in one.
+    struct Entry {
+        static constexpr std::size_t kWords = (sizeof(std::uint32_t) + sizeof(Evaluation) + 7) / 8;
+        std::atomic<std::uint64_t> seal;
+        std::atomic<std::uint64_t> words[kWords];
+    };
+
+    /// `entries`: a power of two.
+    EvaluationCache(std::byte* memory, std::size_t entries) : table_(reinterpret_cast<Entry*>(memory)), entries_(entries) {}
+
+    std::size_t entries() const { return entries_; }
+
+    /// Starts fetching the place of a name.
+    void prefetch(const Name& name) const {
+        constexpr std::size_t kLine = 64;
+        constexpr std::size_t kLines = sizeof(Entry) / kLine < 4 ? sizeof(Entry) / kLine + 1 : 4;
+        const auto* place = reinterpret_cast<const char*>(&at(name));
+        for (std::size_t line = 0; line < kLines; ++line) __builtin_prefetch(place + line * kLine);
     }
 
-    bool enabled() const { return entries_ > 0; }
-
-    /// The evaluation of an observation under a weight version, or null.
-    const Entry* find(const std::uint8_t* packed, std::uint32_t weight_version) const {
-        if (!enabled()) return nullptr;
-        const Entry& entry = table_[index(packed)];
-        const bool same = entry.used && entry.weight_version == weight_version && std::memcmp(entry.key, packed, kPackedSize<G>) == 0;
-        return same ? &entry : nullptr;
+    /// Reads the evaluation of an observation under a weight version; false where it is not here.
+    bool find(const Name& name, std::uint32_t weight_version, Evaluation& found) const {
+        const Entry& entry = at(name);
+        const std::uint64_t seal = entry.seal.load(std::memory_order_relaxed);
+        Words words;
+        for (std::size_t i = 0; i < Entry::kWords; ++i) words[i] = entry.words[i].load(std::memory_order_relaxed);
+        if (seal != sealed(name, words)) return false;
+        std::uint32_t version = 0;
+        std::memcpy(&version, words.data(), sizeof version);
+        if (version != weight_version) return false;
+        std::memcpy(&found, reinterpret_cast<const char*>(words.data()) + sizeof version, sizeof found);
+        return true;
     }
 
-    /// Remembers an evaluation in the place of whatever hashes there.
-    void put(const std::uint8_t* packed, const Half* logits, const Half* values, std::uint32_t weight_version) {
-        Entry& entry = table_[index(packed)];
-        std::memcpy(entry.key, packed, kPackedSize<G>);
-        std::memcpy(entry.logits, logits, sizeof entry.logits);
-        std::memcpy(entry.values, values, sizeof entry.values);
-        entry.weight_version = weight_version;
-        entry.used = 1;
+    /// Remembers an evaluation in the place of whatever is there.
+    void put(const Name& name, const Half* logits, const Half* values, std::uint32_t weight_version) {
+        Evaluation evaluation;
+        std::memcpy(evaluation.values, values, sizeof evaluation.values);
+        std::memcpy(evaluation.logits, logits, sizeof evaluation.logits);
+        Words words{};
+        std::memcpy(words.data(), &weight_version, sizeof weight_version);
+        std::memcpy(reinterpret_cast<char*>(words.data()) + sizeof weight_version, &evaluation, sizeof evaluation);
+        Entry& entry = at(name);
+        for (std::size_t i = 0; i < Entry::kWords; ++i) entry.words[i].store(words[i], std::memory_order_relaxed);
+        entry.seal.store(sealed(name, words), std::memory_order_relaxed);
     }
 
   private:
-    std::size_t index(const std::uint8_t* packed) const {
-        std::uint64_t hash = 0x9e3779b97f4a7c15u;
-        for (std::size_t at = 0; at < kPackedSize<G>; at += 8) {
-            std::uint64_t word = 0;
-            std::memcpy(&word, packed + at, kPackedSize<G> - at < 8 ? kPackedSize<G> - at : 8);
-            hash = (hash ^ word) * 0xff51afd7ed558ccdu;  // the multiplier and shift of MurmurHash3's finalizer
-            hash ^= hash >> 33;
+    using Words = std::array<std::uint64_t, Entry::kWords>;
+
+    /// Each word is scrambled by itself and with its place, so that words of two entries do not make up a third.
+    static std::uint64_t sealed(const Name& name, const Words& words) {
+        std::uint64_t sum = name.check;
+        for (std::size_t i = 0; i < Entry::kWords; ++i) {
+            const std::uint64_t scrambled = (words[i] ^ (name.check + i)) * kMixOne;
+            sum += (scrambled ^ (scrambled >> 32)) * kMixTwo;
         }
-        return static_cast<std::size_t>(hash & (entries_ - 1));
+        return sum;
     }
 
-    Entry* table_ = nullptr;
-    std::size_t entries_ = 0;
+    Entry& at(const Name& name) const { return table_[name.place & (entries_ - 1)]; }
+
+    Entry* table_;
+    std::size_t entries_;
 };
 
 }  // namespace azq

@@ -32,6 +32,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     using Base::context_;
     using Base::cursor_;
     using Base::drop_path;
+    using Base::exact_;
     using Base::key_;
     using Base::path_;
     using Base::path_start_;
@@ -255,6 +256,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
         for (int player = 0; player < G::kNumPlayers; ++player) of_player[player] = context_->rules.returns(state_, player);
         back_up(path_start_, path_.size(), of_player);
         ++simulations_;
+        ++exact_;
         return drop_path(Progress::kMoving);
     }
 

@@ -66,6 +66,7 @@ class PlySearch {
     const TreeT& tree() const { return tree_; }
     int pending() const { return static_cast<int>(pending_.size()); }
     int simulations() const { return simulations_; }  ///< In this ply.
+    std::uint64_t exact() const { return exact_; }    ///< Simulations so far that ended in an exact value and asked for no evaluation.
 
     Decision<G> decide() const {
         const SearchConfig& config = context_->config;
@@ -190,6 +191,7 @@ class PlySearch {
     PlyKey key_{};
     std::int32_t cursor_ = kNoChild;     ///< Where the simulation under way stands, or kNoChild between two.
     std::int32_t simulations_ = 0;
+    std::uint64_t exact_ = 0;
     bool prepared_ = false;              ///< Noise drawn, candidates fixed.
     std::size_t path_start_ = 0;
     std::vector<std::int32_t> pending_;  ///< Leaves handed out and not yet evaluated, in order.

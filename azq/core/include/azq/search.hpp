@@ -37,6 +37,7 @@ class GameSearch {
     const State& pending_state(int which) const { return search_.pending_state(which); }
     std::uint64_t simulations() const { return simulations_ + static_cast<std::uint64_t>(search_.simulations()); }
     std::uint64_t evaluations() const { return evaluations_; }
+    std::uint64_t exact() const { return search_.exact(); }
     std::uint64_t plies() const { return plies_; }
 
     /// Whether the record grew since this was last asked.

@@ -16,6 +16,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     using Base::context_;
     using Base::cursor_;
     using Base::drop_path;
+    using Base::exact_;
     using Base::path_;
     using Base::pending_;
     using Base::simulations_;
@@ -104,6 +105,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     Progress end_exactly(std::int32_t index) {
         back_up(index, tree_.node(index).lower, true);
         ++simulations_;
+        ++exact_;
         return drop_path(Progress::kMoving);
     }
 
