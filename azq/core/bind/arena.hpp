@@ -28,15 +28,24 @@ class Arena {
     Arena& operator=(const Arena&) = delete;
 
     std::size_t bytes() const { return bytes_; }
+    std::size_t block_bytes() const { return block_bytes_; }
     /// Zeroes everything and gives the pages back; not while another thread looks.
-    void clear() const {
-        if (memory_ != nullptr) madvise(memory_, bytes_, MADV_DONTNEED);
-    }
+    void clear() const { release(0, bytes_); }
+
+    /// Gives the pages back that lie in a block wholly; its content is lost.
+    void release(std::size_t index) const { release(index * block_bytes_, (index + 1) * block_bytes_); }
 
     std::byte* block(std::size_t index) const { return memory_ + index * block_bytes_; }
 
   private:
+    static constexpr std::size_t kPage = 4096;
     static constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+    void release(std::size_t first, std::size_t last) const {
+        first = (first + kPage - 1) / kPage * kPage;
+        last = last == bytes_ ? last : last / kPage * kPage;
+        if (first < last) madvise(memory_ + first, last - first, MADV_DONTNEED);
+    }
 
     std::size_t bytes_;
     std::size_t block_bytes_;

@@ -33,16 +33,26 @@ class ErasedSearch final : public AnySearch {
   public:
     ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay, const Sharing& sharing)
         : context_(rules, config, seed, autoplay),
-          arena_(static_cast<std::size_t>(num_slots), block_bytes(context_.node_capacity())),
+          arena_(static_cast<std::size_t>(num_slots), block_lines(SearchOf<G>::usual_lines(context_.node_capacity())) * kLine),
+          larger_(kSampled<G> ? 0 : static_cast<std::size_t>(num_slots),
+                  block_lines(SearchOf<G>::capacity_lines(context_.node_capacity())) * kLine),
           shared_(std::static_pointer_cast<ErasedCache<G>>(sharing.cache)) {
         if (sharing.merge_symmetries && G::kNumSymmetries > 1) symmetries_.emplace(rules);
         if (shared_ != nullptr || symmetries_.has_value()) names_.resize(static_cast<std::size_t>(num_slots) * leaves_per_step());
         slots_.reserve(static_cast<std::size_t>(num_slots));
-        for (int slot = 0; slot < num_slots; ++slot) slots_.emplace_back(context_, arena_.block(static_cast<std::size_t>(slot)));
+        const auto lines = static_cast<std::int32_t>(SearchOf<G>::usual_lines(context_.node_capacity()));
+        for (std::size_t slot = 0; slot < static_cast<std::size_t>(num_slots); ++slot) {
+            slots_.emplace_back(context_, Room{arena_.block(slot), lines, kSampled<G> ? nullptr : larger_.block(slot)});
+        }
+        moved_.resize(slots_.size(), 0);
     }
 
     int num_slots() const override { return static_cast<int>(slots_.size()); }
-    std::size_t memory_bytes() const override { return arena_.bytes() + slots_.size() * sizeof(GameSearch<G>); }
+    std::size_t memory_bytes() const override {
+        std::size_t bytes = slots_.size() * sizeof(GameSearch<G>);
+        for (const GameSearch<G>& game : slots_) bytes += game.tree().moved() ? larger_.block_bytes() : arena_.block_bytes();
+        return bytes;
+    }
     Slot status(int slot) const override { return static_cast<Slot>(at(slot).status()); }
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
@@ -96,6 +106,7 @@ class ErasedSearch final : public AnySearch {
                     continue;
                 }
                 counts[turn.slot] = at(turn.slot).pending();
+                release_left(turn.slot);
                 if (next < last) {
                     window[i++] = admit(next++);
                 } else {
@@ -135,6 +146,7 @@ class ErasedSearch final : public AnySearch {
                 start(slot, std::move(fresh));
             }
             done += at(slot).run_uniform(quota(slot), slots_.size(), remap.data());
+            release_left(slot);
         }
         return done;
     }
@@ -158,7 +170,15 @@ class ErasedSearch final : public AnySearch {
     static constexpr int kAhead = 4;    ///< Slots between the fetching of a path and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
-    static std::size_t block_bytes(int node_capacity) { return ((SearchOf<G>::memory_bytes(node_capacity) + kLine - 1) / kLine | 1) * kLine; }
+    static std::size_t block_lines(std::size_t lines) { return lines | 1; }
+
+    /// Gives the memory back that a tree moved out of.
+    void release_left(int slot) {
+        std::uint8_t& known = moved_[static_cast<std::size_t>(slot)];
+        if (known != 0 || !at(slot).tree().moved()) return;
+        known = 1;
+        arena_.release(static_cast<std::size_t>(slot));
+    }
 
     /// A tree under way, and whether its leaf's place in the cache is being fetched.
     struct Turn {
@@ -249,6 +269,8 @@ class ErasedSearch final : public AnySearch {
 
     SearchContext<G> context_;
     Arena arena_;
+    Arena larger_;                    ///< For trees that outgrow their block; untouched until then.
+    std::vector<std::uint8_t> moved_;  ///< By slot: the tree left its first block.
     std::shared_ptr<ErasedCache<G>> shared_;
     std::optional<Symmetries<G>> symmetries_;
     std::vector<NamedLeaf> names_;  ///< Of the leaves that are out, by number; empty where nobody asks.

@@ -43,9 +43,10 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
   public:
     using State = typename G::State;
 
-    InfosetSearch(const SearchContext<G>& context, std::byte* memory) : Base(context) { tree_.attach(memory, context.node_capacity()); }
+    InfosetSearch(const SearchContext<G>& context, const Room& room) : Base(context) { tree_.attach(room.block, context.node_capacity()); }
 
-    static std::size_t memory_bytes(int node_capacity) { return TreeT::memory_bytes(node_capacity); }
+    static std::size_t capacity_lines(int node_capacity) { return (TreeT::memory_bytes(node_capacity) + TreeT::kLine - 1) / TreeT::kLine; }
+    static std::size_t usual_lines(int node_capacity) { return capacity_lines(node_capacity); }
 
     const State& pending_state(int which) const { return pending_states_[static_cast<std::size_t>(which)]; }
 

@@ -79,7 +79,7 @@ class InfosetTree : public Records<InfosetNode, G::kMaxLegal> {
     }
 
     void attach(std::byte* memory, int node_capacity) {
-        this->attach_records(memory);
+        this->attach_records(Room{memory, static_cast<std::int32_t>(Base::capacity_lines(node_capacity))});
         nodes_.attach(memory + Base::capacity_lines(node_capacity) * Base::kLine, node_capacity);
     }
 

@@ -50,6 +50,13 @@ struct Edges {
     bool lost(int edge, float sign) const { return solved(edge) && sign * q[edge] <= -1.0f; }
 };
 
+/// Memory of one tree, 64-byte aligned: a block, and a larger one to move to when it is full. Both stay the caller's.
+struct Room {
+    std::byte* block;
+    std::int32_t lines;            ///< Of the block; at least a record of most edges.
+    std::byte* larger = nullptr;   ///< Of capacity_lines lines; null: the block has as many.
+};
+
 /// `NodeT` has a field num_edges, at most `MaxEdges`.
 template <class NodeT, int MaxEdges>
 class Records {
@@ -78,6 +85,7 @@ class Records {
     NodeT& root() { return node(kRoot); }
     const NodeT& root() const { return node(kRoot); }
     int num_nodes() const { return num_nodes_; }
+    bool moved() const { return moved_; }              ///< To the larger block.
     std::int32_t end() const { return end_; }  ///< Where the next node will be.
     std::int32_t next(std::int32_t index) const { return index + lines(node(index).num_edges); }
 
@@ -97,10 +105,21 @@ class Records {
     }
 
   protected:
-    /// Uses memory (64-byte aligned, `capacity_lines` lines) that the caller keeps alive; its content is not read.
-    void attach_records(std::byte* memory) {
-        memory_ = memory;
+    /// Uses memory that the caller keeps alive; its content is not read.
+    void attach_records(const Room& room) {
+        memory_ = room.block;
+        lines_ = room.lines;
+        larger_ = room.larger;
         clear();
+    }
+
+    /// Makes sure of room for one more record, whatever its size: moves everything once, for good. Names of nodes stay.
+    void make_room() {
+        if (larger_ == nullptr || end_ + lines(MaxEdges) <= lines_) return;
+        std::memcpy(larger_, memory_, offset(end_));
+        memory_ = larger_;
+        larger_ = nullptr;
+        moved_ = true;
     }
 
     void clear() {
@@ -140,6 +159,9 @@ class Records {
     static std::size_t offset(std::int32_t index) { return static_cast<std::size_t>(index) * kLine; }
 
     std::byte* memory_ = nullptr;
+    std::byte* larger_ = nullptr;
+    std::int32_t lines_ = 0;
+    bool moved_ = false;
     std::int32_t end_ = 0;
     std::int32_t num_nodes_ = 0;
 };

@@ -27,7 +27,7 @@ class GameSearch {
   public:
     using State = typename G::State;
 
-    GameSearch(const SearchContext<G>& context, std::byte* memory) : context_(&context), search_(context, memory) {}
+    GameSearch(const SearchContext<G>& context, const Room& room) : context_(&context), search_(context, room) {}
 
     SlotStatus status() const { return status_; }
     const GameRecord& record() const { return record_; }

@@ -26,10 +26,12 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     using State = typename G::State;
     using NodeT = Node<State>;
 
-    TreeSearch(const SearchContext<G>& context, std::byte* memory) : Base(context) { tree_.attach(memory); }
+    TreeSearch(const SearchContext<G>& context, const Room& room) : Base(context) { tree_.attach(room); }
 
-    /// Bytes of memory that a tree of so many nodes takes.
-    static std::size_t memory_bytes(int node_capacity) { return Tree<G>::capacity_lines(node_capacity) * Tree<G>::kLine; }
+    /// Lines that a tree of so many nodes takes, and as many as do for most: few positions have the most legal actions that
+    /// a game knows, and few trees the most nodes.
+    static std::size_t capacity_lines(int node_capacity) { return Tree<G>::capacity_lines(node_capacity); }
+    static std::size_t usual_lines(int node_capacity) { return capacity_lines(node_capacity) / 3 + Tree<G>::lines(G::kMaxLegal); }
 
     const State& pending_state(int which) const { return tree_.node(pending_[static_cast<std::size_t>(which)]).state; }
 

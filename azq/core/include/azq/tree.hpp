@@ -43,7 +43,7 @@ class Tree : public Records<Node<typename G::State>, G::kMaxLegal> {
     using Base::node;
     using Base::num_nodes;
 
-    void attach(std::byte* memory) { this->attach_records(memory); }
+    void attach(const Room& room) { this->attach_records(room); }
 
     /// Empties the tree and makes `state` its root.
     void reset(const G& rules, const typename G::State& state) {
@@ -54,10 +54,9 @@ class Tree : public Records<Node<typename G::State>, G::kMaxLegal> {
     /// Creates the child that an edge of a node leads to.
     std::int32_t create_child(const G& rules, std::int32_t parent, int edge) {
         typename G::State state = node(parent).state;
-        const Edges from = edges(parent);
-        rules.apply(state, from.action[edge]);
+        rules.apply(state, edges(parent).action[edge]);
         const std::int32_t child = create(rules, state, parent, edge);
-        from.child[edge] = child;
+        edges(parent).child[edge] = child;
         return child;
     }
 
@@ -84,6 +83,7 @@ class Tree : public Records<Node<typename G::State>, G::kMaxLegal> {
 
   private:
     std::int32_t create(const G& rules, const typename G::State& state, std::int32_t parent, int parent_edge) {
+        this->make_room();
         const std::int32_t index = end();
         NodeT& created = node(index);
         created.state = state;
