@@ -193,6 +193,7 @@ class SelfPlayConfig(Section):
     games_in_flight: Positive = 1024
     groups: Positive = 2  # halves in turn, so that search and evaluation overlap
     threads: Positive = 1
+    pin_threads: bool = False  # a worker's children keep to cores of their own, as many as they have threads
     slice_s: Seconds = 60.0
     journal_s: Seconds = 5.0
     resend_after_s: Seconds = 5.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from azq import logs
 from azq.actor import Progress, SelfPlay, SliceEnd
+from azq.actor.pinning import pinned
 from workers.context import Context
 from workers.jobs import held_job
 
@@ -26,18 +29,20 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
             resent = float(getattr(evaluator, "resent", 0))
             context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, phases=context.phases.shares()))
 
+        settings = sections.selfplay
         try:
-            return SelfPlay(
-                context.ledger,
-                lease,
-                sections,
-                game,
-                evaluator,
-                context.arenas,
-                should_stop=context.stopping,
-                report=report,
-                phases=context.phases,
-            ).run()
+            with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
+                return SelfPlay(
+                    context.ledger,
+                    lease,
+                    sections,
+                    game,
+                    evaluator,
+                    context.arenas,
+                    should_stop=context.stopping,
+                    report=report,
+                    phases=context.phases,
+                ).run()
         finally:
             evaluator.close()
     return None

@@ -116,6 +116,21 @@ def test_a_solved_node_is_not_searched_again(algorithm: str, tic_tac_toe: Game) 
     assert len(frozen) > 20
 
 
+@pytest.mark.parametrize("leaves", [1, 4])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_simulation_is_evaluated_once_or_exact(algorithm: str, leaves: int, tic_tac_toe: Game) -> None:
+    """Nothing proven or terminal is sent to the evaluator, and nothing twice."""
+    for actions in ([], [4], [0, 4, 8]):
+        search = solve(tic_tac_toe, Settings(algorithm, 400, leaves_per_step=leaves), actions)
+        tree = search.tree(0)
+        interior = int((tree["child_visits"].sum(axis=1) > 0).sum())
+        assert search.evaluations == 1 + search.simulations - search.exact_simulations  # the root's is no simulation
+        assert interior <= search.evaluations <= len(tree["parent"])
+        assert search.exact_simulations > 0
+        if search.result(0).proven and algorithm == "puct":
+            assert search.simulations < 400
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_kept_proofs_need_no_new_simulation(algorithm: str, tic_tac_toe: Game) -> None:
     search = solve(tic_tac_toe, Settings(algorithm, 5000), [0, 3, 1])  # player 1 must block 2 and is lost nowhere else
