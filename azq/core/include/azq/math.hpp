@@ -10,7 +10,7 @@
 namespace azq {
 
 /// e^x. 0 below -87 (before float32 becomes subnormal); x is cut at 88.
-inline float exp32(float x) {
+[[gnu::always_inline]] inline float exp32(float x) {
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer in the low mantissa bits
     const float cut = x > 88.0f ? 88.0f : (x < -87.0f ? -87.0f : x);
     const float shifted = cut * 1.44269504088896341f + kRound;

@@ -1,7 +1,7 @@
 /// Positions that are one but for a symmetry of the board, brought to one form.
 ///
-/// The form of an observation is that one of its images whose name is the smallest. Names are sums of random numbers, one for
-/// each bit that is set (Zobrist, 1970), taken for all images at once.
+/// The form of an observation is that one of its images whose place is the smallest. Names are sums of random numbers, one for
+/// each bit that is set (Zobrist, 1970), the places of all images taken at once.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Symmetries {
 
     explicit Symmetries(const G& rules)
         : cell_images_(static_cast<std::size_t>(kCount) * kCells), action_images_(static_cast<std::size_t>(kCount) * G::kNumActions),
-          numbers_(kBits) {
+          places_(kBits), checks_(kBits) {
         for (int symmetry = 0; symmetry < kCount; ++symmetry) {
             for (int image = 0; image < kCells; ++image) cell_image(symmetry, rules.symmetric_cell(symmetry, image)) = static_cast<std::uint16_t>(image);
             for (int action = 0; action < G::kNumActions; ++action) {
@@ -34,21 +34,17 @@ class Symmetries {
 
     /// Names an observation's form; returns the symmetry that leads there, the first where several do.
     int name(const std::uint8_t* packed, Name& name) const {
-        Numbers sums{};
+        std::uint64_t places[kCount] = {};
         each_bit(packed, [&](int bit) {
-            const Numbers& numbers = numbers_[static_cast<std::size_t>(bit)];
-            for (int symmetry = 0; symmetry < kCount; ++symmetry) {
-                sums.place[symmetry] += numbers.place[symmetry];
-                sums.check[symmetry] += numbers.check[symmetry];
-            }
+            const Numbers& numbers = places_[static_cast<std::size_t>(bit)];
+            for (int symmetry = 0; symmetry < kCount; ++symmetry) places[symmetry] += numbers.of[symmetry];
         });
         int least = 0;
-        for (int symmetry = 1; symmetry < kCount; ++symmetry) {
-            const bool tied = sums.place[symmetry] == sums.place[least];
-            if (tied ? sums.check[symmetry] < sums.check[least] : sums.place[symmetry] < sums.place[least]) least = symmetry;
-        }
+        for (int symmetry = 1; symmetry < kCount; ++symmetry) least = places[symmetry] < places[least] ? symmetry : least;
+        std::uint64_t check = 0;
+        each_bit(packed, [&](int bit) { check += checks_[static_cast<std::size_t>(bit)].of[least]; });
         const Name scalars = name_of(packed + kPlaneBytes, G::kNumScalars);
-        name = Name{mix(sums.place[least] ^ scalars.place), mix(sums.check[least] ^ scalars.check)};
+        name = Name{mix(places[least] ^ scalars.place), mix(check ^ scalars.check)};
         return least;
     }
 
@@ -73,15 +69,14 @@ class Symmetries {
 
     /// A bit's random numbers in every image.
     struct Numbers {
-        std::uint64_t place[kCount];
-        std::uint64_t check[kCount];
+        std::uint64_t of[kCount];
     };
 
     void number(int bit) {
         for (int symmetry = 0; symmetry < kCount; ++symmetry) {
             const auto target = static_cast<std::uint64_t>(bit / kCells * kCells + cell_image(symmetry, bit % kCells));
-            numbers_[static_cast<std::size_t>(bit)].place[symmetry] = mix(2 * target + 1);
-            numbers_[static_cast<std::size_t>(bit)].check[symmetry] = mix(~(2 * target + 1));
+            places_[static_cast<std::size_t>(bit)].of[symmetry] = mix(2 * target + 1);
+            checks_[static_cast<std::size_t>(bit)].of[symmetry] = mix(~(2 * target + 1));
         }
     }
 
@@ -102,7 +97,8 @@ class Symmetries {
 
     std::vector<std::uint16_t> cell_images_;
     std::vector<std::uint16_t> action_images_;
-    std::vector<Numbers> numbers_;
+    std::vector<Numbers> places_;
+    std::vector<Numbers> checks_;
 };
 
 }  // namespace azq
