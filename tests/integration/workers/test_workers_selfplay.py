@@ -49,6 +49,8 @@ def test_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
     assert beat.pid == fleet.processes[0].pid
     assert beat.rates["simulations_per_s"] > beat.rates["games_per_s"]
     assert beat.rates["mean_batch"] > 1
+    assert beat.rates["exact_simulations_per_s"] > 0
+    assert beat.rates["cache_lookups_per_s"] >= beat.rates["cache_hits_per_s"] > 0
     assert RUN in beat.weight_versions
 
 

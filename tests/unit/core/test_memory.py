@@ -17,6 +17,22 @@ def test_a_thousand_trees_fit(algorithm: str, connect_four: Game) -> None:
     assert search.memory_bytes < 120e6
 
 
+def test_trees_hold_what_they_need_and_move_when_they_outgrow_it() -> None:
+    """Othello has positions with thirty legal actions, yet few of them; in gomoku nearly every cell is open."""
+    growth = {}
+    for name in ("othello", "gomoku"):
+        search = Search(games.load(name), Settings("gumbel", 64).core(), num_slots=32, seed=1)
+        fresh = search.memory_bytes
+        search.run_uniform(32 * 64 * 20)
+        growth[name] = search.memory_bytes / fresh
+        if name == "gomoku":
+            again = search.memory_bytes
+            search.run_uniform(32 * 64 * 20)
+            assert search.memory_bytes == again  # later games use the same blocks
+    assert growth["othello"] < 1.5
+    assert 2.0 < growth["gomoku"] < 3.1
+
+
 @pytest.mark.parametrize(
     "settings",
     [
