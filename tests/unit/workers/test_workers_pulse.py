@@ -1,0 +1,46 @@
+"""An inference worker's heartbeat: needed at the start, missed later without harm."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from azq.bus.memory import MemoryBus
+from azq.config import WorkerConfig
+from azq.errors import BrokerUnavailable
+from azq.wire import keys
+from workers.inference import Pulse
+
+
+def make(control, heartbeat_s=1e-9):
+    server = SimpleNamespace(rates=dict, versions={"r1": 3})
+    return Pulse(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
+
+
+def test_the_first_one_must_arrive():
+    control = MemoryBus()
+    control.down = True
+    with pytest.raises(BrokerUnavailable):
+        make(control).beat()
+
+
+def test_a_control_plane_that_is_away_later_stops_nothing():
+    control = MemoryBus()
+    pulse = make(control)
+    pulse.beat()
+    control.down = True
+    pulse.beat()
+    control.down = False
+    control.delete(keys.beat("inference@test:1"))
+    pulse.beat()
+    assert control.get(keys.beat("inference@test:1")) is not None
+
+
+def test_between_two_nothing_is_written():
+    control = MemoryBus()
+    pulse = make(control, heartbeat_s=3600.0)
+    pulse.beat()
+    control.delete(keys.beat("inference@test:1"))
+    pulse.beat()
+    assert control.get(keys.beat("inference@test:1")) is None
