@@ -65,12 +65,13 @@ def bench_inference(
 def bench_learner(
     seconds: BenchSeconds = 10.0,
     game: str = "connect_four",
+    ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
     as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """The learner's step against a bare training loop."""
-    _bench("learner", as_json, config, overrides, seconds=seconds, game=game)
+    """The learner's step against a bare training loop; with --ranks, several learners against one."""
+    _bench("learner", as_json, config, overrides, seconds=seconds, game=game, ranks=ranks)
 
 
 @bench_app.command("bus")

@@ -117,11 +117,20 @@ class Pulse:
         self._ready = False
 
     def beat(self) -> None:
-        """Writes a heartbeat when one is due; the first one that arrives makes the process ready."""
+        """Writes a heartbeat when one is due; the first one that arrives makes the process ready.
+
+        A control plane that is away afterwards stops no evaluation: the follower says so, and the data plane may well be there.
+        """
         if time.monotonic() < self._due_s:
             return
-        self._control.put(keys.beat(self._worker), codec.encode(self._heartbeat()), life_s=self._config.heartbeat_life_s)
         self._due_s = time.monotonic() + self._config.heartbeat_s
+        try:
+            self._control.put(keys.beat(self._worker), codec.encode(self._heartbeat()), life_s=self._config.heartbeat_life_s)
+        except BrokerError as error:
+            if not self._ready:
+                raise
+            notify(WATCHDOG, f"STATUS=degraded: {error}")
+            return
         notify(WATCHDOG if self._ready else READY, "STATUS=serving " + (", ".join(self._server.versions) or "no run yet"))
         self._ready = True
 

@@ -66,6 +66,9 @@ class Bus(RequestBus, Protocol):
     def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
         """Up to `count` frames of each stream after the id given for it, read at one moment, by age."""
 
+    def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
+        """Streams with an entry after the id given for them, as soon as there is one; [] after `timeout_s`."""
+
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""
 

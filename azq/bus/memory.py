@@ -115,6 +115,11 @@ class MemoryBus:
             found = [entry for stream, last_id in last_ids.items() for entry in self._since(stream, _id(last_id), count)]
             return sorted(found, key=lambda entry: _id(entry.id))
 
+    def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
+        """Streams with an entry after the id given for them."""
+        starts = {stream: _id(last_id) for stream, last_id in last_ids.items()}
+        return self._wait(lambda: sorted(stream for stream, start in starts.items() if self._since(stream, start, 1)), timeout_s)
+
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream; None where there is none."""
         with self._changed:

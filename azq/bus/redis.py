@@ -107,6 +107,12 @@ class RedisBus:
             wanted: Any = dict(last_ids)
             return _entries(self._client.xread(wanted, count=count))
 
+    def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
+        """Streams with an entry after the id given for them; an entry that arrives ends the wait at once."""
+        wanted: Any = dict(last_ids)
+        entries = self._waiting(lambda wait_ms: _entries(self._client.xread(wanted, count=1, block=wait_ms)), timeout_s * 1000)
+        return sorted({entry.stream for entry in entries})
+
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         """The newest frame of each stream, in one round trip; None where there is none."""
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
@@ -198,7 +204,7 @@ class RedisBus:
         """Drops the client's connections; a later call opens new ones."""
         self._client.close()
 
-    def _waiting(self, once: Any, block_ms: int) -> list[Entry]:
+    def _waiting(self, once: Any, block_ms: float) -> list[Entry]:
         deadline = time.monotonic() + block_ms / 1000
         while True:
             left_ms = round(min(deadline - time.monotonic(), self._longest_wait_s) * 1000)

@@ -48,7 +48,6 @@ class Engine:
         device = self.placement.device
         if device.type == "cuda":
             torch.cuda.empty_cache()  # what a higher rung held
-            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
         if rung.mode is Mode.FAST and self._compile:
             module.compile(dynamic=True)
@@ -86,3 +85,9 @@ class Engine:
             if failure in HOST_WIDE:
                 self.rung = self.rung.lower(lower)
         return lower
+
+
+def fastest_layout(module: Network) -> Network:
+    """The network with its convolutions' weights channels last: on CPUs a tenth to a half faster, on GPUs what tensor cores take."""
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return module

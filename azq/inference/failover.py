@@ -15,11 +15,12 @@ from azq.search.evaluator import Evaluation
 from azq.wire.messages import LATEST
 
 MOVE_AFTER_S = 1.0  # of a broker's absence; one that restarts is back sooner
+MUTE_AFTER_S = 10.0  # without any answer over a broker that is there: the inference workers may be cut off from it
 LOOK_S = 0.25  # between two looks whether the broker is lost, while an answer is waited for
 
 
 class FailoverEvaluator:
-    """Asks over the first broker of `order` that answers; once that is lost everything unanswered is asked again over the next.
+    """Asks over the first broker of `order` that answers; once that is lost, or no answers come over it, all is asked again over the next.
 
     `connect` opens the stream of a broker (its place in the list) and raises `BrokerError` where it does not answer. Evaluation is pure,
     so an answer of the broker before is as good as one of the next. Used by one thread. With all brokers away it waits like one stream.
@@ -35,6 +36,7 @@ class FailoverEvaluator:
         self._where: dict[int, tuple[StreamEvaluator, int]] = {}  # handle -> stream and its own handle
         self._next = 0
         self._lost_s: float | None = None  # since when the stream in use is lost
+        self._heard_s = clock_s()  # when the stream in use answered last, or had nothing to answer
         self._moved_resent = 0
         self._left: set[StreamEvaluator] = set()  # may hold answers that nobody took yet
         self._place, self._stream = self._open(self._order)
@@ -46,6 +48,8 @@ class FailoverEvaluator:
 
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
         """Sends (L, P) observations over the broker in use."""
+        if not self._where:
+            self._heard_s = self._clock_s()
         self._next += 1
         self._where[self._next] = self._stream, self._stream.submit(packed, weight_version=weight_version)
         return self._next
@@ -66,6 +70,7 @@ class FailoverEvaluator:
                 raise
             if answer is not None:
                 del self._where[handle]
+                self._heard_s = self._clock_s()
                 return answer
             self._watch()
             if left_s <= LOOK_S:
@@ -86,13 +91,15 @@ class FailoverEvaluator:
         now_s = self._clock_s()
         if not self._stream.lost:
             self._lost_s = None
+            if now_s - self._heard_s >= MUTE_AFTER_S:
+                self._move()
         elif self._lost_s is None:
             self._lost_s = now_s
         elif now_s - self._lost_s >= MOVE_AFTER_S:
             self._move()
 
     def _move(self) -> None:
-        self._lost_s = None  # where nobody answers, the next look is as far away as the first
+        self._lost_s, self._heard_s = None, self._clock_s()  # where nobody answers, the next look is as far away as the first
         start = self._order.index(self._place) + 1
         try:
             place, stream = self._open((*self._order[start:], *self._order[: start - 1]))

@@ -17,7 +17,8 @@ from azq.inference.stats import Stats
 from azq.ledger.types import RunState, RunView
 
 RUNS_S = 0.25  # between looks at the runs
-EVENTS_S = 0.03  # between looks at weight events
+WAIT_S = 0.1  # for a weight event, which ends the wait at once
+ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
 
@@ -45,6 +46,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._runs_at_s = 0.0
         self._changed_s = 0.0
+        self._asked_s = 0.0
         self._lost = False
         self._log = logs.get(__name__)
 
@@ -105,8 +107,18 @@ class Follower:
         if self._lost:
             self._lost = False
             self._log.info("control_plane_back")
-        self._ask.wait(EVENTS_S)
-        self._ask.clear()
+        self._wait()
+
+    def _wait(self) -> None:
+        """Until there is a weight event, or somebody asks for a version."""
+        last_ids = {one.catalog.stream: one.catalog.last_id for one in self.served.values()}
+        if self._ask.is_set():
+            self._ask.clear()
+            self._asked_s = time.monotonic()
+        elif last_ids and time.monotonic() - self._asked_s > ASKED_S:
+            self._control.wait_for_newer(last_ids, timeout_s=WAIT_S)
+        else:
+            self._ask.wait(ASKED_WAIT_S)
 
     def _look_at_runs(self) -> bool:
         if time.monotonic() < self._runs_at_s:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.inference.engine import Engine
+from azq.inference.engine import Engine, fastest_layout
 from azq.inference.fallback import Failure, Rung, classify
 from azq.inference.forward import Crashed, Flight, Forward, Landed, Outputs
 from azq.inference.placement import Placement, place
@@ -43,7 +43,7 @@ class Model:
         self.meta: WeightsMeta | None = None
         self._config = config
         self._engine = engine or Engine(config, placement or place(config))
-        self._reference = build(network, spec).eval().requires_grad_(False)
+        self._reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
         self.rung = self._engine.rung
         self._built: tuple[Rung, Network, Forward] | None = None
         self._probe = _probe(spec)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -16,12 +16,11 @@ from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
 from azq.learner.batches import Feed, Order
-from azq.learner.burst import run_burst
 from azq.learner.group import Group, Word, reach_store, timeouts
 from azq.learner.leader import JOIN_S
 from azq.learner.outage import Outage
 from azq.learner.ranks import Place, invited, is_mine
-from azq.learner.reducing import Shared, sync_of
+from azq.learner.reducing import Shared, sync_of, train_together
 from azq.learner.sync import Alone
 from azq.learner.trainer import Snapshot, Trainer
 from azq.replay.browse import uid_of
@@ -164,5 +163,4 @@ class Follower:
         assert burst is not None
         mine = max(1, min(len(parts.window), burst.size // max(1, parts.place.ranks - 1)))
         sync.share(group.place, word.rows)
-        timing = run_burst(parts.trainer, parts.feed, burst, Order(burst.step, word.rows[group.place], mine))
-        group.gather(replace(timing, waited_s=sync.waited_s()))
+        train_together(group, sync, parts.trainer, parts.feed, burst, Order(burst.step, word.rows[group.place], mine))

@@ -5,6 +5,7 @@ Every call raises `RuntimeError`, as torch does, when a member is gone or silent
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import struct
@@ -69,6 +70,10 @@ class Group:
         (length,) = _LENGTH.unpack_from(data)
         return msgspec.msgpack.decode(data[_LENGTH.size : _LENGTH.size + length], type=Word)
 
+    def meet(self) -> None:
+        """Returns when every member's host has come here."""
+        dist.all_reduce(torch.zeros(1))
+
     def gather(self, timing: Timing) -> list[Timing]:
         """What a burst cost each member."""
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
@@ -94,7 +99,8 @@ class Group:
         if dist.is_initialized():
             group = dist.group.WORLD
             if group is not None and dist.get_backend(group) != "gloo":
-                group.abort()  # kernels that wait for the dead would never end
+                with contextlib.suppress(RuntimeError):
+                    group.abort()  # kernels that wait for the dead would never end
             dist.destroy_process_group()
 
 

@@ -14,11 +14,11 @@ from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.batches import Feed, Order
-from azq.learner.burst import Burst, Timing, run_burst
+from azq.learner.burst import Burst, Timing
 from azq.learner.group import Group, Word, open_store, timeouts
 from azq.learner.outage import Outage
 from azq.learner.ranks import Place, next_table, shares
-from azq.learner.reducing import Shared, sync_of
+from azq.learner.reducing import Shared, sync_of, train_together
 from azq.learner.sync import Alone
 from azq.learner.team import Solo, TeamFigures
 from azq.learner.trainer import Trainer
@@ -108,10 +108,7 @@ class Leader:
         start = time.perf_counter()
         group.tell(Word("train", burst=burst, rows=rows))
         sync.share(0, rows)
-        timing = run_burst(self._trainer, self._feed, burst, Order(burst.step, rows[0], burst.size))
-        waited_s = sync.waited_s()
-        self._trainer.phases.move("backward", "sync", waited_s)
-        timings = group.gather(replace(timing, waited_s=waited_s))
+        timings = train_together(group, sync, self._trainer, self._feed, burst, Order(burst.step, rows[0], burst.size))
         self._last = (time.perf_counter() - start, tuple(timings))
 
     def figures(self) -> TeamFigures:

@@ -12,6 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from azq.config import LearnerConfig
+from azq.learner.batches import Feed, Order
+from azq.learner.burst import Burst, Timing, run_burst
+from azq.learner.group import Group
+from azq.learner.trainer import Trainer
 from azq.nets import Network, Outputs
 
 POWER_SGD_RANK = 2
@@ -179,10 +183,27 @@ class Averaging:
 
 def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Shared:
     """How the members of the group that this process is in train together."""
-    watch = CudaStopwatch() if device.type == "cuda" else HostStopwatch()
     if config.sync_every > 1:
-        return Averaging(module, config.sync_every, watch)
-    return Reducing(module, config.compression, watch)
+        return Averaging(module, config.sync_every, stopwatch(device))
+    return Reducing(module, config.compression, stopwatch(device))
+
+
+def train_together(group: Group, sync: Shared, trainer: Trainer, feed: Feed, burst: Burst, order: Order) -> list[Timing]:
+    """Takes a burst's steps with the group; returns what they cost each member, by place."""
+    watch = stopwatch(trainer.device)
+    watch.begin()
+    run_burst(trainer, feed, burst, order)
+    watch.end()
+    # Before this rank waits for its device: where every host has queued its work, no device waits for a rank that is gone.
+    group.meet()
+    waited_s = sync.waited_s()
+    trainer.phases.move("backward", "sync", waited_s)
+    return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), waited_s))
+
+
+def stopwatch(device: torch.device) -> Stopwatch:
+    """What measures work on a device."""
+    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
 
 
 def _hook(compression: str) -> tuple[Any, Any]:

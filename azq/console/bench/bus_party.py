@@ -103,8 +103,7 @@ def _answer(bus: RequestBus, stream: str, entries: list[Entry], actions: int, va
         reply = EvalReply(request.request_id, 1, request.count, logits, value)
         replies.append((keys.reply(request.client), encode(reply)))
     if entries:
-        bus.reply(replies)
-        bus.ack(stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
+        bus.answer(replies, stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
 
 
 def _main() -> int:

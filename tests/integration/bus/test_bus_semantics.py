@@ -234,3 +234,19 @@ def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus):
     assert bus.after_each({}) == []
     read = bus.after_each({"w": ids[1], "v": "0", "none": "0"}, count=1)
     assert {(entry.stream, entry.frame) for entry in read} == {("w", b"\2"), ("v", b"v")}
+
+
+def test_waiting_for_newer_entries_names_their_streams(bus: Bus):
+    ids = [bus.publish("w", bytes([number])) for number in range(2)]
+    bus.publish("v", b"v")
+    assert bus.wait_for_newer({"w": ids[0], "v": "0", "none": "0"}, timeout_s=5.0) == ["v", "w"]
+    assert bus.wait_for_newer({"w": ids[1], "none": "0"}, timeout_s=0.05) == []
+
+
+def test_an_entry_that_arrives_ends_the_wait(bus: Bus):
+    heard: list[list[str]] = []
+    listener = threading.Thread(target=lambda: heard.append(bus.wait_for_newer({"w": "0", "v": "0"}, timeout_s=30.0)))
+    listener.start()
+    bus.publish("v", b"v")
+    listener.join(10.0)
+    assert heard == [["v"]]

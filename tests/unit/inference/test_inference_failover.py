@@ -9,7 +9,7 @@ from inference_doubles import RUN
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure
 from azq.inference.client import StreamEvaluator
-from azq.inference.failover import MOVE_AFTER_S, FailoverEvaluator
+from azq.inference.failover import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator
 from azq.metrics import RESENT
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
@@ -145,3 +145,19 @@ def test_a_named_failure_is_raised_and_the_handle_gone(make, brokers):
         client.result(handle, timeout_s=0.5)
     with pytest.raises(KeyError):
         client.result(handle, timeout_s=0.0)
+
+
+def test_a_broker_over_which_no_answers_come_is_left_too(make, brokers, clock):
+    client = make()
+    clock.now_s += 2 * MUTE_AFTER_S  # with nothing asked, silence means nothing
+    first = submit(client, 1)
+    began_s = clock.now_s
+    until_moved(client, first, 0)
+    assert clock.now_s - began_s >= MUTE_AFTER_S
+    answer(brokers[0], sent(brokers[0])[0], 1)
+    assert client.result(first, timeout_s=0.5) is not None
+    second = submit(client, 2)
+    for _ in range(3):
+        clock.now_s += MUTE_AFTER_S / 4
+        assert client.result(second, timeout_s=0.0) is None
+    assert client.place == 0

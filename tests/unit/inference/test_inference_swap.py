@@ -31,7 +31,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.inference.batching import bucket_of, buckets
 from azq.inference.client import StreamEvaluator
-from azq.inference.engine import SMALLEST_EXACT
+from azq.inference.engine import SMALLEST_EXACT, fastest_layout
 from azq.inference.forward import gather
 from azq.inference.local import LocalEvaluator
 from azq.inference.model import Model
@@ -249,7 +249,7 @@ def system(request):
     evaluators = {version: LocalEvaluator.from_bytes(SPEC, data, config) for version, data in DATA.items()}
     plain = {}
     for version, data in DATA.items():
-        plain[version] = build(NETWORK, SPEC)
+        plain[version] = fastest_layout(build(NETWORK, SPEC))
         plain[version].load_state_dict(from_bytes(data)[0])
     with serving(make_server(bus, bus, shelf, config=config)):
         yield request.param, client_of(bus, max_in_flight=16), evaluators, plain
