@@ -64,10 +64,11 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
     with rig(config, sections, inference=workers) as machine, _load(machine, workers) as load:
         threading.Event().wait(QUIET_S)
         quiet_s = load.longest_gap_s()
-        seconds, size, parameters = _publish_all(machine, workers, publications)
+        seconds, published_s, size, parameters = _publish_all(machine, workers, publications)
         return {
             "parameters": float(parameters),
             "blob_bytes": float(size),
+            "publish_p50_ms": 1e3 * percentile(published_s, 0.5),
             "p50_ms": 1e3 * percentile(seconds, 0.5),
             "p99_ms": 1e3 * percentile(seconds, 0.99),
             "max_ms": 1e3 * max(seconds),
@@ -77,24 +78,25 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
         }
 
 
-def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[float], int, int]:
-    """Seconds from publishing to the last switch, one a publication; bytes and parameters of the weights."""
+def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[float], list[float], int, int]:
+    """Seconds from publishing to the last switch, and of them those that publishing took, one a publication; bytes and parameters."""
     from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 
     network, luck, pause = build(NETWORK, NetSpec.of(games.load("connect_four"))), random.Random(0), threading.Event()
     store = open_store(machine.config.store, directory=machine.config.home / RUN / "weights", client=machine.control)
     publisher = Publisher(RedisBus(machine.control), store, RUN)
-    seconds, data = [], b""
+    seconds, published_s, data = [], [], b""
     for step in range(publications):
         version = publisher.next_version()
         data = to_bytes(network, WeightsMeta("connect_four", version, step, network=NETWORK.model_dump(mode="json")))
         pause.wait(luck.uniform(*PAUSE_S))
         began_s = time.monotonic()
         publisher.publish(data, version, step)
+        published_s.append(time.monotonic() - began_s)
         until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, LOOK_S)
         seconds.append(time.monotonic() - began_s)
-    return seconds, len(data), sum(value.numel() for value in network.parameters())
+    return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
 
 
 def _all_serve(machine: Rig, workers: int, version: int) -> bool:
