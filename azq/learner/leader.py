@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec.structs import replace as changed
@@ -17,7 +17,7 @@ from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing
 from azq.learner.group import Group, Word, open_store, timeouts
 from azq.learner.outage import Outage
-from azq.learner.ranks import Place, next_table, shares
+from azq.learner.ranks import Place, next_table, shares, smoothed
 from azq.learner.reducing import Shared, sync_of, train_together
 from azq.learner.sync import Alone
 from azq.learner.team import Solo, TeamFigures
@@ -64,6 +64,7 @@ class Leader:
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
+        self._speeds: tuple[float, ...] = ()  # samples a second of each member
         self._last: tuple[float, tuple[Timing, ...]] = (0.0, ())  # seconds of a burst, and each rank's own
 
     def look(self) -> None:
@@ -104,12 +105,13 @@ class Leader:
         group, sync = self._group, self._sync
         assert group is not None
         assert sync is not None
-        rows = shares(self._speeds(group.size), burst.rows, self._config.most_ratio)
+        rows = shares(self._speeds or [0.0] * group.size, burst.rows, self._config.most_ratio)
         start = time.perf_counter()
         group.tell(Word("train", burst=burst, rows=rows))
         sync.share(0, rows)
         timings = train_together(group, sync, self._trainer, self._feed, burst, Order(burst.step, rows[0], burst.size))
         self._last = (time.perf_counter() - start, tuple(timings))
+        self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
 
     def figures(self) -> TeamFigures:
         """How the ranks do."""
@@ -134,10 +136,6 @@ class Leader:
         self._tell_leave()
         self._release()
         self._alone.close()
-
-    def _speeds(self, size: int) -> Sequence[float]:
-        timings = self._last[1]
-        return [timing.per_s for timing in timings] if len(timings) == size else [0.0] * size
 
     def _read_beats(self) -> list[RankBeat]:
         if self._table is None:
@@ -210,7 +208,7 @@ class Leader:
 
     def _release(self) -> None:
         group, self._group, self._sync = self._group, None, None
-        self._last = (0.0, ())
+        self._last, self._speeds = (0.0, ()), ()
         self._trainer.join(Alone(self._trainer.module))
         if group is not None:
             group.close()

@@ -85,6 +85,13 @@ def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, 
     return tuple(given)
 
 
+def smoothed(before: Sequence[float], now: Sequence[float]) -> tuple[float, ...]:
+    """Speeds as an average that mostly keeps what it was, so that one slow burst moves few rows; `now` where the ranks are others."""
+    if len(before) != len(now):
+        return tuple(now)
+    return tuple(0.8 * old + 0.2 * new for old, new in zip(before, now, strict=True))
+
+
 def is_mine(uid: int, rank: int, ranks: int) -> bool:
     """True for the games that a rank draws from: all of them for rank 0, which takes them in, an equal part of them for each other one.
 

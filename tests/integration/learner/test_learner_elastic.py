@@ -58,6 +58,7 @@ def sections_of(**learner: object) -> RunSections:
         "batch_size": 48,
         "min_window": 60,
         "learning_rate": 1e-2,
+        "symmetries": False,
         "warmup_steps": 2,
         "ranks": RANKS,
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.ranks import Place, invited, is_mine, next_table, place_of, shares
+from azq.learner.ranks import Place, invited, is_mine, next_table, place_of, shares, smoothed
 from azq.wire.messages import RankBeat, RankTable
 
 EMPTY = RankTable()
@@ -83,6 +83,12 @@ def test_shares_follow_speed_within_the_bound():
     assert shares([0, 500], 64, 2.0) == (32, 32)  # not measured yet
     assert shares([1, 1, 1], 3, 1.0) == (1, 1, 1)
     assert shares([5.0], 512, 2.0) == (512,)
+
+
+def test_one_slow_burst_moves_few_rows():
+    assert smoothed((), (100.0, 50.0)) == (100.0, 50.0)
+    assert smoothed((100.0, 50.0), (50.0, 50.0)) == pytest.approx((90.0, 50.0))
+    assert smoothed((100.0,), (50.0, 60.0)) == (50.0, 60.0)
 
 
 def test_games_are_split_among_the_ranks_that_are_not_the_learner():
