@@ -1,0 +1,51 @@
+"""Settings that humans write: `azq.toml`, `AZQ_SECTION__KEY` in the environment, `--set section.key=value`.
+
+Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`) describe this host;
+run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`) travel with the run to every worker.
+Functions elsewhere take the section they need, never the whole.
+"""
+
+from azq.config.base import RUN_NAME_PATTERN, TAG_PATTERN, Tag
+from azq.config.host import BrokerConfig, DaemonConfig, InferenceConfig, StoreConfig, TokenConfig, WorkerConfig
+from azq.config.loading import Config, load, merge, parse_overrides, parse_params
+from azq.config.run import (
+    ArenaConfig,
+    LearnerConfig,
+    NetworkConfig,
+    NetworkStage,
+    RunConfig,
+    RunSections,
+    SearchConfig,
+    SearchStage,
+    SelfPlayConfig,
+    dump_run,
+    parse_run,
+)
+
+__all__ = [
+    "RUN_NAME_PATTERN",
+    "TAG_PATTERN",
+    "ArenaConfig",
+    "BrokerConfig",
+    "Config",
+    "DaemonConfig",
+    "InferenceConfig",
+    "LearnerConfig",
+    "NetworkConfig",
+    "NetworkStage",
+    "RunConfig",
+    "RunSections",
+    "SearchConfig",
+    "SearchStage",
+    "SelfPlayConfig",
+    "StoreConfig",
+    "Tag",
+    "TokenConfig",
+    "WorkerConfig",
+    "dump_run",
+    "load",
+    "merge",
+    "parse_overrides",
+    "parse_params",
+    "parse_run",
+]

@@ -1,0 +1,110 @@
+"""What a host's processes are set to: brokers, store, daemon, workers, inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from azq.config.base import Positive, Seconds, Section, Tag
+
+
+class BrokerConfig(Section):
+    """Where the control plane (durable) and the data plane (evaluation streams) are."""
+
+    control_url: str = ""  # empty: an embedded server is started by `azq up`
+    data_url: str = ""  # empty: likewise; may equal control_url
+    public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
+    public_data_url: str = ""
+    data_urls: tuple[str, ...] = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
+    public_data_urls: tuple[str, ...] = ()
+    data_shards: Positive = 1  # embedded data planes that `azq up` starts
+    shards_per_run: Annotated[int, Field(ge=0)] = 0  # data planes that carry one run's evaluations; 0: all
+    connect_timeout_s: Seconds = 5.0
+
+    @model_validator(mode="after")
+    def _one_list(self) -> BrokerConfig:
+        if self.data_urls and self.data_url:
+            raise ValueError("data_url and data_urls are both set; keep one")
+        return self
+
+    @property
+    def data_planes(self) -> tuple[str, ...]:
+        """Addresses of all data planes; the control plane's where none is set, and empty where there is not even that."""
+        return self.data_urls or tuple(url for url in (self.data_url or self.control_url,) if url)
+
+
+class StoreConfig(Section):
+    """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
+
+    url: str = "file"
+    chunk_bytes: Annotated[int, Field(ge=1024)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
+    timeout_s: Seconds = 30.0  # one operation of a store behind a network
+    # Of the fsspec file system, as endpoint_url, key, secret; texts are masked.
+    options: dict[str, bool | int | float | SecretStr] = Field(default_factory=dict)
+
+    def revealed_options(self) -> dict[str, bool | int | float | str]:
+        """The options with their secrets: for the file system, never for a log."""
+        return {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.options.items()}
+
+
+class TokenConfig(Section):
+    """One bearer token of the REST interface and what it may do."""
+
+    token: Annotated[SecretStr, Field(min_length=8)]
+    scope: Literal["read", "operate", "worker"] = "read"  # operate includes read, read includes worker
+
+
+class DaemonConfig(Section):
+    """The operations daemon and its REST interface."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
+    tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
+    rate_per_s: Annotated[float, Field(gt=0.0)] = 1000.0  # requests of one token, or of one address where there is none
+    rate_burst: Positive = 2000
+    event_streams: Positive = 64  # open at once
+    tls_certificate: Path | None = None  # PEM, the whole chain; both or none
+    tls_key: Path | None = None
+    tick_s: Seconds = 0.5
+    lease_s: Seconds = 20.0
+    unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
+    max_attempts: Positive = 4
+    history_every_s: Seconds = 5.0  # between two points of the charts
+    jobs_ahead: Positive = 1  # queued jobs kept beyond what live workers hold, per tag
+
+    @model_validator(mode="after")
+    def _sound(self) -> DaemonConfig:
+        secrets = [self.token, *(entry.token for entry in self.tokens.values())]
+        given = [secret.get_secret_value() for secret in secrets if secret.get_secret_value()]
+        if len(set(given)) < len(given):
+            raise ValueError("two names share one token; give each its own")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together; set both or none")
+        return self
+
+
+class WorkerConfig(Section):
+    """This host's Celery workers."""
+
+    tags: tuple[Tag, ...] = ()  # added to the detected ones
+    concurrency: Positive = 1  # jobs at once in one worker
+    engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
+    heartbeat_s: Seconds = 2.0
+    heartbeat_life_s: Seconds = 8.0
+
+
+class InferenceConfig(Section):
+    """This host's inference worker."""
+
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_batch: Positive = 4096
+    batch: Annotated[int, Field(ge=0)] = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
+    deadline_ms: Annotated[float, Field(ge=0.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
+    compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
+    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by measurement at the start
+    resident_versions: Positive = 8
+    claim_after_s: Seconds = 2.0

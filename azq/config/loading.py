@@ -1,0 +1,145 @@
+"""All settings of a process, gathered from where humans write them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from azq.config.base import explain
+from azq.config.host import BrokerConfig, DaemonConfig, InferenceConfig, StoreConfig, WorkerConfig
+from azq.config.run import (
+    ArenaConfig,
+    LearnerConfig,
+    NetworkConfig,
+    RunConfig,
+    RunSections,
+    SearchConfig,
+    SelfPlayConfig,
+    check_growth,
+)
+from azq.errors import ConfigError
+
+
+class Config(BaseSettings):
+    """All settings of one azq process."""
+
+    model_config = SettingsConfigDict(env_prefix="AZQ_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    home: Path = Path("runs")  # folder that holds every run
+    broker: BrokerConfig = BrokerConfig()
+    store: StoreConfig = StoreConfig()
+    daemon: DaemonConfig = DaemonConfig()
+    worker: WorkerConfig = WorkerConfig()
+    inference: InferenceConfig = InferenceConfig()
+    run: RunConfig = RunConfig()
+    search: SearchConfig = SearchConfig()
+    selfplay: SelfPlayConfig = SelfPlayConfig()
+    network: NetworkConfig = NetworkConfig()
+    learner: LearnerConfig = LearnerConfig()
+    arena: ArenaConfig = ArenaConfig()
+
+    @model_validator(mode="after")
+    def _sound(self) -> Config:
+        check_growth(self.network, self.learner)
+        return self
+
+    def run_sections(self) -> RunSections:
+        """The part of the settings that travels with a run."""
+        return RunSections(**{name: getattr(self, name) for name in RunSections.model_fields})
+
+
+def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+    """Settings from a TOML file, a service's credentials, the environment and `section.key=value` overrides, in that order.
+
+    `base` holds values below the file's (a preset, a stored run). Without `path`, `azq.toml` is read where it exists.
+    Raises `ConfigError` naming the key, the source and the remedy.
+    """
+    file = path or Path("azq.toml")
+    values: dict[str, Any] = merge({}, base or {})
+    if file.is_file():
+        values = merge(values, _read_toml(file))
+    elif path is not None:
+        raise ConfigError(f"no configuration file at {path}; create it or drop --config")
+    below = values
+
+    class Layered(Config):
+        """Overrides over the environment over the file over the base; later sources are deeply merged."""
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
+            return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
+
+    try:
+        return Layered(**parse_overrides(overrides))
+    except ValidationError as error:
+        raise ConfigError(explain(error, file)) from None
+
+
+def _credentials() -> Path | None:
+    """`AZQ_` lines that systemd handed to this service with LoadCredential=azq.env."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    file = Path(folder) / "azq.env" if folder else None
+    return file if file is not None and file.is_file() else None
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path} is not readable TOML: {error}; mend the file") from None
+
+
+def parse_params(texts: Iterable[str]) -> dict[str, Any]:
+    """`size=6` and the like as a game's parameters; raises `ConfigError` for what has no '='."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--param {text!r} is not of the form key=value")
+        values[key.strip()] = _parse_value(value.strip())
+    return values
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """`search.num_simulations=32` and the like as nested values; raises `ConfigError` for what is not of that form."""
+    changes: dict[str, Any] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            raise ConfigError(f"--set {text!r} is not of the form section.key=value")
+        nested: Any = _parse_value(value.strip())
+        for part in reversed(parts):
+            nested = {part: nested}
+        changes = merge(changes, nested)
+    return changes
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values, those of `high` over those of `low`."""
+    merged = dict(low)
+    for key, value in high.items():
+        below = merged.get(key)
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
