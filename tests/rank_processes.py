@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from azq.learner.group import Group, open_store, reach_store
+from azq.learner.ranks.group import Group, open_store, reach_store
 
 HOST = "127.0.0.1"
 CPU = torch.device("cpu")

@@ -29,7 +29,7 @@ from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
 from azq.learner.outage import Outage
-from azq.learner.ranks import Place, place_of
+from azq.learner.ranks.rules import Place, place_of
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from azq import logs
 from azq.errors import DO_NOT_RESTART
-from azq.learner.ranks import Place
+from azq.learner.ranks.rules import Place
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0

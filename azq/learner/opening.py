@@ -24,14 +24,14 @@ from azq.learner import checkpoint
 from azq.learner.batches import Draws
 from azq.learner.checkpoint import TrainState
 from azq.learner.device import pick_device
-from azq.learner.follower import Follower, FollowerParts
 from azq.learner.growth import WEIGHTS
 from azq.learner.intake import Intake
-from azq.learner.leader import Leader
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
 from azq.learner.prefetch import feed_of
 from azq.learner.publish import Blobs, Publisher
-from azq.learner.ranks import Place
+from azq.learner.ranks.follower import Follower, FollowerParts
+from azq.learner.ranks.leader import Leader
+from azq.learner.ranks.rules import Place
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.team import Solo

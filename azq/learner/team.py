@@ -1,4 +1,4 @@
-"""Who trains: this process alone, or several ranks together (`azq.learner.leader`). The learner's loop does not know which."""
+"""Who trains: this process alone, or several ranks together (`azq.learner.ranks.leader`). The learner's loop does not know which."""
 
 from __future__ import annotations
 

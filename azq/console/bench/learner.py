@@ -13,7 +13,7 @@ def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) 
     With several ranks: how they scale, each on a core or GPU of its own, beside one of them alone.
     """
     from azq.learner.bench import bench_learner as measure
-    from azq.learner.bench_ranks import bench_ranks
+    from azq.learner.ranks.bench import bench_ranks
 
     config = config.model_copy(update={"run": config.run.model_copy(update={"game": game})})
     return measure(config, seconds) if ranks == 1 else bench_ranks(config, seconds, ranks)

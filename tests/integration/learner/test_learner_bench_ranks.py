@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq.config import Config, LearnerConfig, NetworkConfig, RunConfig
-from azq.learner.bench_ranks import RankFailed, bench_ranks
+from azq.learner.ranks.bench import RankFailed, bench_ranks
 
 
 def config_of(**learner: object) -> Config:

@@ -11,7 +11,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.batches import Direct, Draws, Order
 from azq.learner.bench import full_window
 from azq.learner.prefetch import Prefetcher
-from azq.learner.reducing import CudaStopwatch
+from azq.learner.ranks.reducing import CudaStopwatch
 from azq.learner.symmetry import Symmetries
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from azq.errors import ExitCode
-from azq.learner.ranks import Place
+from azq.learner.ranks.rules import Place
 from workers.ranks import FIRST_DELAY_S, STEADY_AFTER_S, Launcher, environment
 
 

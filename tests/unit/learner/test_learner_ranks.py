@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.ranks import Place, invited, is_mine, next_table, place_of, shares, smoothed
+from azq.learner.ranks.rules import Place, invited, is_mine, next_table, place_of, shares, smoothed
 from azq.wire.messages import RankBeat, RankTable
 
 EMPTY = RankTable()

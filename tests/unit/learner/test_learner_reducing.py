@@ -11,8 +11,8 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.batches import Batch
 from azq.learner.burst import Burst, Timing
-from azq.learner.group import Group, Word
-from azq.learner.reducing import HostStopwatch, sync_of
+from azq.learner.ranks.group import Group, Word
+from azq.learner.ranks.reducing import HostStopwatch, sync_of
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples

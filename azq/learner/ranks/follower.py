@@ -16,11 +16,11 @@ from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
 from azq.learner.batches import Feed, Order
-from azq.learner.group import Group, Word, reach_store, timeouts
-from azq.learner.leader import JOIN_S
 from azq.learner.outage import Outage
-from azq.learner.ranks import Place, invited, is_mine
-from azq.learner.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.group import Group, Word, reach_store, timeouts
+from azq.learner.ranks.leader import JOIN_S
+from azq.learner.ranks.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.rules import Place, invited, is_mine
 from azq.learner.sync import Alone
 from azq.learner.trainer import Snapshot, Trainer
 from azq.replay.browse import uid_of

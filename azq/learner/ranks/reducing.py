@@ -14,7 +14,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from azq.config import LearnerConfig
 from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing, run_burst
-from azq.learner.group import Group
+from azq.learner.ranks.group import Group
 from azq.learner.trainer import Trainer
 from azq.nets import Network, Outputs
 

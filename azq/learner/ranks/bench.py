@@ -1,7 +1,7 @@
 """How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
 synchronise, which tells what the cores take from each other. Each rank has the same batch.
 
-A rank is a process of its own: `python -m azq.learner.bench_ranks` with its task as JSON. Rank 0 prints its port, then its figures.
+A rank is a process of its own: `python -m azq.learner.ranks.bench` with its task as JSON. Rank 0 prints its port, then its figures.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from azq.learner.batches import Draws, Feed, Order
 from azq.learner.bench import full_window
 from azq.learner.burst import Burst, Timing, run_burst
 from azq.learner.device import pick_device
-from azq.learner.group import Group, Word, open_store, reach_store
 from azq.learner.prefetch import feed_of
-from azq.learner.ranks import LOOPBACK
-from azq.learner.reducing import Shared, stopwatch, sync_of, train_together
+from azq.learner.ranks.group import Group, Word, open_store, reach_store
+from azq.learner.ranks.reducing import Shared, stopwatch, sync_of, train_together
+from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer
@@ -62,7 +62,7 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
 
 
 def _start(task: dict[str, Any]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq.learner.bench_ranks", json.dumps(task)]
+    command = [sys.executable, "-m", "azq.learner.ranks.bench", json.dumps(task)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

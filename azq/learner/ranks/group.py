@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import TCPStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from azq.learner.burst import Burst, Timing
-from azq.learner.ranks import LOOPBACK
+from azq.learner.ranks.rules import LOOPBACK
 
 WORD_BYTES = 4096
 _LENGTH = struct.Struct("<I")

@@ -15,10 +15,10 @@ from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing
-from azq.learner.group import Group, Word, open_store, timeouts
 from azq.learner.outage import Outage
-from azq.learner.ranks import Place, next_table, shares, smoothed
-from azq.learner.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.group import Group, Word, open_store, timeouts
+from azq.learner.ranks.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.rules import Place, next_table, shares, smoothed
 from azq.learner.sync import Alone
 from azq.learner.team import Solo, TeamFigures
 from azq.learner.trainer import Trainer
