@@ -294,6 +294,8 @@ class Learner:
             "loss/value": status.loss_value,
             "train/lr": status.learning_rate,
             "train/samples_per_s": status.samples_per_s,
+            "ranks/healthy": float(status.ranks_healthy),
+            "ranks/scaling_efficiency": status.scaling_efficiency,
             "replay/samples_per_insert": status.samples_consumed / max(1, status.samples_inserted),
             "replay/window": float(status.window),
             "replay/games": float(status.games_inserted),
