@@ -117,10 +117,15 @@ def main(text: str) -> None:
         store = reach_store(LOOPBACK, int(task["port"]), size, timeout_s=JOIN_S)
     group = Group(store, 1, place, size, device, JOIN_S)
     rank = _rank(sections, device, group)
-    if place == 0:
-        print(json.dumps(_lead(rank, sections, float(task["seconds"]))), flush=True)  # noqa: T201
-    else:
-        _follow(rank)
+    try:
+        if place == 0:
+            print(json.dumps(_lead(rank, sections, float(task["seconds"]))), flush=True)  # noqa: T201
+        else:
+            _follow(rank)
+    finally:  # threads that still run when the interpreter ends would abort it
+        rank.feed.close()
+        rank.trainer.join(Alone(rank.trainer.module))
+        group.close()
 
 
 def _take_core(place: int) -> None:
