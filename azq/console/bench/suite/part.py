@@ -24,7 +24,9 @@ GROUPS = 2
 def measure(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
     """The figures of a part that azq itself measures; `device` is `auto` or one that torch knows."""
     config = Config()
-    inference = config.inference.model_copy(update={"device": device, "max_batch": LATENCY_BATCH if kind == "latency" else case.batch})
+    # One thread on a CPU: chosen by measurement, the bare network and the worker might choose differently.
+    at_most = LATENCY_BATCH if kind == "latency" else case.batch
+    inference = config.inference.model_copy(update={"device": device, "max_batch": at_most, "threads": 1})
     config = config.model_copy(update={"inference": inference})
     sections = sections_of(case, num_simulations, seconds)
     if kind == "selfplay":

@@ -82,7 +82,7 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines = [
         f"{about['device_name']}, {about['cores']} cores, {about['precision']}, torch {about['torch']}, {version}; "
         f"`azq bench all --size {result['size']}`, {result['minutes']:.1f} minutes, load {about['load_before']} before it began. "
-        "Rates are per second of wall time; ratios are within this run.",
+        "Rates are per second of wall time, the network on one thread where it runs on a CPU; ratios are within this run.",
         "",
     ]
     rows = result["summary"]
