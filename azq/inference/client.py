@@ -32,6 +32,7 @@ class Outstanding:
     """A request without its answer."""
 
     request: EvalRequest
+    frame: bytes
     sent_s: float | None = None  # None: not sent yet, or to be sent again
     sends: int = 0
 
@@ -84,8 +85,8 @@ class StreamEvaluator:
         sent_ms = time.time_ns() // 1_000_000
         with self._phases("encode"):
             request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms)
-            codec.encode(request)  # too large is the caller's mistake, said here
-        self._outstanding[request.request_id] = Outstanding(request)
+            frame = codec.encode(request)  # too large is the caller's mistake, said here
+        self._outstanding[request.request_id] = Outstanding(request, frame)
         self._unsent.append(request.request_id)
         if self._backoff_s == 0.0:
             with self._phases("transport"):
@@ -184,7 +185,7 @@ class StreamEvaluator:
         while self._unsent and credits > 0:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
-                self._bus.publish(self._stream, codec.encode(waiting.request), max_length=STREAM_FUSE)
+                self._bus.publish(self._stream, waiting.frame, max_length=STREAM_FUSE)
                 waiting.sent_s = self._clock_s()
                 waiting.sends += 1
                 self.resent += waiting.sends > 1
