@@ -1,0 +1,143 @@
+"""What the ledger promises of games."""
+
+from __future__ import annotations
+
+import pytest
+from ledger_worlds import event, record
+
+from azq.bus.connect import connect
+from azq.errors import LeaseLost, StateConflict, WireError
+from azq.ledger import Ledger
+from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import GameRecord
+
+
+def test_finishing_is_all_or_nothing(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 2)
+    with pytest.raises(LeaseLost):
+        world.ledger.finish_games(lease, [event(1), event(99)])
+    with pytest.raises(StateConflict, match="twice"):
+        world.ledger.finish_games(lease, [event(1), event(1)])
+    assert world.ledger.counts("r") == LedgerCounts(2, 0, 2, 0, 0, 0, 0)
+    assert world.ledger.finish_games(lease, [event(1), event(2)]) is Directive.GO_ON
+    assert world.ledger.counts("r") == LedgerCounts(2, 2, 0, 0, 0, 2, 0)
+    assert world.samples() == [1, 2]
+    with pytest.raises(LeaseLost):
+        world.ledger.finish_games(lease, [event(1)])
+    with pytest.raises(LeaseLost):
+        world.ledger.journal(lease, [GameRecord(1)])
+    assert world.samples() == [1, 2]
+
+
+def test_journaling_is_all_or_nothing_and_renews(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 2)
+    with pytest.raises(LeaseLost):
+        world.ledger.journal(lease, [GameRecord(1, b"\1\0"), GameRecord(99)])
+    world.pass_s(9)
+    assert world.ledger.journal(lease, []) is Directive.GO_ON
+    world.pass_s(9)
+    assert world.ledger.expire("r", 3) == []
+    world.ledger.release(lease, [GameRecord(2, b"\2\0")])
+    assert world.ledger.adopt(world.lease(), 2) == [GameRecord(1), GameRecord(2, b"\2\0")]
+
+
+def test_releasing_twice_is_releasing_once(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 3)
+    world.ledger.release(lease, [])
+    world.ledger.release(lease, [])
+    assert world.ledger.job("r:1").state is JobState.DONE
+    assert [game.uid for game in world.ledger.adopt(world.lease(), 4)] == [1, 2, 3, 4]
+
+
+def test_an_abandoned_game_stays_abandoned(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 2)
+    world.ledger.abandon(lease, 1, "does not replay")
+    world.ledger.abandon(lease, 1, "does not replay")
+    assert world.ledger.counts("r") == LedgerCounts(2, 0, 1, 1, 0, 0, 0)
+    with pytest.raises(LeaseLost):
+        world.ledger.abandon(lease, 99, "not mine")
+    world.ledger.release(lease, [])
+    assert [game.uid for game in world.ledger.adopt(world.lease(), 2)] == [2, 3]
+
+
+def test_an_evaluation_is_completed_once(world):
+    lease = world.lease("eval")
+    world.ledger.complete(lease, b"result")
+    world.ledger.complete(lease, b"result")
+    assert [entry.frame for entry in world.bus.after(keys.results("r"), "0")] == [b"result"]
+    assert world.ledger.job("r:1").state is JobState.DONE
+
+
+def test_counts_balance_when_the_learner_acknowledges_with_its_count(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 3)
+    world.ledger.finish_games(lease, [event(1), event(2)])
+    entries = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "c", count=9, block_ms=0)
+    assert world.ledger.counts("r").balanced
+    world.ledger.record_inserted("r", 1, 0, ack=[entries[0].id])
+    assert world.ledger.counts("r") == LedgerCounts(3, 2, 1, 0, 1, 1, 0)
+    for _ in range(2):  # absolute numbers: safe to repeat
+        world.ledger.record_inserted("r", 2, 4, ack=[entry.id for entry in entries])
+        assert world.ledger.counts("r") == LedgerCounts(3, 2, 1, 0, 2, 0, 4)
+    assert world.ledger.counts("r").balanced
+    assert world.bus.claim(keys.samples("r"), keys.LEARNER_GROUP, "d", min_idle_ms=0, count=9) == []
+
+
+def test_finished_games_that_break_the_rules_are_abandoned_and_forged_ones_change_nothing(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 3)
+    world.ledger.finish_games(lease, [event(1), event(2)])
+    entries = world.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "c", count=9, block_ms=0)
+    for _ in range(2):
+        refused = {2: "ply 3 is illegal", 3: "still open", 99: "never opened"}
+        world.ledger.record_inserted("r", 1, 0, ack=[entry.id for entry in entries], refused=refused)
+        assert world.ledger.counts("r") == LedgerCounts(3, 1, 1, 1, 1, 0, 0)
+    assert world.ledger.counts("r").balanced
+
+
+def test_two_runs_share_nothing(world):
+    world.ledger.create_run(record("s"))
+    lease = world.lease()
+    world.ledger.adopt(lease, 2)
+    other = world.ledger.claim(world.ledger.enqueue("s", "selfplay", "cpu").job.job_id, 1, "w1", 10)
+    assert [game.uid for game in world.ledger.adopt(other, 1)] == [1]
+    world.ledger.finish_games(other, [event(1)])
+    assert world.ledger.counts("r") == LedgerCounts(2, 0, 2, 0, 0, 0, 0)
+    assert world.ledger.counts("s") == LedgerCounts(1, 1, 0, 0, 0, 1, 0)
+    world.ledger.set_run_state("s", RunState.PAUSED)
+    assert world.ledger.renew(lease) is Directive.GO_ON
+    assert world.samples() == []
+
+
+def test_a_run_that_does_not_decode_stops_no_other(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(record("broken"))
+    ledger.create_run(record("r"))
+    client.hset(keys.run("broken"), "record", b"garbage")
+    assert [view.record.run for view in ledger.runs()] == ["r"]
+    with pytest.raises(WireError):
+        ledger.run("broken")
+    client.close()
+
+
+def test_a_record_that_does_not_decode_is_abandoned_with_the_reason(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(record("r"))
+    lease = ledger.claim(ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 10)
+    ledger.adopt(lease, 2)
+    client.hset(keys.open_games("r"), "1", b"\xc1garbage")
+    ledger.release(lease, [])
+    again = ledger.claim(ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 10)
+    assert ledger.adopt(again, 2) == [GameRecord(2)]
+    assert ledger.counts("r") == LedgerCounts(2, 0, 1, 1, 0, 0, 0)
+    assert b"does not decode" in client.hget(keys.abandoned("r"), "1")
+    assert client.hget(keys.run("r"), "record") == encode(record("r"))
+    client.close()

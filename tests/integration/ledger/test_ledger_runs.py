@@ -1,0 +1,76 @@
+"""What the ledger promises of runs."""
+
+from __future__ import annotations
+
+import pytest
+from ledger_worlds import record
+
+from azq.errors import ConfigError, NotFound, StateConflict
+from azq.ledger.types import RunState
+from azq.wire.messages import RunRecord
+
+
+def test_a_run_is_created_once_and_listed(world):
+    with pytest.raises(StateConflict, match="run r exists already"):
+        world.ledger.create_run(record("r"))
+    world.ledger.create_run(record("another"))
+    assert [view.record.run for view in world.ledger.runs()] == ["another", "r"]
+    assert world.ledger.run("r").record == record("r")
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a:b", "a}b", "../up", "x" * 65, "a\n"])
+def test_a_run_name_that_could_not_be_a_key_is_refused(world, name):
+    with pytest.raises(ConfigError, match="run name"):
+        world.ledger.create_run(record(name))
+    assert [view.record.run for view in world.ledger.runs()] == ["r"]
+
+
+def test_an_unknown_run_is_named_with_those_there_are(world):
+    for call in (world.ledger.run, world.ledger.counts, lambda run: world.ledger.enqueue(run, "eval", "cpu")):
+        with pytest.raises(NotFound, match="no run 'zz'; there are: r"):
+            call("zz")
+    assert world.ledger.jobs("zz") == []
+    assert world.ledger.expire("zz", 3) == []
+
+
+def test_active_time_leaves_pauses_out(world):
+    world.pass_s(5)
+    assert world.ledger.run("r").active_ms == 5000
+    world.ledger.set_run_state("r", RunState.PAUSED, "dinner")
+    world.pass_s(100)
+    view = world.ledger.run("r")
+    assert (view.state, view.reason, view.active_ms) == (RunState.PAUSED, "dinner", 5000)
+    world.ledger.set_run_state("r", RunState.RUNNING)
+    world.pass_s(2)
+    assert world.ledger.run("r").active_ms == 7000
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ([RunState.PAUSED, RunState.PAUSED, RunState.RUNNING], True),
+        ([RunState.FINISHED, RunState.RUNNING], True),
+        ([RunState.FAILED, RunState.RUNNING], True),
+        ([RunState.FINISHED, RunState.PAUSED], False),
+        ([RunState.FINISHED, RunState.FAILED], False),
+        ([RunState.FAILED, RunState.FINISHED], False),
+    ],
+)
+def test_run_states(world, path, allowed):
+    *first, last = path
+    for state in first:
+        world.ledger.set_run_state("r", state)
+    if allowed:
+        assert world.ledger.set_run_state("r", last).state is last
+    else:
+        with pytest.raises(StateConflict, match="cannot become"):
+            world.ledger.set_run_state("r", last)
+        assert world.ledger.run("r").state is first[-1]
+
+
+def test_a_runs_record_can_be_changed(world):
+    assert world.ledger.update_run_until("r", {"minutes": 3}).record == RunRecord("r", b"{}", {"minutes": 3}, "folder", 1)
+    changed = RunRecord("r", b"{1}", {}, "elsewhere", 2)
+    assert world.ledger.update_run(changed).record == changed
+    with pytest.raises(NotFound):
+        world.ledger.update_run(record("zz"))
