@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import msgspec
 import pytest
-from replay_games import play_game
+from learner_processes import RUN, Place, until
 
-from azq import games
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
 from azq.learner import checkpoint
-from azq.ledger import Ledger
-from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, LearnerStatus, RunRecord, WeightEvent
+from azq.wire.messages import Heartbeat, WeightEvent
 from workers.learner import lock_folder
 
-RUN = "ttt"
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),
     network=NetworkConfig(blocks=1, channels=8),
@@ -47,76 +34,9 @@ SECTIONS = RunSections(
 )
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        threading.Event().wait(0.02)
-
-
-class Place:
-    """A run on a broker, its folder, a lease that finishes games, and learner processes."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
-        self.client = connect(url)
-        self.bus, self.ledger = RedisBus(self.client), Ledger(self.client)
-        self.game = games.load("tic_tac_toe")
-        self.processes: list[subprocess.Popen[bytes]] = []
-        body = msgspec.json.encode(SECTIONS.model_dump(mode="json"))
-        self.ledger.create_run(RunRecord(RUN, body, {}, str(folder / RUN), 0))
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=10_000, slice_s=60.0).job
-        lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
-        assert lease is not None
-        self.lease: Lease = lease
-
-    def finish_games(self, count: int) -> None:
-        for record in self.ledger.adopt(self.lease, count):
-            self.ledger.finish_games(self.lease, [play_game(self.game, record.uid)])
-
-    def learner(self, **environment: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"learner-{len(self.processes)}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "azq", "learner", "--run", RUN],
-                env={**os.environ, "AZQ_BROKER__CONTROL_URL": self.url, "AZQ_HOME": str(self.folder), **environment},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        self.processes.append(process)
-        return process
-
-    def status(self) -> LearnerStatus | None:
-        frame = self.bus.get(keys.learner_status(RUN))
-        return decode(frame, LearnerStatus) if frame else None
-
-    def all_inserted(self) -> bool:
-        counts = self.ledger.counts(RUN)
-        return counts.balanced and counts.finished == counts.inserted > 0
-
-    def log(self, process: subprocess.Popen[bytes]) -> str:
-        return (self.folder / f"learner-{self.processes.index(process)}.log").read_text()
-
-    def output(self, process: subprocess.Popen[bytes]) -> str:
-        process.wait(timeout=30)
-        return self.log(process)
-
-    def stop(self, process: subprocess.Popen[bytes]) -> str:
-        process.send_signal(signal.SIGTERM)
-        output = self.output(process)
-        assert process.returncode == 0, output
-        return output
-
-    def close(self) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        self.client.close()
-
-
 @pytest.fixture
 def place(broker, tmp_path) -> Iterator[Place]:
-    where = Place(broker.control_url, tmp_path)
+    where = Place(broker.control_url, tmp_path, SECTIONS)
     yield where
     where.close()
 
@@ -182,7 +102,7 @@ def test_an_unknown_run_is_one_line_and_an_exit_code(place):
 def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
     server = EmbeddedServer("control", tmp_path / "broker")
     server.start()
-    place = Place(server.url, tmp_path)
+    place = Place(server.url, tmp_path, SECTIONS)
     try:
         process = place.learner()
         place.finish_games(20)
