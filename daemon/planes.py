@@ -10,7 +10,7 @@ import redis
 
 from azq.bus.connect import translate
 from azq.errors import BrokerError
-from azq.wire import keys
+from azq.wire import keys, shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,5 @@ class Plane:
 
 def open_planes(control: redis.Redis, data: Sequence[redis.Redis]) -> tuple[Plane, ...]:
     """All planes of a fleet; they may be one server. The data planes are `data`, `data1`, `data2`, ... in the order of their addresses."""
-    planes = [Plane(data_name(place), client, keys.eval_stream) for place, client in enumerate(data)]
+    planes = [Plane(shards.data_name(place), client, keys.eval_stream) for place, client in enumerate(data)]
     return Plane("control", control, keys.samples), *planes
-
-
-def data_name(place: int) -> str:
-    """What the data plane at this place of the list is called."""
-    return f"data{place or ''}"

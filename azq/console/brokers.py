@@ -16,6 +16,7 @@ from azq.config import Config
 from azq.console.supervisor import hangs
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.wire.connect import connect
+from azq.wire.shards import data_name
 
 BROKER_FOLDER = ".broker"
 LOCK_FILE = ".azq-up.lock"
@@ -47,7 +48,7 @@ def resolve(config: Config) -> Config:
 
 def data_roles(config: Config) -> tuple[str, ...]:
     """The names of the embedded data planes: `data`, `data1`, ..."""
-    return tuple(f"data{place or ''}" for place in range(config.broker.data_shards))
+    return tuple(data_name(place) for place in range(config.broker.data_shards))
 
 
 def open_control(config: Config) -> tuple[Config, redis.Redis]:

@@ -10,7 +10,7 @@ import redis
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
-from azq.store.base import Store
+from azq.store.base import ChunkedPlace, Store
 from azq.store.broker import ControlPlane
 from azq.store.chunks import decode_manifest, manifest_of
 from azq.store.folder import Folder
@@ -69,7 +69,7 @@ class BlobStore:
         """Forgets a blob."""
         self._place_of_blob(uri).remove(uri)
 
-    def _place_of_store(self, url: str) -> Folder | ControlPlane | Remote:
+    def _place_of_store(self, url: str) -> Folder | ChunkedPlace:
         if url == "file":
             return Folder(self._directory)
         if url == "redis":
@@ -81,7 +81,7 @@ class BlobStore:
             return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
         return self._remote(url.rstrip("/"))
 
-    def _place_of_blob(self, uri: str) -> Folder | ControlPlane | Remote:
+    def _place_of_blob(self, uri: str) -> Folder | ChunkedPlace:
         if uri.startswith("file://"):
             folder, _, _ = uri.rpartition("/")
             return Folder(Path(folder.removeprefix("file://")), base=folder)
@@ -104,7 +104,7 @@ class BlobStore:
         return self._client
 
 
-def _assemble(place: ControlPlane | Remote, uri: str, data: bytes) -> bytes:
+def _assemble(place: ChunkedPlace, uri: str, data: bytes) -> bytes:
     """The blob whose manifest these bytes are; they themselves where they are none."""
     manifest = decode_manifest(data)
     if manifest is None:

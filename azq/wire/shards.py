@@ -13,6 +13,11 @@ from collections.abc import Iterable
 _MARK = "#"  # between a client's name and the broker that it listens on
 
 
+def data_name(place: int) -> str:
+    """What the data plane at this place of the list is called: `data`, `data1`, `data2`, ..."""
+    return f"data{place or ''}"
+
+
 def ranked(key: str, shards: Iterable[int]) -> tuple[int, ...]:
     """The brokers in the order of a key's preference."""
     return tuple(sorted(shards, key=lambda shard: _draw(key, shard), reverse=True))

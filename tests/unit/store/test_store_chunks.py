@@ -125,10 +125,8 @@ class Death(BaseException):
     """The writer's process ends here."""
 
 
-def test_a_writer_that_dies_between_chunks_leaves_no_blob_and_its_rest_expires(broker, tmp_path, monkeypatch):
-    client = connect(broker.control_url)
-    store = open_store(StoreConfig(url="redis", chunk_bytes=CHUNK), directory=tmp_path, client=client)
-    data, calls, do = os.urandom(4 * CHUNK), [], client.eval
+def die_in_third_write(client, monkeypatch):
+    calls, do = [], client.eval
 
     def dies(*args):
         calls.append(args)
@@ -137,6 +135,13 @@ def test_a_writer_that_dies_between_chunks_leaves_no_blob_and_its_rest_expires(b
         return do(*args)
 
     monkeypatch.setattr(client, "eval", dies)
+
+
+def test_a_writer_that_dies_between_chunks_leaves_no_blob_and_its_rest_expires(broker, tmp_path, monkeypatch):
+    client = connect(broker.control_url)
+    store = open_store(StoreConfig(url="redis", chunk_bytes=CHUNK), directory=tmp_path, client=client)
+    data = os.urandom(4 * CHUNK)
+    die_in_third_write(client, monkeypatch)
     with pytest.raises(Death):
         store.put(data)
     monkeypatch.undo()
@@ -155,15 +160,7 @@ def test_publishing_again_gives_no_life_to_chunks_of_a_whole_blob(broker, tmp_pa
     store = open_store(StoreConfig(url="redis", chunk_bytes=CHUNK), directory=tmp_path, client=client)
     data = os.urandom(2 * CHUNK)
     sha256, _ = store.put(data)
-    do, calls = client.eval, []
-
-    def dies(*args):
-        calls.append(args)
-        if len(calls) == 3:
-            raise Death
-        return do(*args)
-
-    monkeypatch.setattr(client, "eval", dies)
+    die_in_third_write(client, monkeypatch)
     with pytest.raises(Death):
         store.put(data)
     assert [client.ttl(name) for name in client.keys("azq:*blob*")] == [-1, -1, -1]
