@@ -1,4 +1,4 @@
-"""The forward pass of small residual networks on CPUs with AVX512-BF16, compiled from `azq/nets/native`.
+"""The forward pass of small residual networks on CPUs with AVX512-BF16 and AVX512-VNNI, compiled from `azq/nets/native`.
 
 Letters: B batch, P bytes of a packed observation, A actions, V values per leaf.
 """
@@ -13,6 +13,8 @@ def supported() -> bool:
 
 class ResNet:
     """azq.nets.resnet.ResNet without scalars. Weights and activations in bfloat16, sums in float32.
+
+    With int8 the blocks' convolutions multiply bytes, scaled by each position's own largest activation.
 
     A position's evaluation does not depend on the batch it comes in. ValueError for shapes it does not take.
     """
@@ -30,6 +32,7 @@ class ResNet:
         policy_channels: int,
         value_channels: int,
         value_hidden: int,
+        int8: bool = False,
     ) -> None: ...
     def load(self, tensors: Sequence[NDArray[np.float32]]) -> None:
         """Weight and bias of stem, blocks' a and b, squeeze, policy, value_hidden, value; ValueError leaves the old ones in place."""

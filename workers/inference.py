@@ -65,7 +65,7 @@ def main(config: Config) -> int:
         store_of = _store_of(config, client)
         server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, placement=placement)
         pulse = Pulse(control, server, worker, config.worker)
-        log.info("serving", worker=worker, device=str(placement.device), precision=str(placement.dtype), threads=placement.threads)
+        log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
         try:
             serve(server, pulse.beat, stop)
         finally:  # a device that fails leaves the fleet at once too

@@ -44,7 +44,7 @@ class Engine:
             return reference, EagerForward(reference, CPU, sizes)
         module = copy.deepcopy(reference)
         if rung.mode is Mode.FAST and isinstance(module, ResNet) and native.suits(module, self.placement):
-            return module, native.NativeForward(module, lambda: self.threads)
+            return module, native.NativeForward(module, lambda: self.threads, int8=self.placement.int8)
         device = self.placement.device
         if device.type == "cuda":
             torch.cuda.empty_cache()  # what a higher rung held

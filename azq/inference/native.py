@@ -1,6 +1,7 @@
-"""The forward pass compiled into azq: the fastest there is for small boards on CPUs with AVX512-BF16 and without AMX.
+"""The forward pass compiled into azq: the fastest there is for small boards on CPUs with AVX512-BF16, AVX512-VNNI and without AMX.
 
 Per CPU-second it evaluates about twice as many connect-four positions as torch in bfloat16 does, and any batch size runs alike.
+In int8 the blocks' convolutions multiply bytes, which is faster again (docs/benchmarks.md, "Forward passes in int8").
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ except ImportError:  # built without it: torch does the work
     _nn = None  # type: ignore[assignment]
 
 MAX_CELLS = 256
-_NEEDED = frozenset({"avx512_bf16", "avx512bw", "avx512vl", "avx512dq"})
+_NEEDED = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
 
 
 def suits(module: Network, placement: Placement, flags: frozenset[str] | None = None) -> bool:
@@ -38,7 +39,7 @@ def suits(module: Network, placement: Placement, flags: frozenset[str] | None = 
 class NativeForward:
     """Evaluates on the CPU with weights packed once a version."""
 
-    def __init__(self, module: ResNet, threads: Callable[[], int]) -> None:
+    def __init__(self, module: ResNet, threads: Callable[[], int], *, int8: bool = False) -> None:
         spec = module.spec
         self._module = module  # float32: the pass rounds by itself
         self._threads = threads
@@ -54,6 +55,7 @@ class NativeForward:
             policy_channels=POLICY_CHANNELS,
             value_channels=VALUE_CHANNELS,
             value_hidden=VALUE_HIDDEN,
+            int8=int8,
         )
         self.refresh()
 

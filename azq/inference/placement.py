@@ -21,6 +21,12 @@ class Placement:
     dtype: torch.dtype
     threads: int  # of the CPU, for one forward pass
     cores: int = 1  # that this process may use
+    int8: bool = False  # convolutions multiply bytes where a forward pass can; dtype is for all else
+
+    @property
+    def precision(self) -> str:
+        """The lowest precision that networks may be run in here: `int8`, `bfloat16`, `float32`."""
+        return "int8" if self.int8 else str(self.dtype).removeprefix("torch.")
 
     def memory(self) -> dict[str, float]:
         """A GPU's memory in use, by whomever, and in all; nothing of a CPU."""
@@ -31,10 +37,13 @@ class Placement:
 
 
 def place(config: InferenceConfig) -> Placement:
-    """Resolves `auto` for this host; `ConfigError` for a device that is not there."""
+    """Resolves `auto` for this host; `ConfigError` for a device that is not there, or that has no int8."""
     device = _device(config.device)
+    int8 = config.precision in ("auto", "int8") and device.type == "cpu" and has_int8(cpu_flags())
+    if config.precision == "int8" and not int8:
+        raise ConfigError(f"inference.precision 'int8' needs a CPU with AVX512-VNNI and AVX512-BF16, which {device} here is not; use auto")
     wanted = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(config.precision)
-    return Placement(device, wanted or _best_dtype(device), config.threads or max(1, _cores() - 1), _cores())
+    return Placement(device, wanted or _best_dtype(device), config.threads or max(1, _cores() - 1), _cores(), int8)
 
 
 def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
@@ -49,6 +58,11 @@ def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
 def has_bfloat16(flags: frozenset[str]) -> bool:
     """True where the CPU multiplies bfloat16 in hardware, which doubles or better the forward pass."""
     return bool(flags & {"avx512_bf16", "amx_bf16"})
+
+
+def has_int8(flags: frozenset[str]) -> bool:
+    """True where the CPU has what the native forward pass multiplies bytes with."""
+    return flags >= {"avx512_bf16", "avx512_vnni"}
 
 
 def _device(name: str) -> torch.device:

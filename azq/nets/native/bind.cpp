@@ -18,7 +18,7 @@ namespace nb = nanobind;
 #if defined(AZQ_NN_KERNEL)
 namespace {
 
-using azq::nn::Layer;
+using azq::nn::Number;
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Halves = nb::ndarray<std::uint16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -35,17 +35,18 @@ public:
         const azq::nn::Shape& s = network_.shape;
         azq::nn::Network fresh{s, {}, {}, {}, {}, {}, {}};
         std::size_t next = 0;
-        const auto take = [&](int outputs, int inputs, int taps) {
+        const auto take = [&](int outputs, int inputs, int taps, Number number = Number::bfloat16) {
             if (next + 2 > tensors.size()) throw std::invalid_argument("too few tensors");
             const Floats &weight = tensors[next], &bias = tensors[next + 1];
             next += 2;
             if (weight.size() != static_cast<std::size_t>(outputs) * static_cast<std::size_t>(inputs * taps) ||
                 bias.size() != static_cast<std::size_t>(outputs))
                 throw std::invalid_argument("a tensor has another size than the network's");
-            return azq::nn::pack(weight.data(), bias.data(), outputs, inputs, taps);
+            return azq::nn::pack(weight.data(), bias.data(), outputs, inputs, taps, number);
         };
+        const Number number = s.int8 ? Number::int8 : Number::bfloat16;
         fresh.stem = take(s.channels, s.planes, 9);
-        for (int i = 0; i < 2 * s.blocks; ++i) fresh.convolutions.push_back(take(s.channels, s.channels, 9));
+        for (int i = 0; i < 2 * s.blocks; ++i) fresh.convolutions.push_back(take(s.channels, s.channels, 9, number));
         fresh.squeeze = take(s.policy_channels + s.value_channels, s.channels, 1);
         fresh.policy = take(s.actions, s.policy_channels, s.cells());
         fresh.value_hidden = take(s.value_hidden, s.value_channels, s.cells());
@@ -86,20 +87,23 @@ private:
 
 NB_MODULE(_nn, m) {
 #if defined(AZQ_NN_KERNEL)
-    m.def("supported", [] { return bool(__builtin_cpu_supports("avx512bf16")) && bool(__builtin_cpu_supports("avx512bw")); });
+    m.def("supported", [] {
+        return bool(__builtin_cpu_supports("avx512bf16")) && bool(__builtin_cpu_supports("avx512bw")) && bool(__builtin_cpu_supports("avx512vnni"));
+    });
     nb::class_<ResNet>(m, "ResNet")
         .def(
             "__init__",
             [](ResNet* self, int planes, int rows, int cols, int actions, int values, int blocks, int channels, int policy_channels,
-               int value_channels, int value_hidden) {
-                const azq::nn::Shape shape{planes, rows, cols, actions, values, blocks, channels, policy_channels, value_channels, value_hidden};
+               int value_channels, int value_hidden, bool int8) {
+                const azq::nn::Shape shape{planes,   rows,            cols,           actions,      values, blocks,
+                                           channels, policy_channels, value_channels, value_hidden, int8};
                 if (planes < 1 || rows < 1 || cols < 1 || rows * cols > 256 || actions < 1 || values < 1 || channels < 1)
                     throw std::invalid_argument("a network of this shape is not supported");
                 if (policy_channels % 2 || value_channels % 2) throw std::invalid_argument("head channels must be even");
                 new (self) ResNet(shape);
             },
             nb::kw_only(), nb::arg("planes"), nb::arg("rows"), nb::arg("cols"), nb::arg("actions"), nb::arg("values"), nb::arg("blocks"),
-            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"))
+            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("int8") = false)
         .def("load", &ResNet::load)
         .def("forward", &ResNet::forward, nb::arg("packed"), nb::arg("logits"), nb::arg("values"), nb::arg("threads"));
 #else

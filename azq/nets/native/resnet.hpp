@@ -1,13 +1,16 @@
-/// The forward pass of azq.nets.resnet.ResNet for small boards, on CPUs that multiply bfloat16 (AVX512-BF16).
+/// The forward pass of azq.nets.resnet.ResNet for small boards, on CPUs that multiply bfloat16 (AVX512-BF16) and bytes (AVX512-VNNI).
 ///
 /// Why it exists: a general convolution pays for zero padding, for layout changes between layers and for kernels that are not made
 /// for 6 x 7 cells. Here a group of positions goes through the whole network while its activations stay in the L2 cache, and a cell
 /// at the rim multiplies only the taps that lie on the board.
 ///
 /// Numbers: weights and activations in bfloat16, sums in float32. Every position is computed alone, in one order: its evaluation
-/// does not depend on the batch it comes in.
+/// does not depend on the batch it comes in. With `int8` the blocks' convolutions, nearly all of the work, multiply bytes: weights
+/// have one scale an output, activations one a position, taken from the position's own largest activation, so that nothing has to be
+/// calibrated (dynamic quantisation); the residual stream, the stem and the heads stay in bfloat16.
 ///
-/// Activations of a group: [cell][position][channel]. Weights of a layer: [output tile][tap][channel pair][output][2].
+/// Activations of a group: [cell][position][channel]. Weights of a layer: [output tile][tap][word][output], where a word is two
+/// bfloat16 or four int8 of neighbouring input channels.
 #pragma once
 
 #include <cstddef>
@@ -25,23 +28,28 @@ using bf16 = std::uint16_t;
 
 struct Shape {
     int planes, rows, cols, actions, values, blocks, channels, policy_channels, value_channels, value_hidden;
+    bool int8 = false;  // the blocks' convolutions multiply bytes
 
     int cells() const { return rows * cols; }
     int packed_size() const { return (planes * cells() + 7) / 8; }
 };
 
+enum class Number { bfloat16, int8 };
+
 /// A linear map over taps: y[o] = bias[o] + sum over taps t and inputs i of w[o, i, t] x[t][i].
 struct Layer {
     int inputs = 0, outputs = 0, taps = 0;
-    std::vector<bf16> weights;
-    std::vector<float> bias;
+    Number number = Number::bfloat16;
+    std::vector<std::uint32_t> weights;
+    std::vector<float> bias, scale;  // scale: of int8 weights, an output each
 
-    int pairs() const { return (inputs + 1) / 2; }
+    int channels_a_word() const { return number == Number::int8 ? 4 : 2; }
+    int words() const { return (inputs + channels_a_word() - 1) / channels_a_word(); }
     int vectors() const { return (outputs + kLanes - 1) / kLanes; }
 };
 
 /// Packs float32 weights (outputs, inputs, taps) and bias (outputs) for the kernel.
-Layer pack(const float* weights, const float* bias, int outputs, int inputs, int taps);
+Layer pack(const float* weights, const float* bias, int outputs, int inputs, int taps, Number number = Number::bfloat16);
 
 /// The policy's or the value's part of the squeezed cells is read from `first` on.
 struct Network {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from inference_doubles import observations
 
 from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import ConfigError
 from azq.inference import native
-from azq.inference.placement import Placement
+from azq.inference.placement import Placement, has_int8, place
 from azq.nets import NetSpec, build, unpack
 
 CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
@@ -52,14 +54,71 @@ def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(spec, blocks, ch
         assert np.abs(got - exact).max() <= 2 * np.abs(rough - exact).max() + 2e-3 * np.abs(exact).max() + 1e-4
 
 
+def in_bytes(x, conv):
+    """What int8 is to compute: weights rounded with a scale an output, activations with a scale a position, sums exact."""
+    scale = conv.weight.abs().amax((1, 2, 3)) / 127
+    worth = x.amax((1, 2, 3), keepdim=True) / 255
+    weights = (conv.weight / scale[:, None, None, None]).round()
+    sums = F.conv2d((x / worth).nan_to_num().round().double(), weights.double(), padding=1)
+    return (sums * scale[None, :, None, None] * worth).float() + conv.bias[None, :, None, None]
+
+
+def oracle_in_bytes(module, packed):
+    def relu(x):
+        return F.relu(x).bfloat16().float()
+
+    def rounded(layer):
+        return layer.weight.bfloat16().float()
+
+    with torch.inference_mode():
+        x = unpack(torch.from_numpy(packed), module.spec)[0].float()
+        x = relu(F.conv2d(x, rounded(module.stem), module.stem.bias, padding=1))
+        for block in module.blocks:
+            x = relu(x + in_bytes(relu(in_bytes(x, block.a)), block.b))
+        x = relu(F.conv2d(x, rounded(module.squeeze), module.squeeze.bias))
+        policy, value = x[:, : native.POLICY_CHANNELS].flatten(1), x[:, native.POLICY_CHANNELS :].flatten(1)
+        hidden = relu(F.linear(value, rounded(module.value_hidden), module.value_hidden.bias))
+        logits = F.linear(policy, rounded(module.policy), module.policy.bias)
+        return logits.numpy(), torch.tanh(F.linear(hidden, rounded(module.value), module.value.bias)).numpy()
+
+
 @needs_it
-def test_an_evaluation_depends_on_neither_batch_nor_threads():
+@pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
+def test_int8_computes_what_dynamic_quantisation_says(spec, blocks, channels):
+    module, packed = network(spec, blocks, channels), observations(53, spec=spec)
+    packed[5] = 0  # a stem of its bias alone
+    got = native.NativeForward(module, lambda: 1, int8=True).launch(packed).wait()
+    with torch.inference_mode():
+        exact = [output.numpy() for output in module(*unpack(torch.from_numpy(packed), spec))]
+    for found, expected, free in zip(got, oracle_in_bytes(module, packed), exact, strict=True):
+        spread = np.abs(free).max()
+        assert np.abs(found - expected).max() <= 0.01 * spread, "only the last bits of bfloat16 may differ"
+        assert 0 < np.abs(found - free).mean() <= 0.02 * spread
+
+
+@needs_it
+def test_a_position_without_any_activation_is_its_biases():
+    spec, blocks, channels = SHAPES[0]
+    module = network(spec, blocks, channels)
+    with torch.no_grad():
+        module.stem.weight.zero_()
+        module.stem.bias.fill_(-1.0)
+    packed = observations(3, spec=spec)
+    with torch.inference_mode():
+        exact = [output.numpy() for output in module(*unpack(torch.from_numpy(packed), spec))]
+    for found, expected in zip(native.NativeForward(module, lambda: 1, int8=True).launch(packed).wait(), exact, strict=True):
+        assert np.allclose(found, expected, atol=0.02)
+
+
+@needs_it
+@pytest.mark.parametrize("int8", [False, True])
+def test_an_evaluation_depends_on_neither_batch_nor_threads(int8):
     spec, blocks, channels = SHAPES[1]
     module, packed = network(spec, blocks, channels), observations(200, spec=spec)
-    whole = native.NativeForward(module, lambda: 1).launch(packed).wait()
-    threaded = native.NativeForward(module, lambda: 3).launch(packed).wait()
+    whole = native.NativeForward(module, lambda: 1, int8=int8).launch(packed).wait()
+    threaded = native.NativeForward(module, lambda: 3, int8=int8).launch(packed).wait()
     assert all(np.array_equal(one.view(np.uint16), other.view(np.uint16)) for one, other in zip(whole, threaded, strict=True))
-    alone = native.NativeForward(module, lambda: 1)
+    alone = native.NativeForward(module, lambda: 1, int8=int8)
     for start, count in ((0, 1), (7, 5), (20, 24), (33, 60), (199, 1)):
         for part, all_of_it in zip(alone.launch(packed[start : start + count]).wait(), whole, strict=True):
             assert np.array_equal(part.view(np.uint16), all_of_it[start : start + count].view(np.uint16))
@@ -105,7 +164,7 @@ def test_where_it_is_used():
     config = InferenceConfig(device="cpu")
     assert config.precision == "auto"
     module = network(*SHAPES[0])
-    flags = frozenset({"avx512_bf16", "avx512bw", "avx512vl", "avx512dq"})
+    flags = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
     there = native._nn is not None and native._nn.supported()
     assert native.suits(module, CPU, flags) == there
     assert not native.suits(module, CPU, flags | {"amx_bf16"})
@@ -113,3 +172,17 @@ def test_where_it_is_used():
     assert not native.suits(module, Placement(torch.device("cpu"), torch.float32, 1), flags)
     assert not native.suits(build(NetworkConfig(kind="mlp"), SHAPES[0][0]), CPU, flags)
     assert not native.suits(build(NetworkConfig(blocks=1), NetSpec(3, 6, 7, 2, 7, 1)), CPU, flags)
+
+
+def test_int8_is_taken_where_the_cpu_has_it_and_refused_elsewhere(monkeypatch):
+    flags = frozenset({"avx512_bf16", "avx512_vnni"})
+    assert has_int8(flags)
+    assert not has_int8(frozenset({"avx512_bf16"}))
+    monkeypatch.setattr("azq.inference.placement.cpu_flags", lambda: flags)
+    assert place(InferenceConfig(device="cpu")).int8
+    assert place(InferenceConfig(device="cpu", precision="int8")).int8
+    assert not place(InferenceConfig(device="cpu", precision="bfloat16")).int8
+    monkeypatch.setattr("azq.inference.placement.cpu_flags", frozenset)
+    assert not place(InferenceConfig(device="cpu")).int8
+    with pytest.raises(ConfigError, match="AVX512-VNNI"):
+        place(InferenceConfig(device="cpu", precision="int8"))

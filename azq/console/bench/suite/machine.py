@@ -25,7 +25,7 @@ def facts(device: str = "auto") -> dict[str, Any]:
         "device_name": torch.cuda.get_device_name(placement.device) if on_gpu else processor(),
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "precision": str(placement.dtype).removeprefix("torch."),
+        "precision": placement.precision,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "azq": azq.__version__,
