@@ -1,6 +1,6 @@
 """One set of weights in two precisions on this machine: evaluations per CPU-second in one run, how far answers differ, a match.
 
-Usage: precisions.py WEIGHTS [--precisions int8 bfloat16] [--games N] [--num-simulations N] [--opening-plies N] [--json]
+Usage: precisions.py WEIGHTS [--param size=7] [--precisions int8 bfloat16] [--games N] [--num-simulations N] [--opening-plies N] [--json]
 The game and the network are those the weights name. Positions are those of random games. The match is between the first and the
 second precision at equal simulations, in pairs with swapped colours; a speed that it does not cost strength to have is free.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("weights", type=Path)
     parser.add_argument("--precisions", nargs=2, default=["int8", "bfloat16"], metavar="PRECISION")
+    parser.add_argument("--param", action="append", default=[], metavar="KEY=NUMBER", help="of the game; may be repeated")
     parser.add_argument("--games", type=int, default=400)
     parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--opening-plies", type=int, default=6)
@@ -45,7 +47,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     data = args.weights.read_bytes()
-    game = games.load(from_bytes(data)[1].game)
+    game = games.load(from_bytes(data)[1].game, **{key: int(value) for key, _, value in (param.partition("=") for param in args.param)})
     configs = {name: InferenceConfig(device="cpu", precision=name, threads=MATCH_THREADS) for name in args.precisions}
     found = {"weights": args.weights.name, "game": game.name, "forward": forwards(game, data, configs, args.seed)}
     if args.games:
@@ -81,8 +83,6 @@ def forwards(game: games.Game, data: bytes, configs: dict[str, InferenceConfig],
 
 def positions(game: games.Game, count: int, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Packed observations of random games, of all lengths up to `PLIES`."""
-    import random
-
     line = random.Random(int(rng.integers(2**31)))
     packed = np.zeros((count, game.packed_size()), np.uint8)
     for row in packed:
