@@ -31,7 +31,10 @@ struct Workspace {
           hidden(static_cast<std::size_t>(kGroup * hidden_stride)),
           bytes(n.shape.int8 ? size(n, stride) : 0),
           policy(static_cast<std::size_t>(kGroup * n.policy.vectors() * kLanes)),
-          value(static_cast<std::size_t>(kGroup * n.value.vectors() * kLanes)) {}
+          value(static_cast<std::size_t>(kGroup * n.value.vectors() * kLanes)) {
+        for (int plane = 0; plane < n.shape.planes; ++plane)
+            for (int cell = 0; cell < n.shape.cells(); ++cell) at_bit.push_back(static_cast<std::ptrdiff_t>(cell) * kGroup * input_stride + plane);
+    }
 
     static std::size_t size(const Network& n, int channels) {
         return static_cast<std::size_t>(n.shape.cells()) * kGroup * static_cast<std::size_t>(channels);
@@ -41,17 +44,21 @@ struct Workspace {
     std::vector<bf16> input, x, h, squeezed, hidden;
     std::vector<std::uint8_t> bytes;  // x or h, quantised
     std::vector<float> policy, value;
+    std::vector<std::ptrdiff_t> at_bit;  // where an observation's bit goes in `input`, from its position's first channel on
     float scales[kGroup] = {};  // a position's byte 1 is worth this much
 };
 
+/// Writes a one for every bit that is set, plane after plane as it is packed.
 void unpack(const Shape& shape, const std::uint8_t* packed, int count, Workspace& space) {
     constexpr bf16 one = 0x3f80;
+    std::fill(space.input.begin(), space.input.end(), bf16{0});
     for (int p = 0; p < count; ++p, packed += shape.packed_size()) {
-        int bit = 0;
-        for (int plane = 0; plane < shape.planes; ++plane)
-            for (int cell = 0; cell < shape.cells(); ++cell, ++bit)
-                space.input[static_cast<std::size_t>((cell * kGroup + p) * space.input_stride + plane)] =
-                    (packed[bit >> 3] >> (bit & 7)) & 1 ? one : bf16{0};
+        bf16* input = space.input.data() + static_cast<std::ptrdiff_t>(p) * space.input_stride;
+        for (int byte = 0; byte < shape.packed_size(); ++byte)
+            for (unsigned bits = packed[byte]; bits; bits &= bits - 1) {
+                const auto bit = static_cast<std::size_t>(byte * 8 + std::countr_zero(bits));
+                if (bit < space.at_bit.size()) input[space.at_bit[bit]] = one;
+            }
     }
 }
 
