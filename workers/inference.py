@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 import redis
-import torch
 
 from azq import __version__, logs
 from azq.bus.base import Bus
@@ -25,6 +24,7 @@ from azq.inference.resident import Fetch
 from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
+from azq.nets.process import prepare_process
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store, weights_folder
 from azq.usage import usage
@@ -55,7 +55,7 @@ def main(config: Config) -> int:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     stop = _catch_signals()
     placement = place(config.inference)
-    torch.set_num_threads(placement.threads)
+    prepare_process(placement.threads)
     client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
     agree_on_schema(client)
     control = RedisBus(client)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 import redis
-import torch
 
 import azq
 from azq import games
@@ -34,6 +33,7 @@ from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
+from azq.nets.process import prepare_process
 from azq.phases import Phases
 from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store
@@ -83,7 +83,7 @@ def main(config: Config, run: str) -> int:
 def follow(view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = run_sections(view)
-    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
+    prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     game = games.load(sections.run.game, **sections.run.params)
     follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
@@ -94,7 +94,7 @@ def follow(view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
 def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str, place: Place) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
-    torch.set_num_threads(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
+    prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
     return open_learner(

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from azq.bus.connect import connect
@@ -21,6 +20,7 @@ from azq.inference.placement import place
 from azq.inference.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+from azq.nets.process import prepare_process
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest, RunRecord, WeightEvent
 
@@ -44,7 +44,7 @@ def bench_inference(
 
     The stream's CPU time holds client, server and both brokers, so its share of the bare figure is the price of the queue.
     """
-    torch.set_num_threads(place(config).threads)
+    prepare_process(place(config).threads)
     data = to_bytes(build(network, spec, seed=0), WeightsMeta(game, 1, 0, network=network.model_dump(mode="json")))
     packed = np.random.default_rng(0).integers(0, 256, (batch, spec.packed_size), np.uint8)
     bare = _bare(config, network, spec, data, packed, seconds)

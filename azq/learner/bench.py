@@ -21,6 +21,7 @@ from azq.learner.prefetch import feed_of
 from azq.learner.symmetry import Symmetries
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build
+from azq.nets.process import prepare_process
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Samples
 from azq.replay.window import Window
@@ -37,7 +38,7 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
     """
     game = games.load(config.run.game, **config.run.params)
     device, spec = pick_device(config.learner.device), NetSpec.of(game)
-    torch.set_num_threads(pick_threads(config.learner, device))
+    prepare_process(pick_threads(config.learner, device))
     window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
     trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
     draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size

@@ -26,6 +26,7 @@ from azq.config import InferenceConfig, SearchConfig
 from azq.inference.local import LocalEvaluator
 from azq.inference.model import Model, network_of
 from azq.nets import NetSpec, from_bytes
+from azq.nets.process import prepare_process
 from azq.wire.messages import MatchSpec
 
 BATCH, ROUNDS, REPEATS = 512, 7, 4
@@ -57,7 +58,7 @@ def main() -> None:
 
 def forwards(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], seed: int) -> dict[str, Any]:
     """Speed and distance from float32, in turns; medians. Priors differ by total variation, values by their absolute difference."""
-    torch.set_num_threads(MATCH_THREADS)
+    prepare_process(MATCH_THREADS)
     packed = positions(game, BATCH, np.random.default_rng(seed))
     models = {name: _model(game, data, config) for name, config in configs.items()}
     exact = _outputs(_model(game, data, InferenceConfig(device="cpu", precision="float32", threads=MATCH_THREADS)), packed)

@@ -102,14 +102,14 @@ def observations(sections: RunSections, batch: int) -> NDArray[np.uint8]:
 
 def bare_network(machine: Rig, sections: RunSections) -> Model:
     """The network with its weights in this process, without broker or queue."""
-    import torch
 
     from azq.inference.model import Model
     from azq.inference.placement import place
     from azq.nets import NetSpec
+    from azq.nets.process import prepare_process
 
     placement = place(machine.config.inference)
-    torch.set_num_threads(placement.threads)
+    prepare_process(placement.threads)
     game = games.load(sections.run.game, **sections.run.params)
     model = Model(NetSpec.of(game), sections.network, machine.config.inference, placement)
     model.load(machine.weights)

@@ -31,6 +31,7 @@ from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build
+from azq.nets.process import prepare_process
 from azq.replay.columns import Columns
 
 WINDOW = 100_000
@@ -129,7 +130,7 @@ def main(text: str) -> None:
 
 
 def _take_core(place: int) -> None:
-    torch.set_num_threads(1)
+    prepare_process(1)
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[place % len(cores)]})
