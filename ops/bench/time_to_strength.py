@@ -28,6 +28,7 @@ from strength_arm import Z95, Arm, Exam, run_arm
 from azq.arena.positions import choose, load, read
 from azq.console.interrupts import Aborted, Interrupts
 
+LAST = 4  # versions of an arm that are compared with another's
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")
 
 
@@ -54,28 +55,34 @@ def read_arms(path: Path, only: Sequence[str] = ()) -> tuple[dict[str, Any], lis
     return common, arms
 
 
-def paired(first: Sequence[int], second: Sequence[int], count: int) -> tuple[float, float]:
-    """How much less the second gets wrong of the same positions: the difference of the shares and half its 95 % interval.
+def paired(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], count: int) -> tuple[float, float]:
+    """How much less often the second gets the same positions wrong: the difference of the shares and half its 95 % interval.
 
-    Indices of wrong positions in, shares out; from the positions that only one of the two gets wrong (McNemar, 1947). Pure.
+    For each of an arm's versions the indices of the wrong positions; each position counts with the share of the versions that got
+    it wrong, which takes the noise of one version out. The interval is that of the positions, not of another run's luck. Pure.
     """
-    only_first, only_second = len(set(first) - set(second)), len(set(second) - set(first))
-    difference = (only_second - only_first) / count
-    return difference, Z95 * math.sqrt(max(0.0, only_first + only_second - count * difference**2)) / count
+    shares = (
+        [sum(index in wrong for wrong in map(set, versions)) / len(versions) for index in range(count)] for versions in (first, second)
+    )
+    differences = [after - before for before, after in zip(*shares, strict=True)]
+    mean = sum(differences) / count
+    variance = sum((difference - mean) ** 2 for difference in differences) / count
+    return mean, Z95 * math.sqrt(variance / count)
 
 
 def table(results: Sequence[dict[str, Any]], target: float) -> str:
     """The arms side by side, in Markdown; errors against the first arm are paired position by position."""
-    head = ["arm", f"s to {target:.1%}", "errors at the end (95 %)", "against the first", "games", "samples", "evaluations", "CPU-s"]
+    head = ["arm", f"s to {target:.1%}", "errors at the end (95 %)", f"mean of the last {LAST}", "against the first"]
+    head += ["games", "samples", "evaluations", "CPU-s"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
-        last = result["rows"][-1] if result["rows"] else None
-        base = results[0]["rows"][-1] if results[0]["rows"] else None
+        rows, base = result["rows"][-LAST:], results[0]["rows"][-LAST:]
         cells = [
             result["arm"],
             "-" if result["reached_s"] is None else f"{result['reached_s']:.0f}",
-            f"{last['error_share']:.1%} ({last['low']:.1%} to {last['high']:.1%})" if last else "-",
-            _against(base, last) if last and base and result is not results[0] else "",
+            f"{rows[-1]['error_share']:.1%} ({rows[-1]['low']:.1%} to {rows[-1]['high']:.1%})" if rows else "-",
+            f"{sum(row['error_share'] for row in rows) / len(rows):.1%}" if rows else "-",
+            _against(base, rows) if rows and base and result is not results[0] else "",
             f"{result['games']:,}",
             f"{result['samples']:,}",
             f"{result['evaluations']:,}",
@@ -85,8 +92,8 @@ def table(results: Sequence[dict[str, Any]], target: float) -> str:
     return "\n".join(lines)
 
 
-def _against(base: dict[str, Any], last: dict[str, Any]) -> str:
-    difference, half = paired(base["wrong"], last["wrong"], last["positions"])
+def _against(base: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> str:
+    difference, half = paired([row["wrong"] for row in base], [row["wrong"] for row in rows], rows[-1]["positions"])
     return f"{100 * difference:+.1f} +-{100 * half:.1f} points"
 
 

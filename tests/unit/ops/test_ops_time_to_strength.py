@@ -131,10 +131,13 @@ def test_intervals_are_wilsons(scripts, errors, count, low, high):
 
 
 def test_arms_are_compared_position_by_position(scripts):
-    difference, half = scripts.top.paired([1, 2, 3, 4, 5, 6], [1, 2, 7], 100)
+    difference, half = scripts.top.paired([[1, 2, 3, 4, 5, 6]], [[1, 2, 7]], 100)
     assert difference == pytest.approx(-0.03)
-    assert half == pytest.approx(1.96 * (5 - 100 * 0.03**2) ** 0.5 / 100)
-    assert scripts.top.paired([1, 2], [1, 2], 100) == (0.0, 0.0)
+    assert half == pytest.approx(1.96 * (5 - 100 * 0.03**2) ** 0.5 / 100)  # McNemar's, where each has one version
+    assert scripts.top.paired([[1, 2]], [[1, 2]], 100) == (0.0, 0.0)
+    difference, half = scripts.top.paired([[1], [1, 2]], [[], [], [2]], 100)
+    assert difference == pytest.approx((-1 - 1 / 2 + 1 / 3) / 100)
+    assert half == pytest.approx(1.96 * ((1 + (1 / 6) ** 2) / 100 - difference**2) ** 0.5 / 10)
 
 
 def test_the_first_version_at_the_target_counts(scripts):
@@ -206,7 +209,7 @@ def test_figures_are_written_and_drawn(scripts, tmp_path):
     assert [arm["arm"] for arm in json.loads((tmp_path / "out.json").read_text())["arms"]] == ["off", "on"]
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     last = scripts.top.table(results, 0.04).splitlines()[-1]
-    assert last.startswith("| on | - | 70.0% (0.0% to 100.0%) | +0.0 +-27.7 points |")
+    assert last.startswith("| on | - | 70.0% (0.0% to 100.0%) | 75.0% | +0.0 +-27.7 points |")
 
 
 def test_time_is_counted_from_the_start_of_azq_up(arm_run):
