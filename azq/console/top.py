@@ -114,7 +114,7 @@ def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
     if not runs:
         return Text("no runs yet; `azq up` starts one", style="dim")
     table = _table("run", "state", "active", *(f"#{name}" for name in ("games/s", "sims/s", "evals/s", "batch", "busy", "lag", "step")))
-    for name in ("loss p/v", "version", "errors", "elo", "open", "ledger"):
+    for name in ("loss p/v", "version", "network", "errors", "elo", "open", "ledger"):
         table.add_column(name, justify="right")
     for run in runs:
         table.add_row(
@@ -130,6 +130,7 @@ def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
             count(run.learner_step) if run.learner_live else Text("no learner", style="red"),
             "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}",
             str(run.weight_version),
+            str(run.network or "-"),
             error_share(run),
             elo(run),
             count(run.open_games),
