@@ -308,12 +308,15 @@ def games_check(
 def systemd_install(
     root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    data_shards: Annotated[
+        int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Install the units, the user and the folders that azq needs under systemd."""
     from azq.console.systemd import install
 
-    steps = install(root=root, dry_run=dry_run)
+    steps = install(root=root, dry_run=dry_run, data_shards=data_shards)
     emit(steps, as_json, "\n".join(steps))
 
 
