@@ -56,10 +56,19 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
             credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
             return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
 
+    if strays := [name for name in os.environ if names_no_section(name)]:
+        raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
     try:
         return Layered(**parse_overrides(overrides))
     except ValidationError as error:
         raise ConfigError(explain(error, file)) from None
+
+
+def names_no_section(variable: str) -> bool:
+    """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a slip that nobody would see."""
+    prefix, _, name = variable.upper().partition("AZQ_")
+    section, separator, _ = name.partition("__")
+    return not prefix and bool(separator) and section.lower() not in Config.model_fields
 
 
 def _credentials() -> Path | None:
