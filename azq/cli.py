@@ -19,20 +19,14 @@ from azq.cli_top import top
 from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__.split(":")[0] if __doc__ else None
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Trains AlphaZero agents over a message queue. Begin with `azq up --game connect_four`; then `azq status`, `azq top`, `azq play`.",
 )
 config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
-app.add_typer(config_app, name="config")
-app.add_typer(bench_app, name="bench")
-app.add_typer(games_app, name="games")
-app.add_typer(systemd_app, name="systemd")
-app.add_typer(drill_app, name="drill")
-app.command("join")(join)
-app.command("join-token")(join_token)
-app.command("top")(top)
-app.command("profile")(profile)
 
 
 def main() -> None:
@@ -308,12 +302,15 @@ def games_check(
 def systemd_install(
     root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    data_shards: Annotated[
+        int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Install the units, the user and the folders that azq needs under systemd."""
     from azq.console.systemd import install
 
-    steps = install(root=root, dry_run=dry_run)
+    steps = install(root=root, dry_run=dry_run, data_shards=data_shards)
     emit(steps, as_json, "\n".join(steps))
 
 
@@ -321,4 +318,14 @@ def _names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+# In the order in which `azq --help` lists them, after the commands above.
+app.command("top")(top)
+app.command("profile")(profile)
+app.command("join")(join)
+app.command("join-token")(join_token)
 register_rest(app)
+app.add_typer(config_app, name="config")
+app.add_typer(games_app, name="games")
+app.add_typer(bench_app, name="bench")
+app.add_typer(drill_app, name="drill")
+app.add_typer(systemd_app, name="systemd")

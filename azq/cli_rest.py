@@ -47,7 +47,9 @@ def _goals(until: str | None) -> dict[str, float] | None:
 def _emit_run(run: RunOut, as_json: bool) -> None:
     goals = ", ".join(f"{goal}={limit:g}" for goal, limit in run.until.items()) or "no end"
     why = f" ({run.reason})" if run.reason else ""
-    emit(run.model_dump(mode="json"), as_json, f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}")
+    network = f", network {run.network}" if run.network else ""
+    text = f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}"
+    emit(run.model_dump(mode="json"), as_json, text)
 
 
 def _emit_job(job: JobOut, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Protocol
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
+from daemon.network import NetworkStatus, network_status
 from daemon.team import FleetRates, Team, WorkerStatus, fleet_rates, team_of, worker_status
 
 
@@ -120,6 +121,7 @@ class RunStatus:
     workers: tuple[WorkerStatus, ...]
     ranks: RanksStatus = field(default=RanksStatus())
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
+    network: NetworkStatus | None = None
 
 
 def summarise(
@@ -165,6 +167,7 @@ def summarise(
         jobs_leased=leased,
         workers=team.workers,
         ranks=ranks_status(learner) if learner else RanksStatus(),
+        network=network_status(facts.view.record, facts.weights),
         conditions=(*conditions, *failed_matches(facts.matches)),
     )
 

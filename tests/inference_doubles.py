@@ -61,8 +61,10 @@ class OneRun:
     def __init__(self, run: str = RUN, sections: RunSections = SECTIONS) -> None:
         record = RunRecord(run, json.dumps(dump_run(sections)).encode(), {}, "", 0)
         self.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
+        self.looks = 0
 
     def runs(self) -> list[RunView]:
+        self.looks += 1
         return self.views
 
 

@@ -42,6 +42,7 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
                     should_stop=context.stopping,
                     report=report,
                     phases=context.phases,
+                    made_ms=record.created_ms,
                 ).run()
         finally:
             evaluator.close()

@@ -22,12 +22,13 @@ class Arenas:
         self._key: Hashable = None
         self._searches: Sequence[_core.Search] = ()
         self._cache: _core.EvaluationCache | None = None
-        self._run = ""
+        self._run: Hashable = ""
 
-    def searches(self, game: _core.Game, sections: RunSections, games: int, run: str = "") -> Sequence[_core.Search]:
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[_core.Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
-        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own.
+        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own. `run` tells runs
+        apart, also those that bear one name in turn.
         """
         key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
         if key != self._key:

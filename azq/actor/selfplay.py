@@ -46,7 +46,8 @@ class SliceEnd:
 class SelfPlay:
     """One slice of one self-play job.
 
-    `phases` says where its time goes; `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
+    `made_ms` is when the run was created, which tells it from an earlier one of its name; `phases` says where its time goes;
+    `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SelfPlay:
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
         phases: Phases | None = None,
+        made_ms: int = 0,
     ) -> None:
         self._phases = phases or Phases()
         self._lease = lease
@@ -75,7 +77,7 @@ class SelfPlay:
         self._wait = wait or threading.Event().wait
         self._link = Link(ledger, lease, should_stop=should_stop, clock=clock, wait=self._wait)
         games = lease.job.games or sections.selfplay.games_in_flight
-        searches = arenas.searches(game, sections, games, lease.job.run)
+        searches = arenas.searches(game, sections, games, (lease.job.run, made_ms))
         self._groups = [Group(search, game, sections.search.leaves_per_step) for search in searches]
         self._base = counts_of(searches)  # the searches outlive slices
         self._limits = Limits(

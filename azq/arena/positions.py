@@ -68,7 +68,8 @@ def read(path: Path) -> list[Position]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"positions file {path} cannot be read: {error}; give a file of JSON lines such as {FORM}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"positions file {path} cannot be read: {why}; give a file of JSON lines such as {FORM}") from None
     found = parse(text, str(path))
     if not found:
         raise ConfigError(f"positions file {path} is empty; give a line such as {FORM} for each position")

@@ -108,3 +108,14 @@ class InferenceConfig(Section):
     threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by measurement at the start
     resident_versions: Positive = 8
     claim_after_s: Seconds = 2.0
+
+
+class HostSections(Section):
+    """Everything that is set on a host and stays there."""
+
+    home: Path = Path("runs")  # folder that holds every run
+    broker: BrokerConfig = BrokerConfig()
+    store: StoreConfig = StoreConfig()
+    daemon: DaemonConfig = DaemonConfig()
+    worker: WorkerConfig = WorkerConfig()
+    inference: InferenceConfig = InferenceConfig()

@@ -8,46 +8,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.config.base import explain
-from azq.config.host import BrokerConfig, DaemonConfig, InferenceConfig, StoreConfig, WorkerConfig
-from azq.config.run import (
-    ArenaConfig,
-    LearnerConfig,
-    NetworkConfig,
-    RunConfig,
-    RunSections,
-    SearchConfig,
-    SelfPlayConfig,
-    check_growth,
-)
+from azq.config.host import HostSections
+from azq.config.run import RunSections
 from azq.errors import ConfigError
 
 
-class Config(BaseSettings):
-    """All settings of one azq process."""
+class Config(BaseSettings, RunSections, HostSections):
+    """All settings of one azq process: the host's sections, then the run's, which is the order that pydantic takes from these bases."""
 
     model_config = SettingsConfigDict(env_prefix="AZQ_", env_nested_delimiter="__", extra="forbid", frozen=True)
-
-    home: Path = Path("runs")  # folder that holds every run
-    broker: BrokerConfig = BrokerConfig()
-    store: StoreConfig = StoreConfig()
-    daemon: DaemonConfig = DaemonConfig()
-    worker: WorkerConfig = WorkerConfig()
-    inference: InferenceConfig = InferenceConfig()
-    run: RunConfig = RunConfig()
-    search: SearchConfig = SearchConfig()
-    selfplay: SelfPlayConfig = SelfPlayConfig()
-    network: NetworkConfig = NetworkConfig()
-    learner: LearnerConfig = LearnerConfig()
-    arena: ArenaConfig = ArenaConfig()
-
-    @model_validator(mode="after")
-    def _sound(self) -> Config:
-        check_growth(self.network, self.learner)
-        return self
 
     def run_sections(self) -> RunSections:
         """The part of the settings that travels with a run."""
@@ -83,10 +56,19 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
             credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
             return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
 
+    if strays := [name for name in os.environ if names_no_section(name)]:
+        raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
     try:
         return Layered(**parse_overrides(overrides))
     except ValidationError as error:
         raise ConfigError(explain(error, file)) from None
+
+
+def names_no_section(variable: str) -> bool:
+    """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a slip that nobody would see."""
+    prefix, _, name = variable.upper().partition("AZQ_")
+    section, separator, _ = name.partition("__")
+    return not prefix and bool(separator) and section.lower() not in Config.model_fields
 
 
 def _credentials() -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +77,8 @@ class Brokers:
     def __init__(self, config: Config, home: Path, listen: tuple[str, int] | None = None) -> None:
         if listen and config.broker.control_url:
             raise ConfigError("--listen is for embedded brokers, and broker.control_url names a server; that server says where it listens")
+        if listen:
+            check_address(listen[0])
         self._config = config
         self._folder = home.absolute() / BROKER_FOLDER
         self._listen = listen
@@ -161,6 +164,15 @@ class Brokers:
     def _stop(self) -> None:
         for server in reversed(self._servers.values()):
             server.stop()  # only what it started itself
+
+
+def check_address(host: str) -> None:
+    """Raises `ConfigError` where this machine cannot listen at an address."""
+    try:
+        socket.create_server((host, 0)).close()
+    except OSError as error:
+        why = str(error.strerror).partition(" (")[0]
+        raise ConfigError(f"--listen {host}: this machine cannot listen there ({why}); name an address of its own") from None
 
 
 @contextlib.contextmanager

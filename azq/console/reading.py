@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import typer
 
 from azq import games
 from azq.config import Config
-from azq.console import brokers, table
+from azq.console import brokers, planes, table
 from azq.console.watch import Watch
 from azq.errors import AzqError, NotFound
 from azq.ledger import Ledger
@@ -23,16 +24,20 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     config, client = brokers.open_control(config)
     watch = Watch(client)
     names = [run] if run else [view.record.run for view in Ledger(client).runs()]
-    summaries = [watch.summary(name) for name in names]
+    seen = [plane.look(names) for plane in planes.planes_of(config.broker, client)]
+    wrong = planes.conditions(seen)
+    summaries = [replace(summary, conditions=(*summary.conditions, *wrong)) for summary in map(watch.summary, names)]
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
     elif run:
         table.print_summary(summaries[0])
+        typer.echo(planes.brokers_text(seen))
     else:
         for summary in summaries:
             typer.echo(table.line(summary))
         if not summaries:
             typer.echo("no runs yet; `azq up` starts one")
+        typer.echo(planes.brokers_text(seen))
 
 
 def show_ledger(config: Config, run: str | None, as_json: bool) -> None:

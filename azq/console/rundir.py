@@ -41,7 +41,7 @@ class RunDir:
     def create(self, sections: RunSections) -> None:
         """Makes the folders and writes `run.toml` atomically (again, when settings changed)."""
         for part in PARTS:
-            (self.path / part).mkdir(parents=True, exist_ok=True)
+            make_folder(self.path / part)
         draft = self.settings.with_suffix(".new")
         draft.write_text(to_toml(dump_run(sections)), "utf-8")
         os.replace(draft, self.settings)
@@ -58,6 +58,17 @@ class RunDir:
     def sections(self) -> RunSections:
         """The settings."""
         return parse_run(self.values(), str(self.settings))
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder that can be written to, and those above it. Raises `ConfigError` with the remedy."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "a file has that name" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+        raise ConfigError(f"cannot make the folder {path}: {why}; give another place with --set home=FOLDER") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(f"folder {path} cannot be written to by this user; give another place with --set home=FOLDER")
 
 
 def check_name(name: str) -> str:

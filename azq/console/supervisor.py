@@ -6,7 +6,10 @@ a growing delay for a child that keeps dying, and SIGKILL for one that does not 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -85,7 +88,16 @@ def last_line(path: Path) -> str:
         lines = path.read_text("utf-8", "replace").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1] if lines else "it said nothing"
+    return reason_in(lines[-1]) if lines else "it said nothing"
+
+
+def reason_in(line: str) -> str:
+    """The reason that a line of log gives, in either of its forms; the line itself where it gives none."""
+    if line.startswith("{"):
+        with contextlib.suppress(json.JSONDecodeError):
+            return str(json.loads(line).get("reason", line))
+    found = re.search(r"""\breason=(['"])(.*)\1""", line)
+    return found[2].replace(f"\\{found[1]}", found[1]) if found else line
 
 
 @dataclass(slots=True)

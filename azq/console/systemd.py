@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import azq
 from azq.bus.binary import find_server
+from azq.console import systemd_brokers as brokers
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 
 USER = "azq"
-ROLES = ("control", "data")
 UNIT_FOLDER = Path("/etc/systemd/system")
 CONFIG_FOLDER = Path("/etc/azq")
+SETTINGS = "azq.toml"
 STATE_FOLDER = Path("/var/lib/azq")
 BACKOFF_SINCE = 254  # the systemd that brought RestartSteps=
 SYSUSERS_FILE = Path("/usr/lib/sysusers.d/azq.conf")
@@ -73,6 +75,7 @@ class Places:
     config: Path = CONFIG_FOLDER
     state: Path = STATE_FOLDER
     systemd_version: int = 0  # 0: unknown
+    data_brokers: int = 1
 
     def variables(self) -> dict[str, str]:
         """What the unit templates name between at signs."""
@@ -82,6 +85,7 @@ class Places:
             "CONFIG": str(self.config),
             "STATE": str(self.state),
             "SERVER": str(self.server),
+            "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in brokers.data_roles(self.data_brokers)),
             "DO_NOT_RESTART": exit_codes(),
             "BACKOFF": backoff(self.systemd_version),
         }
@@ -121,6 +125,8 @@ def render(template: str, variables: Mapping[str, str]) -> str:
 def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
     """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
     config = _below(root, places.config)
+    roles = (brokers.CONTROL, *brokers.data_roles(places.data_brokers))
+    renews = _renews(config, places.data_brokers)
     steps: list[Step] = [
         WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
         RunCommand(("systemd-sysusers", f"--root={root}", str(SYSUSERS_FILE))),
@@ -128,11 +134,11 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
         MakeFolder(_below(root, UNIT_FOLDER), 0o755),
     ]
     # Secrets are read by the service manager, which is root, and handed to the service: nobody else needs to read them.
-    steps += [WriteFile(config / f"broker-{role}.conf", _conf(role), 0o600, keep=True, secret=True) for role in ROLES]
+    steps += [WriteFile(config / f"broker-{role}.conf", partial(brokers.conf, role), 0o600, keep=True, secret=True) for role in roles]
     steps += [
-        WriteFile(config / "azq.env", _environment(config), 0o600, keep=True, secret=True),
+        WriteFile(config / "azq.env", partial(_environment, config, roles), 0o600, keep=not renews, secret=True),
         WriteFile(config / "flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n", 0o600, keep=True, secret=True),
-        WriteFile(config / "azq.toml", lambda: "# Settings of this host; `azq config show` lists every key.\n", 0o644, keep=True),
+        WriteFile(config / SETTINGS, partial(brokers.host_settings, places.data_brokers), 0o644, keep=_keeps_settings(config)),
         *(WriteFile(config / name, _constant(text), 0o644, keep=True) for name, text in sorted(files.items())),
     ]
     for name, template in sorted(templates.items()):
@@ -142,25 +148,28 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
     return steps
 
 
-def install(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
+def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int | None = None) -> list[str]:
     """Installs below `root`, or only tells what that would do; returns one line a step.
 
+    `data_shards`: data planes of this host; those of its azq.toml by default, else one.
     Raises `ConfigError` when the service's user could not read the Python environment, `MissingExtra` without a broker's program.
     """
     root = root.absolute()
     folder = assets()
     templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
-    places = Places(prefix=Path(sys.prefix), server=find_server(), systemd_version=installed_version())
-    steps = plan(root, places, templates, flower)
+    config = _below(root, CONFIG_FOLDER)
+    count = brokers.wanted_count(config / SETTINGS, data_shards)
+    places = Places(prefix=Path(sys.prefix), server=find_server(), systemd_version=installed_version(), data_brokers=count)
+    steps, notes = plan(root, places, templates, flower), _notes(config, count)
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
     if dry_run:
-        return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), _next_command(dry_run=True)]
+        return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), *notes, _next_command(dry_run=True)]
     if hidden:
         raise ConfigError(hidden)
     if root == Path("/") and os.geteuid() != 0:
         raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
-    return [*(carry_out(step) for step in steps), _next_command(dry_run=False)]
+    return [*(carry_out(step) for step in steps), *notes, _next_command(dry_run=False)]
 
 
 def carry_out(step: Step) -> str:
@@ -215,28 +224,33 @@ def _constant(text: str) -> Callable[[], str]:
     return lambda: text
 
 
-def _conf(role: str) -> Callable[[], str]:
-    durable = "appendonly yes\nappendfsync everysec\nmaxmemory-policy noeviction\n" if role == "control" else "appendonly no\n"
-    return lambda: f'port 0\nprotected-mode yes\nsave ""\n{durable}requirepass {secrets.token_hex(24)}\n'
-
-
-def _environment(config: Path) -> Callable[[], str]:
+def _environment(config: Path, roles: Iterable[str]) -> str:
     """The brokers' addresses, with the passwords of their settings, which exist by then."""
-
-    def content() -> str:
-        lines = [f"AZQ_BROKER__{role.upper()}_URL=unix://:{_password(config, role)}@/run/azq-{role}/broker.sock" for role in ROLES]
-        return "\n".join([*lines, "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address", ""])
-
-    return content
+    passwords = {role: brokers.password(config / f"broker-{role}.conf") for role in roles}
+    present = _present(config)
+    return brokers.renewed(present, passwords) if present else brokers.environment(passwords)
 
 
-def _password(config: Path, role: str) -> str:
-    path = config / f"broker-{role}.conf"
-    for line in path.read_text("utf-8").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "requirepass":
-            return value.strip()
-    raise ConfigError(f"{path} sets no requirepass; add one, or delete the file and install again")
+def _present(config: Path) -> str:
+    path = config / "azq.env"
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+def _renews(config: Path, count: int) -> bool:
+    return brokers.is_renewed(_present(config), count)
+
+
+def _keeps_settings(config: Path) -> bool:
+    return brokers.has_settings(config / SETTINGS)
+
+
+def _notes(config: Path, count: int) -> list[str]:
+    """What an operator must do or know beyond the steps."""
+    if _renews(config, count):
+        return ["the data planes change: `systemctl restart azq.target` starts them and lets every service read the new addresses"]
+    if brokers.leads_elsewhere(_present(config)):
+        return [f"{config / 'azq.env'} names data planes of other hosts and is kept; those of this host are used once it names them"]
+    return []
 
 
 def _write(path: Path, content: str, mode: int) -> None:

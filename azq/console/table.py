@@ -84,6 +84,7 @@ def line(status: RunStatus) -> str:
             f"evaluations/s={count(status.evaluations_per_s)}",
             f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
+            *([f"network={status.network.blocks}x{status.network.channels}"] if status.network and status.network.blocks else []),
             f"errors={error_share(status)} elo={elo(status)}",
             *(f"[{condition}]" for condition in status.conditions),
         ]
@@ -142,6 +143,7 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "loss, value", _loss(status.loss_value)
     yield "learning rate", f"{status.learning_rate:.1e}" if status.learning_rate else "-"
     yield "weight version", str(status.weight_version)
+    yield "network", str(status.network or "-")
     if status.ranks.configured > 1:
         yield from _ranks(status.ranks)
 

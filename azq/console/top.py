@@ -23,9 +23,11 @@ from rich.text import Text
 
 from azq.config import Config
 from azq.console import brokers
+from azq.console.planes import brokers_text, planes_of
 from azq.console.table import clock, count, elo, error_share
 from azq.console.watch import Watch
 from azq.errors import BrokerError
+from daemon.planes import PlaneFacts
 from daemon.queues import QueueStatus
 from daemon.summary import RunStatus, WorkerStatus
 
@@ -43,19 +45,26 @@ class Frame:
     runs: tuple[RunStatus, ...]
     queues: tuple[QueueStatus, ...]
     workers: tuple[WorkerStatus, ...]
+    brokers: tuple[PlaneFacts, ...] = ()
 
 
 def top(config: Config, *, once: bool, as_json: bool, every_s: float) -> None:
     """Shows the control plane until q or Ctrl-C; one frame with `once`, for machines with `as_json`. Raises `BrokerError` at the start."""
-    watch = Watch(brokers.open_control(config)[1])
-    frame = Frame(*watch.everything())
+    config, client = brokers.open_control(config)
+    watch, planes = Watch(client), planes_of(config.broker, client)
+
+    def look() -> Frame:
+        runs, queues, workers = watch.everything()
+        return Frame(runs, queues, workers, tuple(plane.look([run.run for run in runs]) for plane in planes))
+
+    frame = look()
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(frame)) + "\n")
     elif once or not sys.stdout.isatty():
         Console().print(screen(frame))
     else:
         with keys_of_terminal() as pause:
-            run_live(lambda: Frame(*watch.everything()), frame, Console(), pause, every_s)
+            run_live(look, frame, Console(), pause, every_s)
 
 
 def run_live(look: Callable[[], Frame], frame: Frame, console: Console, pause: Pause, every_s: float) -> None:
@@ -99,13 +108,21 @@ def _pause(seconds: float) -> bool:
 
 def screen(frame: Frame, problem: str = "", *, height: int = 0) -> RenderableType:
     """The whole screen; where it is too low for all workers, hosts stand on one line each."""
-    used = 9 + len(frame.runs) + len(frame.queues) + sum(len(run.conditions) for run in frame.runs)
+    used = 10 + len(frame.runs) + len(frame.queues) + sum(len(run.conditions) for run in frame.runs)
     folded = bool(height) and used + len(frame.workers) + len({worker.host for worker in frame.workers}) > height
     conditions = [Text(f"{run.run}: {text}", style="yellow") for run in frame.runs for text in run.conditions]
     head = Text.assemble(("azq top", "bold"), f"  {time.strftime('%H:%M:%S')}  runs: {len(frame.runs)}  processes: {len(frame.workers)}  ")
     head.append(problem or "q quits", style="red" if problem else "dim")
     return Group(
-        head, Text(), runs_table(frame.runs), *conditions, Text(), queues_table(frame.queues), Text(), hosts_table(frame.workers, folded)
+        head,
+        brokers_text(frame.brokers),
+        Text(),
+        runs_table(frame.runs),
+        *conditions,
+        Text(),
+        queues_table(frame.queues),
+        Text(),
+        hosts_table(frame.workers, folded),
     )
 
 
@@ -114,7 +131,7 @@ def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
     if not runs:
         return Text("no runs yet; `azq up` starts one", style="dim")
     table = _table("run", "state", "active", *(f"#{name}" for name in ("games/s", "sims/s", "evals/s", "batch", "busy", "lag", "step")))
-    for name in ("loss p/v", "version", "errors", "elo", "open", "ledger"):
+    for name in ("loss p/v", "version", "network", "errors", "elo", "open", "ledger"):
         table.add_column(name, justify="right")
     for run in runs:
         table.add_row(
@@ -130,6 +147,7 @@ def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
             count(run.learner_step) if run.learner_live else Text("no learner", style="red"),
             "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}",
             str(run.weight_version),
+            str(run.network or "-"),
             error_share(run),
             elo(run),
             count(run.open_games),

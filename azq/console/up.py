@@ -74,8 +74,9 @@ def up(
     """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
     logs.setup("up")
     start = read_start(game, run, overrides, until, config_file, as_json, preset)
-    start.run.home.mkdir(parents=True, exist_ok=True)
-    with home_lock(start.run.home), Brokers(start.config, start.run.home, parse_listen(listen)) as brokers:
+    where = parse_listen(listen)
+    rundir.make_folder(start.run.home)
+    with home_lock(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")

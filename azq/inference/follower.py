@@ -39,7 +39,8 @@ class Follower:
         self._runs = runs
         self._admit = admit
         self._stats = stats
-        self._unusable: set[str] = set()  # runs whose settings this host cannot serve, said once
+        self._made_ms: dict[str, int] = {}  # when each served run was created: one made again under its name has other weights
+        self._unusable: set[tuple[str, int]] = set()  # runs whose settings this host cannot serve, said once
         self._failure: Exception | None = None
         self._ask = threading.Event()
         self._stop = threading.Event()
@@ -125,10 +126,11 @@ class Follower:
             return False
         views = {view.record.run: view for view in self._runs.runs() if view.state in SERVED_STATES}
         self._runs_at_s = time.monotonic() + RUNS_S
-        kept = {run: served for run, served in self.served.items() if run in views}
-        new = [view for run, view in views.items() if run not in kept and run not in self._unusable]
+        kept = {run: served for run, served in self.served.items() if run in views and self._made_ms[run] == made_ms(views[run])}
+        new = [view for run, view in views.items() if run not in kept and (run, made_ms(view)) not in self._unusable]
         admitted = {view.record.run: served for view in new if (served := self._try_to_admit(view))}
         changed = bool(admitted) or len(kept) < len(self.served)
+        self._made_ms = {run: made_ms(view) for run, view in views.items()}
         self.served = {**kept, **admitted}
         return changed
 
@@ -136,6 +138,11 @@ class Follower:
         try:
             return self._admit(view)
         except (ConfigError, ValueError) as error:
-            self._unusable.add(view.record.run)
+            self._unusable.add((view.record.run, made_ms(view)))
             self._log.error("run_not_served", run=view.record.run, error=str(error))
             return None
+
+
+def made_ms(view: RunView) -> int:
+    """What tells a run from an earlier one of its name: when it was created."""
+    return view.record.created_ms

@@ -187,8 +187,10 @@ class InferenceServer:
         self._follower.start()
         self._follower.news.clear()
         if self._served is not self._follower.served:
-            self._served = self._follower.served
-            self._pending = [pending for pending in self._pending if pending.run in self._served]
+            before, self._served = self._served, self._follower.served
+            # Of a run that is gone, or was made again: whoever is to answer finds them in the stream.
+            stays = {run for run, served in self._served.items() if before.get(run) is served}
+            self._pending = [pending for pending in self._pending if pending.run in stays]
         if self._threads != self._engine.threads:
             self._threads = self._engine.threads
             torch.set_num_threads(self._threads)

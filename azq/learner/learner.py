@@ -278,7 +278,7 @@ class Learner:
         self._look_at_losses()
         version = parts.publisher.next_version()
         data = to_bytes(parts.trainer.averaged, self._stamped(version, step))
-        event = parts.publisher.publish(data, version, step)
+        event = parts.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self._track()

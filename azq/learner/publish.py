@@ -47,10 +47,13 @@ class Publisher:
         newest = self.newest()
         return max(self.version, newest.version if newest else 0) + 1
 
-    def publish(self, data: bytes, version: int, step: int) -> WeightEvent:
-        """Stores weights and announces them; raises `BrokerUnavailable` or `StoreError`, nothing is announced then."""
+    def publish(self, data: bytes, version: int, step: int, *, blocks: int = 0, channels: int = 0) -> WeightEvent:
+        """Stores weights and announces them, with the size of their network where it is told.
+
+        Raises `BrokerUnavailable` or `StoreError`; nothing is announced then.
+        """
         sha256, uri = self._store.put(data)
-        event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000))
+        event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000), blocks, channels)
         self._bus.publish(keys.weights(self._run), encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):

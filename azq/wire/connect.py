@@ -112,7 +112,8 @@ def translate(client: redis.Redis) -> Iterator[None]:
     try:
         yield
     except (AuthenticationError, AuthorizationError, AuthenticationWrongNumberOfArgsError) as error:
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the password: {error}; check it in azq.toml") from None
+        why = str(error).rstrip(".")
+        raise BrokerRefused(f"broker at {address_of(client)} refuses the password ({why}); check it in azq.toml") from None
     except NoPermissionError as error:
         raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; give this user all rights") from None
     except BusyLoadingError:

@@ -71,6 +71,8 @@ class WeightEvent(Message, frozen=True):
     uri: str
     step: int
     published_ms: int
+    blocks: int = 0  # of the network they are for; 0: older weights, whose event does not say
+    channels: int = 0
 
 
 class Job(Message, frozen=True):

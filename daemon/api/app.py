@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
-from daemon.api import events, fleet, games, history, jobs, metrics, page, problems, queues, runs, weights
+from daemon.api import events, fleet, games, history, jobs, metrics, page, problems, queues, reference, runs, weights
 from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
@@ -27,9 +27,11 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         description=DESCRIPTION,
         responses={"4XX": error, "5XX": error},
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
+        redoc_url=None,
     )
     app.state.services = services
-    for module in (runs, weights, events, history, games, jobs, queues, fleet, metrics, page):
+    for module in (runs, weights, events, history, games, jobs, queues, fleet, metrics, reference, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)

@@ -17,7 +17,7 @@ from daemon.api.scopes import IDENTITY
 
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like
-STATIC_PATHS = frozenset({"/", "/favicon.ico"})
+STATIC_PATHS = frozenset({"/", "/favicon.ico", "/docs"})
 STATIC_FOLDER = "/page/"  # the page holds no secret; it asks for the token and sends it with each request
 
 

@@ -25,6 +25,7 @@ from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
 from daemon.api.scopes import OPERATE, READ
 from daemon.api.services import Services, Use
+from daemon.network import network_status
 from daemon.summary import LedgerStatus, RunStatus, ledger_status, summarise
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
@@ -75,8 +76,10 @@ def list_runs(
 
 @router.get("/{run}", dependencies=[READ])
 def show_run(run: str, use: Use) -> RunOut:
-    """One run with its settings."""
-    return RunOut.of(use.ledger.run(run))
+    """One run with its settings, and the present size of its network."""
+    view = use.ledger.run(run)
+    newest = observe.read_weights(use.bus, run)
+    return RunOut.of(view, network_status(view.record, newest[0] if newest else None))
 
 
 @router.patch("/{run}", dependencies=[OPERATE])

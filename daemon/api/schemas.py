@@ -12,6 +12,7 @@ from azq.config import RUN_NAME_PATTERN, Tag
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from daemon.network import NetworkStatus
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
@@ -168,9 +169,10 @@ class RunOut(BaseModel):
     created_ms: int
     directory: str
     sections: dict[str, Any]
+    network: NetworkStatus | None = Field(default=None, description="Its size now; only where one run is asked for by name.")
 
     @classmethod
-    def of(cls, view: RunView) -> RunOut:
+    def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         """From the ledger's view."""
         record = view.record
         sections = json.loads(record.sections)
@@ -184,6 +186,7 @@ class RunOut(BaseModel):
             created_ms=record.created_ms,
             directory=record.directory,
             sections=sections,
+            network=network,
         )
 
 

@@ -1,4 +1,4 @@
-"""What each route asks of a token, declared on the route and so visible in the OpenAPI page: `dependencies=[READ]` and the like."""
+"""What each route asks of a token, declared on the route (`dependencies=[READ]`) and so told by `/docs` and the OpenAPI schema."""
 
 from __future__ import annotations
 

@@ -139,12 +139,20 @@ export class RunView {
       ["mean batch", count(Math.round(status.mean_batch))], ["GPU use", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
       ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
       ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
-      ["weights", `v${status.weight_version}`], ["policy lag", fixed(1)(status.policy_lag)],
+      ["weights", `v${status.weight_version}`], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],
       ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
       ["graded errors", percent(strength.error_share)],
     ];
     show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
   }
+}
+
+/** The size of the newest weights' network, and where it began if it has grown since. */
+function networkSize(network) {
+  if (!network) return "–";
+  const began = `${network.configured_blocks}x${network.configured_channels}`;
+  const now = network.blocks === null ? began : `${network.blocks}x${network.channels}`;
+  return now === began ? now : `${now}, from ${began}`;
 }
 
 /** A role's columns of shares of time: the named phases, then the sum of all others. */

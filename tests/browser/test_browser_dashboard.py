@@ -78,6 +78,7 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
         "samples": "1.23M",
         "step": "18.3k",
     }
+    assert tile(seen, "network") == "5x64, from 4x48"
     assert (tile(seen, "weights"), tile(seen, "policy lag"), tile(seen, "samples/insert")) == ("v12", "1.0", "2.00")
     assert seen.text("#state") == "running"
     assert seen.text("#verdict") == "balanced"

@@ -8,16 +8,18 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import typer
+
 import azq
 
 SCRIPT = Path(__file__).with_name("boot-namespace.sh")
+DEPENDENCIES = Path(typer.__file__).resolve().parents[1]  # an environment may share those of another
 REPOSITORY = Path(azq.__file__).resolve().parents[1]
 PACKAGES = ("azq", "daemon", "workers", "ops", "systemd")
 LIFE_S = 400
@@ -54,7 +56,7 @@ class Namespace:
     def __init__(self, folder: Path) -> None:
         self._state = folder / "state"
         lay_out(folder / "prefix")
-        binds = (f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{sysconfig.get_paths()['purelib']}:/opt/site")
+        binds = (f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{DEPENDENCIES}:/opt/site")
         options = [word for bind in binds for word in ("--bind", bind)]
         subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(LIFE_S)], check=True, timeout=60)
         self.run("sh", "-c", "echo /opt/python/lib > /etc/ld.so.conf.d/python.conf; ldconfig")

@@ -12,6 +12,7 @@ from azq.console.drill.system import System
 
 DEEDS: dict[str, Callable[[System, Scenario, random.Random], Harm]] = {
     "kill": signals.kill,
+    "kill-used": signals.kill_used,
     "kill-child": signals.kill_child,
     "kill-unacknowledged": moments.kill_unacknowledged,
     "kill-in-checkpoint": moments.kill_in_checkpoint,

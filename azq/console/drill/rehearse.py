@@ -12,19 +12,22 @@ from pathlib import Path
 
 import redis
 
+from azq.config import load
 from azq.console.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
 from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.faults import harm
 from azq.console.drill.harm import Harm
 from azq.console.drill.hosts import why_not
 from azq.console.drill.outcome import Outcome
-from azq.console.drill.scenarios import HOSTS, Scenario
+from azq.console.drill.scenarios import HOSTS, SECOND_BROKER, Scenario
 from azq.console.drill.system import System, lost
 from azq.console.drill.vigil import Vigil
-from azq.errors import AzqError
+from azq.errors import AzqError, ConfigError
 from azq.ledger.types import LedgerCounts
 
 GIVE_UP_S = 90.0
+# Several clients at a time and new ones every few seconds, so that both planes are used.
+TWO_PLANES = ("broker.data_shards=2", "worker.concurrency=2", "selfplay.slice_s=5.0")
 
 Tell = Callable[[str], None]
 
@@ -46,18 +49,31 @@ def rehearse(
 ) -> Rehearsal:
     """Every drill `rounds` times on one system, or any of them at random for a while. Files stay where a drill failed.
 
+    Drills of a second data plane have a system of their own with two, and take no part in chaos, unless that has several anyway.
     Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
     was asked for (`MissingExtra`).
     """
-    here = [scenario for scenario in scenarios if scenario.role != HOSTS]
+    here, second, hosts = by_system(scenarios, load(None, overrides).broker.data_shards)
+    if chaos is not None and not here and hosts and not second:
+        raise ConfigError("drills of hosts take no part in chaos; leave --minutes out, or name others")
     rehearsal = _rehearse_here(here, rounds, game, overrides, random.Random(seed), tell, chaos) if here else Rehearsal([])
-    for scenario in scenarios if chaos is None else ():
-        if scenario.role == HOSTS and here and (reason := why_not()):
+    if second and (chaos is None or not here):
+        also = _rehearse_here(second, rounds, game, [*TWO_PLANES, *overrides], random.Random(seed), tell, chaos)
+        rehearsal = Rehearsal([*rehearsal.outcomes, *also.outcomes], also.throughput)
+    for scenario in hosts if chaos is None else ():
+        if (here or second) and (reason := why_not()):
             tell(f"{scenario.name}: left out: {reason}")
-        elif scenario.role == HOSTS:
+        else:
             rehearsal.outcomes.append(Outcome(scenario))
             rehearse_cut(rehearsal.outcomes[-1], rounds, random.Random(seed), tell)
     return rehearsal
+
+
+def by_system(scenarios: Sequence[Scenario], data_planes: int) -> tuple[list[Scenario], list[Scenario], list[Scenario]]:
+    """The drills of the system that is asked for, of one with a second data plane where that one has none, and of hosts."""
+    hosts = [scenario for scenario in scenarios if scenario.role == HOSTS]
+    second = [scenario for scenario in scenarios if scenario.role == SECOND_BROKER and data_planes == 1]
+    return [scenario for scenario in scenarios if scenario not in (*hosts, *second)], second, hosts
 
 
 def _rehearse_here(

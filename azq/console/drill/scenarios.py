@@ -13,11 +13,13 @@ from azq.errors import ConfigError, NotFound
 
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
+SECOND_BROKER = "broker-data1"  # of a system with two data planes
 HOSTS = "hosts"
 FSYNC = ("always", "everysec", "no")
 #: fault -> roles that it can befall
 FAULTS: dict[str, tuple[str, ...]] = {
     "kill": (*PROCESSES, *BROKERS),
+    "kill-used": (SECOND_BROKER,),
     "kill-child": ("selfplay",),
     "kill-unacknowledged": ("learner",),
     "kill-in-checkpoint": ("learner",),

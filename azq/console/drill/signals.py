@@ -9,6 +9,8 @@ import signal
 import threading
 import time
 
+import redis
+
 from azq.bus.redis import RedisBus
 from azq.console.drill.harm import Harm
 from azq.console.drill.journal import Journal
@@ -19,6 +21,7 @@ from azq.usage import children
 from azq.wire import keys
 
 READY_S = 60.0
+NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
 SLOW_S = 10.0
 SLOW_PART_S = 0.9  # of each second
 CREDITS = 8  # requests of one self-play process on their way, and a few times as many entries where it asked again
@@ -35,6 +38,15 @@ def kill(system: System, scenario: Scenario, rng: random.Random) -> Harm:
             client.config_set("appendfsync", scenario.fsync)
     os.kill(before, signal.SIGKILL)
     return Harm(lambda: system.pid(scenario.role) not in (before, None), search_lost_s=lost_s)
+
+
+def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL to one of several data planes while requests come over it; well again once some come over its successor."""
+    before, plane = _pid(system, scenario.role), scenario.role.removeprefix("broker-")
+    last = _last_request(system, plane)
+    system.until(lambda: _last_request(system, plane) not in (last, NO_REQUEST), f"a request over {plane}", READY_S)
+    os.kill(before, signal.SIGKILL)
+    return Harm(lambda: system.pid(scenario.role) not in (before, None) and _last_request(system, plane) != NO_REQUEST)
 
 
 def stop(system: System, scenario: Scenario, rng: random.Random) -> Harm:
@@ -136,6 +148,12 @@ def _child(system: System, role: str) -> tuple[int, int]:
 def _replaced(parent: int, child: int) -> bool:
     own = children(parent)
     return bool(own) and child not in own
+
+
+def _last_request(system: System, plane: str) -> str:
+    with contextlib.suppress(redis.RedisError), system.client(plane) as client:  # away, or without a stream as yet
+        return bytes(client.xinfo_stream(keys.eval_stream(RUN))["last-generated-id"]).decode()
+    return NO_REQUEST
 
 
 def _waiting(system: System) -> int:

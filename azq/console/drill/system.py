@@ -20,9 +20,9 @@ from azq.actor.turn import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
-from azq.console.brokers import resolve
+from azq.console.brokers import data_roles, resolve
 from azq.console.drill.evidence import Evidence
-from azq.console.drill.scenarios import BROKERS, PROCESSES
+from azq.console.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
@@ -123,10 +123,15 @@ class System:
 
     @contextlib.contextmanager
     def client(self, plane: str = "control") -> Iterator[redis.Redis]:
-        """A connection to its control plane, or to the first data plane."""
-        broker = self.config().broker
-        with contextlib.closing(open_client(broker.control_url if plane == "control" else broker.data_planes[0], timeout_s=1.0)) as client:
+        """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ..."""
+        config = self.config()
+        urls = {"control": config.broker.control_url, **dict(zip(data_roles(config), config.broker.data_planes, strict=True))}
+        with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
             yield client
+
+    def brokers(self) -> tuple[str, ...]:
+        """The roles of all its brokers."""
+        return ("broker-control", *(f"broker-{name}" for name in data_roles(self.config())))
 
     def config(self) -> Config:
         """Its settings, with the addresses of its brokers."""
@@ -173,7 +178,7 @@ class System:
         """Process ids of the roles that work, brokers among them; a stopped process does not."""
         beats = self.beats()
         pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
-        pids |= {broker: self.pid(broker) for broker in BROKERS}
+        pids |= {broker: self.pid(broker) for broker in self.brokers()}
         return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
 
     def log(self, role: str) -> Log:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from azq.console.drill.scenarios import BROKERS, PROCESSES
+from azq.console.drill.scenarios import PROCESSES
 from azq.console.drill.system import System
 
 LOOK_S = 0.1
@@ -39,7 +39,7 @@ class Vigil:
             return
         self._looked_s = now
         serving = self._system.serving()
-        self._away |= {role: self.passed_s() for role in (*PROCESSES, *BROKERS) if serving.get(role) is None}
+        self._away |= {role: self.passed_s() for role in (*PROCESSES, *self._system.brokers()) if serving.get(role) is None}
         counts = self._system.counts()
         if counts is not None and counts.inserted > self._inserted:
             self._inserted, self._grown_s = counts.inserted, now

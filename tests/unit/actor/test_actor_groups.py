@@ -38,6 +38,21 @@ def test_all_groups_share_a_cache_that_another_run_finds_empty(table: Table) -> 
     assert other[0].collect(packed, slots) == 1  # the initial position, which the last run's games all knew
 
 
+def first_leaf(arenas: Arenas, made_ms: int) -> bytes:
+    """The first position that a new game's search asks for, packed; empty where it ended without."""
+    search = arenas.searches(GAME, sections(), 8, (RUN, made_ms))[0]
+    packed, slots = np.zeros((4, GAME.packed_size()), np.uint8), np.zeros(4, np.int32)
+    search.start(0, 1, np.zeros(0, np.uint16))
+    return packed[: search.collect(packed, slots)].tobytes()
+
+
+@pytest.mark.parametrize(("made_ms", "known"), [(1, True), (2, False)])
+def test_a_run_made_again_under_its_name_finds_the_cache_empty(table: Table, made_ms: int, known: bool) -> None:
+    table.play(should_stop=after(200), made_ms=1)
+    initial = first_leaf(Arenas(), made_ms=1)  # nothing is known there: the initial position itself
+    assert (first_leaf(table.arenas, made_ms) != initial) == known
+
+
 @pytest.mark.parametrize("groups", [1, 3, 5, 8])
 def test_any_number_of_groups_plays_the_same_games(table: Table, groups: int) -> None:
     def games_of(settings: RunSections) -> dict[int, GameRecord]:

@@ -45,6 +45,15 @@ def test_wrong_settings_are_named_in_one_line(overrides: list[str], named: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_a_variable_whose_section_is_misspelt_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZQ_LOG", "AZQ_JOIN_TOKEN", "AZQ_SEARCH__NUM_SIMULATIONS", "XAZQ_SERACH__C_PUCT"):  # settings, or none by their form
+        monkeypatch.setenv(name, "3")
+    assert config.load().search.num_simulations == 3
+    monkeypatch.setenv("AZQ_SERACH__C_PUCT", "3")
+    with pytest.raises(ConfigError, match="AZQ_SERACH__C_PUCT names no section; there are: home, broker"):
+        config.load()
+
+
 def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "azq.toml").write_text("[search\n")
     with pytest.raises(ConfigError, match=r"azq\.toml"):

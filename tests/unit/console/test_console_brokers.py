@@ -58,3 +58,9 @@ def test_every_embedded_data_plane_is_found_where_it_was_started(tmp_path: Path)
     assert [url.partition("@")[0].rpartition(":")[2] for url in found.data_planes] == ["of-data", "of-data1", "of-data2"]
     with pytest.raises(ConfigError, match="azq up"):
         brokers.resolve(settings(tmp_path, "broker.data_shards=4"))
+
+
+def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--listen 203.0.113.7: this machine cannot listen there"):
+        brokers.Brokers(settings(tmp_path), tmp_path, ("203.0.113.7", 6379))
+    brokers.check_address("127.0.0.1")

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from azq.console.drill import Outcome, Scenario, as_table, choose, load_all
+from azq.console.drill import Chaos, Outcome, Scenario, as_table, choose, load_all, rehearse
 from azq.console.drill.chaos import Throughput, Work
 from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
-from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, PROCESSES, parse
+from azq.console.drill.rehearse import by_system
+from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
 from azq.console.drill.system import Log, lost
 from azq.errors import ConfigError, NotFound
 from azq.ledger.types import LedgerCounts
@@ -55,6 +56,19 @@ def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, 
     with pytest.raises(ConfigError, match=named) as refused:
         parse(path)
     assert "odd.toml" in str(refused.value)
+
+
+def test_a_second_data_plane_and_hosts_have_systems_of_their_own() -> None:
+    second = next(one for one in load_all() if one.role == SECOND_BROKER)
+    cut = next(one for one in load_all() if one.role == HOSTS)
+    assert by_system([KILL, second, cut], 1) == ([KILL], [second], [cut])
+    assert by_system([KILL, second, cut], 2) == ([KILL, second], [], [cut])
+
+
+def test_chaos_of_hosts_alone_is_refused() -> None:
+    cut = [one for one in load_all() if one.role == HOSTS]
+    with pytest.raises(ConfigError, match="take no part in chaos"):
+        rehearse(cut, rounds=1, game="tic_tac_toe", overrides=[], seed=0, tell=print, chaos=Chaos(1.0, 0.0))
 
 
 def test_drills_are_chosen_by_name() -> None:

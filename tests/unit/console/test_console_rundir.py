@@ -58,3 +58,12 @@ def test_a_broken_run_file_is_named(tmp_path: Path) -> None:
     run.settings.write_text("[run\n")
     with pytest.raises(ConfigError, match=r"run\.toml"):
         run.values()
+
+
+def test_a_home_that_cannot_be_made_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    taken = "a file has that name"
+    for place, why in ((tmp_path / "file", taken), (tmp_path / "file" / "below", taken), (Path("/proc/no"), "No such")):
+        with pytest.raises(ConfigError, match=why) as refused:
+            rundir.make_folder(place)
+        assert "--set home=" in str(refused.value)

@@ -132,3 +132,18 @@ def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> No
     assert not Path(environments[0]["NOTIFY_SOCKET"]).exists()
     supervisor.stop(["learner"], clock.wait)
     assert not Path(environments[1]["NOTIFY_SOCKET"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("2026 [error] stopped    reason='127.0.0.1:80 is in use; stop it' role=daemon", "127.0.0.1:80 is in use; stop it"),
+        ("2026 [error] stopped reason=\"device 'cuda:3' is not here\" role=inference", "device 'cuda:3' is not here"),
+        ('{"event": "stopped", "reason": "no broker", "role": "worker"}', "no broker"),
+        ("ModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"),
+        ("{half a line", "{half a line"),
+    ],
+)
+def test_why_a_child_ended_is_told_without_the_rest_of_its_line(line: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"before\n{line}\n")
+    assert sup.last_line(tmp_path / "log") == reason

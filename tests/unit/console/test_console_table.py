@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from azq.arena.rating import Rating
-from azq.console import table
+from azq.console import table, top
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
+from daemon.network import NetworkStatus
 from daemon.summary import RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 
 LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
@@ -49,6 +50,19 @@ def test_fewer_ranks_than_configured_are_a_fallback() -> None:
     assert (ranks.failed, ranks.losses, ranks.fallback_active, ranks.samples_processed) == (2, 2, True, 20000)
     assert not ranks_status(LEARNER).fallback_active
     assert status().ranks == ranks_status(LEARNER)
+
+
+def test_a_network_that_has_grown_is_shown_beside_the_one_it_began_as() -> None:
+    grown = dataclasses.replace(status(), network=NetworkStatus("resnet", 3, 32, 5, 64))
+    output = io.StringIO()
+    table.Console(file=output, width=150).print(table.panel(grown))
+    assert "5x64, from 3x32" in output.getvalue()
+    assert "network=5x64" in table.line(grown)
+    table.Console(file=output, width=300).print(top.runs_table([grown]))
+    assert output.getvalue().count("5x64, from 3x32") == 2
+    assert msgspec.to_builtins(grown)["network"] == {
+        "kind": "resnet", "configured_blocks": 3, "configured_channels": 32, "blocks": 5, "channels": 64,
+    }  # fmt: skip
 
 
 def test_the_line_holds_what_matters() -> None:

@@ -26,6 +26,7 @@ from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.wire.messages import RunRecord
 from daemon.observe import gather, read_workers
+from daemon.planes import PlaneFacts
 from daemon.queues import queue_table
 from daemon.summary import summarise, worker_status
 
@@ -37,7 +38,8 @@ def frame(tmp_path: Path) -> Frame:
     workers, now = read_workers(site.bus), site.services.clock_ms()
     facts = gather(site.ledger, site.bus, RUN, workers)
     runs = (summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]),)
-    return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers))
+    planes = (PlaneFacts("control", True, 12_000_000, 0, 3, {RUN: 2}), PlaneFacts("data", True, 5_000_000, 10**9), PlaneFacts("data1"))
+    return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers), planes)
 
 
 def text_of(frame: Frame, **options: Any) -> str:
@@ -55,8 +57,15 @@ def test_the_screen_holds_runs_queues_workers_and_conditions(frame: Frame) -> No
     assert "21.5 games/s" in text
 
 
+def test_each_broker_is_named_with_its_memory_or_as_away(frame: Frame) -> None:
+    line = next(line for line in text_of(frame).splitlines() if line.startswith("brokers"))
+    assert "control 12.0 MB, 2 samples wait, 3 dead letters" in line
+    assert "data 5.0 of 1000 MB, 0 requests wait" in line
+    assert "data1 does not answer" in line
+
+
 def test_a_low_screen_shows_a_line_for_each_host(frame: Frame) -> None:
-    text = text_of(frame, height=24 - 6)
+    text = text_of(frame, height=24 - 5)
     assert "1 inference, 1 selfplay" in text
     assert len(text.splitlines()) < len(text_of(frame).splitlines())
 

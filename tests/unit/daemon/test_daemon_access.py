@@ -87,7 +87,7 @@ def test_a_sufficient_scope_is_never_refused(method: str, path: str) -> None:
 
 def test_what_holds_no_secret_needs_no_token() -> None:
     client = scoped()
-    for path in ("/", "/favicon.ico", "/page/anything", "/healthz", "/readyz"):
+    for path in ("/", "/favicon.ico", "/docs", "/page/anything", "/healthz", "/readyz"):
         assert client.get(path).status_code not in (401, 403)
     assert client.get("/openapi.json").status_code == 401
 

@@ -221,11 +221,23 @@ def fill(site: Site) -> None:
     site.bus.put(keys.learner_status("first"), encode(status), life_s=60)
     for version in (1, 2):
         site.bus.publish(
-            keys.weights("first"), encode(WeightEvent("first", version, f"{version:064x}", f"file:{version}", version * 10, 0))
+            keys.weights("first"),
+            encode(WeightEvent("first", version, f"{version:064x}", f"file:{version}", version * 10, 0, 2 * version, 32)),
         )
     spec = MatchSpec("weights:2", "uct:100", 20, 64, 4, 0)
     site.bus.publish(keys.results("first"), encode(MatchResult(spec, "weights:2", "uct:100", 15, 2, 3, 0)))
     site.bus.publish(keys.results("first"), encode(GradeResult(2, 64, 200, 18, 0, {"BH": (9, 100)})))
+
+
+def test_a_run_asked_for_by_name_tells_the_present_size_of_its_network(site: Site) -> None:
+    fill(site)
+    configured = {"kind": "resnet", "configured_blocks": 4, "configured_channels": 48}
+    grown = {**configured, "blocks": 4, "channels": 32}
+    assert site.client.get("/v1/runs/first").json()["network"] == grown
+    assert site.client.get("/v1/runs/first/status").json()["network"] == grown
+    assert site.client.get("/v1/runs").json()[0]["network"] is None
+    site.create("second")
+    assert site.client.get("/v1/runs/second").json()["network"] == {**configured, "blocks": None, "channels": None}
 
 
 def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from azq.arena.rating import Rating
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord
+from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord, WeightEvent
+from daemon.network import NetworkStatus
 from daemon.summary import RunFacts, Strength, failed_matches, strength, summarise
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -60,3 +61,27 @@ def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:
 
     newest_first = [match("gtp:a", "engine gtp:a died"), match("gtp:b", ""), match("gtp:a", ""), match("gtp:b", "engine gtp:b hung")]
     assert failed_matches(newest_first) == ["the match against gtp:a failed: engine gtp:a died"]
+
+
+def test_a_network_is_as_large_as_the_newest_weights_say() -> None:
+    record = RunRecord("r", b'{"network": {"kind": "mlp", "blocks": 2, "channels": 32}}', {}, "runs/r", 0)
+    view = RunView(record, RunState.RUNNING, "", 0, 0)
+
+    def network(weights: WeightEvent | None) -> NetworkStatus | None:
+        return summarise(RunFacts(view, COUNTS, weights=weights), 0).network
+
+    grown = network(WeightEvent("r", 7, "", "", 900, 0, blocks=4, channels=48))
+    assert grown == NetworkStatus("mlp", 2, 32, 4, 48)
+    assert str(grown) == "4x48, from 2x32"
+    assert str(network(WeightEvent("r", 1, "", "", 0, 0, blocks=2, channels=32))) == "2x32"
+    for weights in (None, WeightEvent("r", 1, "", "", 0, 0)):  # none yet, or of an azq whose events do not say
+        unknown = network(weights)
+        assert unknown is not None
+        assert (unknown.blocks, unknown.channels, str(unknown)) == (None, None, "2x32")
+
+
+def test_settings_that_do_not_parse_have_the_network_that_is_the_default() -> None:
+    default = summarise(RunFacts(VIEW, COUNTS), 0).network
+    broken = RunView(RunRecord("r", b"oops", {}, "runs/r", 0), RunState.FAILED, "", 0, 0)
+    assert default is not None
+    assert summarise(RunFacts(broken, COUNTS), 0).network == default

@@ -64,6 +64,7 @@ class Place:
             state, meta = from_bytes(self.store.get(event.uri, event.sha256))
             network = network_of(meta)
             load_into(build(network, NetSpec.of(self.game)), state)
+            assert (event.blocks, event.channels) == (network.blocks, network.channels)
             sizes.append((network.blocks, network.channels))
         return sizes
 

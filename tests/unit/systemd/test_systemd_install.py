@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from azq.console import systemd
+from azq.config import load
+from azq.console import systemd, systemd_brokers
 from azq.console.systemd import MakeFolder, Places, RunCommand, WriteFile, plan
 from azq.errors import ConfigError
 
 PLACES = Places(prefix=Path("/opt/azq"), server=Path("/usr/bin/valkey-server"))
-TEMPLATES = {"azq-daemon.service": "[Service]\nUser=@USER@\nExecStart=@BIN@/azq daemon\n"}
+TEMPLATES = {
+    "azq-daemon.service": "[Service]\nUser=@USER@\nExecStart=@BIN@/azq daemon\n",
+    "azq.target": "[Unit]\nWants=azq-broker@control.service @DATA_BROKERS@\n",
+}
 FLOWER = {"flowerconfig.py": "port = 5555\n"}
 
 
-def carry_out_files(root: Path) -> None:
-    for step in plan(root, PLACES, TEMPLATES, FLOWER):
+def carry_out_files(root: Path, data_brokers: int = 1) -> None:
+    for step in plan(root, replace(PLACES, data_brokers=data_brokers), TEMPLATES, FLOWER):
         if not isinstance(step, RunCommand):
             systemd.carry_out(step)
 
@@ -43,7 +48,7 @@ def test_passwords_are_generated_private_and_the_same_on_both_sides(tmp_path: Pa
     for name in ("broker-control.conf", "broker-data.conf", "azq.env", "flower.env"):
         assert stat.S_IMODE((config / name).stat().st_mode) == 0o600
     environment = (config / "azq.env").read_text()
-    passwords = [systemd._password(config, role) for role in ("control", "data")]
+    passwords = [systemd_brokers.password(config / f"broker-{role}.conf") for role in ("control", "data")]
     assert len(set(passwords)) == 2
     assert all(len(password) >= 32 and f":{password}@" in environment for password in passwords)
     assert list(config.glob(".*")) == []
@@ -60,6 +65,59 @@ def test_a_second_installation_keeps_what_operators_wrote_and_renews_units(tmp_p
     assert (config / "azq.toml").read_text() == "[daemon]\nport = 9000\n"
     assert (config / "azq.env").read_text() == before["azq.env"]
     assert (tmp_path / "etc/systemd/system/azq-daemon.service").read_text() != "old"
+
+
+def test_several_data_planes_have_a_unit_settings_and_an_address_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out_files(tmp_path, data_brokers=3)
+    config = tmp_path / "etc/azq"
+    target = (tmp_path / "etc/systemd/system/azq.target").read_text()
+    assert "azq-broker@data.service azq-broker@data1.service azq-broker@data2.service\n" in target
+    passwords = [systemd_brokers.password(config / f"broker-{role}.conf") for role in ("control", "data", "data1", "data2")]
+    assert len(set(passwords)) == 4
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(config))  # as the services get it
+    found = load(config / "azq.toml").broker
+    assert found.control_url == f"unix://:{passwords[0]}@/run/azq-control/broker.sock"
+    assert found.data_planes == tuple(
+        f"unix://:{word}@/run/azq-{role}/broker.sock" for role, word in zip(("data", "data1", "data2"), passwords[1:], strict=True)
+    )
+    assert found.data_shards == 3
+
+
+def test_a_data_plane_more_or_less_changes_its_line_of_addresses_and_nothing_else(tmp_path: Path) -> None:
+    carry_out_files(tmp_path)
+    config, secrets = tmp_path / "etc/azq", tmp_path / "etc/azq/azq.env"
+    one = secrets.read_text()
+    secrets.write_text(f"{one}AZQ_DAEMON__TOKEN=hunter22\n")
+    before = (config / "broker-data.conf").read_text()
+    carry_out_files(tmp_path, data_brokers=2)
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    lines = secrets.read_text().splitlines()
+    assert (lines[0], lines[-1]) == (one.splitlines()[0], "AZQ_DAEMON__TOKEN=hunter22")
+    assert lines[1].startswith('AZQ_BROKER__DATA_URLS=["unix://')
+    assert (config / "broker-data.conf").read_text() == before
+    carry_out_files(tmp_path)
+    assert secrets.read_text() == f"{one}AZQ_DAEMON__TOKEN=hunter22\n"
+
+
+def test_data_planes_elsewhere_are_the_operators_and_stay(tmp_path: Path) -> None:
+    carry_out_files(tmp_path)
+    secrets = tmp_path / "etc/azq/azq.env"
+    text = "AZQ_BROKER__CONTROL_URL=redis://:a@far:1/0\nAZQ_BROKER__DATA_URL=redis://:a@far:2/0\n"
+    secrets.write_text(text)
+    assert "names data planes of other hosts" in " ".join(systemd.install(root=tmp_path, dry_run=True, data_shards=2))
+    carry_out_files(tmp_path, data_brokers=2)
+    assert secrets.read_text() == text
+
+
+def test_how_many_data_planes_is_asked_for_or_in_the_settings_and_never_both_ways(tmp_path: Path) -> None:
+    settings = tmp_path / "azq.toml"
+    assert systemd_brokers.wanted_count(settings, None) == 1
+    settings.write_text("# as it was installed\n")
+    assert systemd_brokers.wanted_count(settings, 2) == 2
+    settings.write_text("[broker]\ndata_shards = 3\n")
+    assert [systemd_brokers.wanted_count(settings, asked) for asked in (None, 3)] == [3, 3]
+    with pytest.raises(ConfigError, match=r"data_shards = 3; set 2 there"):
+        systemd_brokers.wanted_count(settings, 2)
 
 
 def test_a_dry_run_writes_nothing_and_shows_no_password(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""`/docs`: every operation of the REST interface on one plain page that asks no other host for anything; the schema is `/openapi.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from daemon.api.page import HEADERS
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+def reference(request: Request) -> HTMLResponse:
+    """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
+    return HTMLResponse(render(request.app.openapi()), headers=HEADERS)
+
+
+def render(schema: Mapping[str, Any]) -> str:
+    """An OpenAPI schema as HTML: a row for each operation, with the scope that a token needs."""
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows(schema))
+    lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
+    title, about = escape(f"{schema['info']['title']} {schema['info']['version']}"), escape(schema["info"]["description"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: REST</title>
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/style.css">
+</head>
+<body>
+<main>
+<h1>{title}: REST</h1>
+<p>{about}</p>
+<p>Bodies, parameters and answers are in the OpenAPI schema, <a href="/openapi.json">/openapi.json</a>, which any OpenAPI tool reads
+(where the daemon has a token, send it: <code>Authorization: Bearer ...</code>).</p>
+<table>
+<thead><tr><th>method</th><th>path</th><th>scope</th><th>does</th></tr></thead>
+<tbody>
+{lines}
+</tbody>
+</table>
+</main>
+</body>
+</html>
+"""
+
+
+def rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Method, path, scope and first line of each operation's description, escaped, in the schema's order."""
+    for path, item in schema["paths"].items():
+        for method in METHODS:
+            if (operation := item.get(method)) is not None:
+                scopes = {scope for entry in operation.get("security", ()) for held in entry.values() for scope in held}
+                does = operation.get("description") or operation.get("summary", "")
+                first = does.strip().partition("\n")[0]
+                yield method.upper(), f"<code>{escape(path)}</code>", escape(", ".join(sorted(scopes)) or "none"), escape(first)

@@ -1,0 +1,72 @@
+"""What the daemon decides on, in few words: runs, jobs, heartbeats, and the decision itself."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
+from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
+from azq.wire.messages import Heartbeat, Job, LearnerStatus
+from daemon.reconcile import reconcile
+from daemon.state import (
+    Action,
+    Desired,
+    DesiredRun,
+    Observed,
+    ObservedRun,
+)
+
+NOW = 10_000_000
+WAITING = 500  # games for the learner at which self-play stalls
+CONFIG = DaemonConfig(jobs_ahead=1, unclaimed_s=15.0)
+SECTIONS = RunSections(
+    run=RunConfig(game="connect_four", tag="cpu"),
+    selfplay=SelfPlayConfig(games_in_flight=32, slice_s=60.0, max_waiting_games=WAITING),
+    arena=ArenaConfig(every_s=120.0, opponents=("previous", "uct:100"), games=8, grade_positions=50),
+)
+EMPTY = LedgerCounts(0, 0, 0, 0, 0, 0, 0)
+
+
+def beat(worker: str, *queues: str, slots: int = 1) -> Heartbeat:
+    return Heartbeat(
+        role="selfplay", worker=worker, host="h", pid=1, version="0", schema=1, started_ms=0, sent_ms=0, queues=queues, slots=slots
+    )
+
+
+def view(
+    number: int, state: JobState = JobState.LEASED, *, kind: str = "selfplay", tag: str = "cpu", run: str = "r", **changes: object
+) -> JobView:
+    base = JobView(
+        job=Job(job_id=f"{run}:{number}", run=run, kind=kind, tag=tag),
+        state=state,
+        attempt=1,
+        owner="w" if state is JobState.LEASED else "",
+        lease_until_ms=NOW + 10_000 if state is JobState.LEASED else 0,
+        published_ms=NOW - 1_000,
+        created_ms=NOW - 1_000,
+        claimed_ms=0,
+        ended_ms=0,
+        error="",
+    )
+    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+
+
+def learner(**changes: object) -> LearnerStatus:
+    return LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "stall_selfplay": False, **changes})  # type: ignore[arg-type]
+
+
+def decide(
+    seen: ObservedRun,
+    workers: tuple[Heartbeat, ...] = (),
+    *,
+    state: RunState = RunState.RUNNING,
+    until: dict[str, float] | None = None,
+    sections: RunSections | None = SECTIONS,
+    full_ms: dict[str, int] | None = None,
+    positions: bool = True,
+    config: DaemonConfig = CONFIG,
+) -> list[Action]:
+    run = DesiredRun(
+        "r", state, sections, until or {}, changed_ms=NOW - 100_000, unreadable="" if sections else "selfplay.oops: unknown key"
+    )
+    return reconcile(Desired((run,)), Observed(workers, {"r": seen}, full_ms or {}), NOW, config, lambda _game: positions)

@@ -1,0 +1,95 @@
+"""Which runs an inference worker serves: those there are, and of one name the one there is now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, eventually, observations, same_bits, serving, weights
+
+from azq.bus.memory import MemoryBus
+from azq.inference.client import StreamEvaluator
+from azq.inference.follower import RUNS_S
+from azq.inference.local import LocalEvaluator
+from azq.inference.server import InferenceServer
+from azq.ledger.types import RunState, RunView
+from azq.nets import NetSpec
+from azq.wire import keys
+
+EXACT = CONFIG.model_copy(update={"precision": "float32"})
+OTHER_GAME = NetSpec(3, 4, 5, 2, 9, 2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+class Place:
+    """A control plane with one run, whose record and weights can be wiped and made again."""
+
+    def __init__(self, spec: NetSpec = SPEC) -> None:
+        self.bus = MemoryBus()
+        self.runs, self.shelf = OneRun(), Shelf(self.bus)
+        self.spec = spec
+        self.server = InferenceServer(
+            self.bus, self.bus, self.runs, self.shelf.fetch, EXACT, "inference@test:1", spec_of=lambda _sections: self.spec
+        )
+
+    def client(self, name: str) -> StreamEvaluator:
+        return StreamEvaluator(self.bus, RUN, name, num_actions=self.spec.num_actions, value_size=self.spec.value_size)
+
+    def make_again(self, **changes: Any) -> None:
+        """Wipes the run's weights and creates a run of the same name a moment later."""
+        (view,) = self.runs.views
+        record = msgspec.structs.replace(view.record, created_ms=view.record.created_ms + 1, **changes)
+        self.bus.delete(keys.weights(RUN))
+        self.runs.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
+
+
+def test_a_run_made_again_under_its_name_is_evaluated_by_its_own_weights() -> None:
+    place, packed = Place(), observations(40)
+    for version in (1, 2, 3):
+        place.shelf.publish(version, weights(version, version=version))
+    fresh = weights(9, version=1)
+    local = LocalEvaluator.from_bytes(SPEC, fresh, EXACT)
+    with serving(place.server):
+        client = place.client("c1")
+        assert ask(client, packed).weight_version == 3
+        place.make_again()
+        place.shelf.publish(1, fresh)
+        eventually(lambda: place.server.versions == {RUN: 1}, "the first weights of the run that was made again")
+        again = ask(client, packed)
+        pinned = ask(client, packed, weight_version=1)
+    expected = local.result(local.submit(packed), timeout_s=WAIT_S)
+    local.close()
+    assert expected is not None
+    assert again.weight_version == 1
+    assert same_bits(again, expected)
+    assert same_bits(pinned, expected)
+
+
+def test_a_run_made_again_with_another_game_is_served_as_that() -> None:
+    place = Place()
+    place.shelf.publish(1, weights(1))
+    with serving(place.server):
+        ask(place.client("c1"), observations(8))
+        place.spec = OTHER_GAME
+        place.make_again()
+        place.shelf.publish(1, weights(2, spec=OTHER_GAME))
+        eventually(lambda: place.server._served[RUN].spec == OTHER_GAME, "the other game")
+        answer = ask(place.client("c2"), observations(8, spec=OTHER_GAME))
+    assert answer.logits.shape == (8, OTHER_GAME.num_actions)
+
+
+def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
+    place = Place()
+    place.shelf.publish(1, weights(1))
+    with serving(place.server):
+        eventually(lambda: place.server.versions == {RUN: 1}, "the weights")
+        before = place.server._served[RUN]
+        looks = place.runs.looks
+        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * RUNS_S)
+        assert place.server._served[RUN] is before
