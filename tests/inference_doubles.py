@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from azq.bus.base import Bus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
+from azq.errors import WeightsError
 from azq.inference.client import StreamEvaluator
 from azq.inference.engine import Engine
 from azq.inference.fallback import Mode, Rung
 from azq.inference.forward import Flight, Forward, Landed
 from azq.inference.placement import place
+from azq.inference.resident import fetch_from
 from azq.inference.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
@@ -84,7 +86,14 @@ class Shelf:
         return event
 
     def fetch(self, _view: object) -> Callable[[WeightEvent], bytes]:
-        return lambda event: self.blobs[event.uri]
+        return fetch_from(self)
+
+    def get(self, uri: str, sha256: str) -> bytes:
+        """As stores do, it gives out nothing that is not what was announced."""
+        data = self.blobs[uri]
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise WeightsError(f"blob at {uri} is damaged: not {sha256[:12]}")
+        return data
 
 
 def make_server(

@@ -138,8 +138,9 @@ class Context:
 
         from azq.inference.catalog import WeightCatalog
         from azq.inference.local import LocalEvaluator
+        from azq.inference.resident import fetch_from
         from azq.store import open_store
 
         store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run)
-        return LocalEvaluator.from_catalog(game, catalog, lambda event: store.get(event.uri, event.sha256), self.config.inference)
+        return LocalEvaluator.from_catalog(game, catalog, fetch_from(store), self.config.inference)

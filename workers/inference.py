@@ -20,7 +20,7 @@ from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig
 from azq.errors import BrokerError, ConfigError, ExitCode
 from azq.inference.placement import place
-from azq.inference.resident import Fetch
+from azq.inference.resident import Fetch, fetch_from
 from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
@@ -162,7 +162,7 @@ def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]
     def of(view: RunView) -> Fetch:
         directory = weights_folder(view.record.directory, config.home, view.record.run)
         store = open_store(config.store, directory=directory, client=client)
-        return lambda event: store.get(event.uri, event.sha256)
+        return fetch_from(store)
 
     return of
 

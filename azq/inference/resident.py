@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError
@@ -13,7 +13,19 @@ from azq.inference.model import Model, network_of
 from azq.nets import from_bytes
 from azq.wire.messages import WeightEvent
 
-Fetch = Callable[[WeightEvent], bytes]
+Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do
+
+
+class Verifying(Protocol):
+    """What weights come from; every `azq.store.Store` fulfils it."""
+
+    def get(self, uri: str, sha256: str) -> bytes:
+        """A blob whose hash is this one. Raises `StoreError` where it is missing and `WeightsError` where it is damaged."""
+
+
+def fetch_from(store: Verifying) -> Fetch:
+    """Weights as a store has them, verified by it."""
+    return lambda event: store.get(event.uri, event.sha256)
 
 
 class ResidentModels:
@@ -47,7 +59,7 @@ class ResidentModels:
         model = self._find(event.version)
         if model is not None:
             return model
-        state, meta = from_bytes(verify(self._fetch(event), event))  # damaged bytes cost no resident version
+        state, meta = from_bytes(self._fetch(event))  # damaged bytes cost no resident version
         if self._game and meta.game != self._game:
             raise WeightsError(f"weights version {event.version} of run {event.run} are for {meta.game}, the run plays {self._game}")
         model = self._spare(network_of(meta), keep)
@@ -99,13 +111,3 @@ class ResidentModels:
             full = len(self._models) >= self._capacity
             old = self._models.pop(victim) if full and victim is not None else None
         return old if old is not None and old.network == network else self._make(network)
-
-
-def verify(data: bytes, event: WeightEvent) -> bytes:
-    """The bytes, when they are what the event announced; `WeightsError` otherwise."""
-    found = hashlib.sha256(data).hexdigest()
-    if found != event.sha256:
-        raise WeightsError(
-            f"weights version {event.version} of {event.run} hash to {found[:12]}, announced was {event.sha256[:12]}; refused"
-        )
-    return data

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.errors import IllegalActionError, WireError
+from azq.errors import WireError
 from azq.ledger.types import LedgerCounts
 from azq.phases import Phases
 from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.samples import Rules, Samples, mean_weight_version, samples_of
+from azq.replay.judging import judge
+from azq.replay.samples import Rules, Samples, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
@@ -37,12 +38,12 @@ class InsertLedger(Protocol):
 class _Sorted:
     """Entries of one read, by what becomes of them."""
 
-    fresh: list[LogEntry] = field(default_factory=list)
+    fresh: dict[int, LogEntry] = field(default_factory=dict)  # by uid
     samples: list[Samples] = field(default_factory=list)
-    versions: list[float] = field(default_factory=list)
     duplicates: int = 0
     unreadable: list[tuple[Entry, str]] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)  # uid -> why, of games that break the rules
+    accepted: list[SampleEvent] = field(default_factory=list)  # the fresh ones
 
 
 class Intake:
@@ -89,12 +90,11 @@ class Intake:
             seen += len(entries)
         return seen
 
-    def read(self, *, block_ms: int) -> int:
-        """Takes in one read of new entries; returns how many there were."""
-        with self._phases("idle" if block_ms else "intake"):
-            entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=block_ms)
-        if entries:
-            with self._phases("intake"):
+    def read(self) -> int:
+        """Takes in one read of new entries, `BATCH` at most; returns how many there were."""
+        with self._phases("intake"):
+            entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=0)
+            if entries:
                 self._take(entries)
         return len(entries)
 
@@ -105,7 +105,7 @@ class Intake:
 
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
-        self._segments.append(found.fresh)
+        self._segments.append(list(found.fresh.values()))
         for samples in found.samples:
             self._window.add(samples)
         for entry, reason in found.unreadable:
@@ -119,27 +119,44 @@ class Intake:
         self.duplicates = duplicates
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
-        if found.versions:
-            self.mean_weight_version = sum(found.versions) / len(found.versions)
+        if found.accepted:
+            self.mean_weight_version = mean_weight_version(*found.accepted)
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
-        found, seen = _Sorted(), set[int]()
-        for entry in entries:
-            uid = 0  # of a frame that does not decode
-            try:
-                event = decode(entry.frame, SampleEvent)
+        found = _Sorted()
+        waiting = self._decoded(entries, found)
+        while waiting:
+            once: dict[int, tuple[Entry, SampleEvent]] = {}
+            again: list[tuple[Entry, SampleEvent]] = []  # copies of a game in one read: the next counts where the first is refused
+            for entry, event in waiting:
                 uid = event.record.uid
-                if uid in seen or uid in self._segments:
+                if uid in found.fresh or uid in self._segments:
                     found.duplicates += 1
-                    continue
-                samples = samples_of(self._game, event, self._root_value_fraction, self._columns)
-            except (WireError, IllegalActionError) as error:
-                found.unreadable.append((entry, str(error)))
-                if uid:
-                    found.refused[uid] = str(error)
-                continue
-            seen.add(uid)
-            found.fresh.append(LogEntry(uid, len(samples), entry.frame))
-            found.samples.append(samples)
-            found.versions.append(mean_weight_version(event))
+                elif uid in once:
+                    again.append((entry, event))
+                else:
+                    once[uid] = (entry, event)
+            self._judge(once, found)
+            waiting = again
         return found
+
+    def _decoded(self, entries: Sequence[Entry], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+        decoded = []
+        for entry in entries:
+            try:
+                decoded.append((entry, decode(entry.frame, SampleEvent)))
+            except WireError as error:
+                found.unreadable.append((entry, str(error)))
+        return decoded
+
+    def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
+        judged = judge(self._game, [event for _, event in once.values()], self._root_value_fraction, self._columns)
+        found.samples += judged.samples
+        for uid, count in judged.counts.items():
+            found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)
+            found.accepted.append(once[uid][1])
+            found.refused.pop(uid, None)
+        for uid, reason in judged.refused.items():
+            found.unreadable.append((once[uid][0], reason))
+            if uid > 0:  # else it is no game of the ledger's
+                found.refused[uid] = reason

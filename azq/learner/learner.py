@@ -20,7 +20,7 @@ from azq.errors import StoreError
 from azq.learner import checkpoint
 from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
-from azq.learner.intake import InsertLedger, Intake
+from azq.learner.intake import BATCH, InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
 from azq.learner.schedule import network_at, progress
@@ -40,7 +40,7 @@ from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus
 
 PHASE_S = 0.25  # longest intake or training phase
-IDLE_BLOCK_MS = 200
+IDLE_S = 0.1  # between two reads while there is nothing to train on: games come one by one, and are cheaper to take in together
 STATUS_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
@@ -118,10 +118,10 @@ class Learner:
         """One round: what is due, intake, training."""
         self._do_due()
         busy = self._steps_allowed() > 0
-        self._take_in(block_ms=0 if busy else IDLE_BLOCK_MS)
-        if (self._outage.active or self._disk.active) and not busy:
+        if not busy:
             with self._phases("idle"):
-                stop.wait(IDLE_BLOCK_MS / 1000)
+                stop.wait(IDLE_S)
+        self._take_in()
         self._parts.team.look()
         if not stop.is_set():
             self._train()
@@ -130,7 +130,7 @@ class Learner:
         """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
         end = self._clock() + DRAIN_S
         while self._clock() < end:
-            if not self._take_in(block_ms=0) and not self._leftovers:
+            if not self._take_in() and not self._leftovers:
                 break
             if self._outage.active or self._disk.active:
                 threading.Event().wait(0.05)
@@ -176,26 +176,25 @@ class Learner:
             scaling_efficiency=team.efficiency,
         )
 
-    def _take_in(self, *, block_ms: int) -> int:
+    def _take_in(self) -> int:
         end, total = self._clock() + PHASE_S, 0
         while True:
-            seen = self._outage.attempt(partial(self._disk.attempt, partial(self._read, block_ms)))
+            seen = self._outage.attempt(partial(self._disk.attempt, self._read))
             if seen is None:  # what was read and not acknowledged is asked for again
                 self._leftovers = True
                 return total
             total += seen
-            if not seen or self._clock() >= end:
+            if seen < BATCH or self._clock() >= end:
                 return total
-            block_ms = 0
 
-    def _read(self, block_ms: int) -> int:
+    def _read(self) -> int:
         if self._leftovers:
             self._parts.intake.agree_with_ledger()
             claimed = self._parts.intake.claim_leftovers()
             self._leftovers = False
             if claimed:
                 log.info("leftovers_claimed", games=claimed)
-        return self._parts.intake.read(block_ms=block_ms)
+        return self._parts.intake.read()
 
     def _steps_allowed(self) -> int:
         return steps_allowed(self._parts.segments.samples, self._consumed, self._config) if self._running else 0

@@ -337,9 +337,12 @@ for i = 7, 5 + 2 * refused, 2 do
     call('HINCRBY', LEDGER, 'finished', -1)
   end
 end
-for i = 7 + 2 * refused, #ARGV do
-  call('XACK', SAMPLES, ARGV[5], ARGV[i])
-  call('XDEL', SAMPLES, ARGV[i])
+local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thousand
+local first = 7 + 2 * refused
+for from = first, #ARGV, MOST_UNPACKED do
+  local to = math.min(from + MOST_UNPACKED - 1, #ARGV)
+  call('XACK', SAMPLES, ARGV[5], unpack(ARGV, from, to))
+  call('XDEL', SAMPLES, unpack(ARGV, from, to))
 end
 return {'ok'}
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -43,7 +43,12 @@ def header(game: str) -> bytes:
 
 def record(frame: bytes) -> bytes:
     """The record of a frame."""
-    return _RECORD.pack(len(frame), zlib.crc32(frame)) + frame
+    return records([frame])
+
+
+def records(frames: Iterable[bytes]) -> bytes:
+    """The records of frames, one behind the other; each frame is copied once."""
+    return b"".join(part for frame in frames for part in (_RECORD.pack(len(frame), zlib.crc32(frame)), frame))
 
 
 def check_header(data: Buffer, game: str, place: str) -> int:

@@ -90,7 +90,7 @@ class SegmentLog:
         numbers = [entry.uid for entry in entries]
         if len(set(numbers)) != len(numbers) or any(uid in self._uids for uid in numbers):
             raise ValueError("a game number may be stored once; drop duplicates before append")
-        data = b"".join(framing.record(entry.frame) for entry in entries)
+        data = framing.records(entry.frame for entry in entries)
         try:
             self._write(data)
         except OSError as error:

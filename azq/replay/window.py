@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
 from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.samples import Rules, Samples, samples_of
+from azq.replay.samples import JOINT_GAMES, Rules, Samples, samples_of_all
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
@@ -64,9 +65,12 @@ class Window:
         count = len(samples)
         keep = min(count, self._capacity)
         with self._lock:
-            places = (self._total + count - keep + np.arange(keep)) % self._capacity
+            start = (self._total + count - keep) % self._capacity
+            head = min(keep, self._capacity - start)  # the rest goes to the ring's beginning
             for name, ring in self._rings.items():
-                ring[places] = getattr(samples, name)[count - keep :]
+                newest = getattr(samples, name)[count - keep :]
+                ring[start : start + head] = newest[:head]
+                ring[: keep - head] = newest[head:]
             self._total += count
 
     def newest(self, ages: NDArray[np.int64]) -> Samples:
@@ -100,5 +104,6 @@ def rebuild(
 
     Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game.
     """
-    for frame in segments.tail(capacity):
-        window.add(samples_of(game, decode(frame, SampleEvent), root_value_fraction, columns))
+    frames = segments.tail(capacity)
+    while some := list(islice(frames, JOINT_GAMES)):
+        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, columns)[0])

@@ -14,7 +14,7 @@ from torch import Tensor
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
-from azq.errors import IllegalActionError, WireError
+from azq.errors import WireError
 from azq.learner.batches import Feed, Order
 from azq.learner.outage import Outage
 from azq.learner.ranks.group import Group, Word, reach_store, timeouts
@@ -26,7 +26,8 @@ from azq.learner.trainer import Snapshot, Trainer
 from azq.replay.browse import uid_of
 from azq.replay.columns import Columns
 from azq.replay.follow import SegmentFollower
-from azq.replay.samples import Rules, samples_of
+from azq.replay.judging import judge
+from azq.replay.samples import Rules
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -104,15 +105,20 @@ class Follower:
     def _take_in(self) -> int:
         """Adds this rank's part of the games that came to its window; returns how many were looked at."""
         parts, seen = self._parts, 0
+        mine: list[SampleEvent] = []
         for frame in parts.segments.read(GAMES_AT_ONCE):
             seen += 1
             if not is_mine(uid_of(frame), parts.place.rank, parts.place.ranks):
                 continue
             try:
-                event = decode(frame, SampleEvent)
-                parts.window.add(samples_of(parts.game, event, parts.config.root_value_fraction, parts.columns))
-            except (WireError, IllegalActionError) as error:
+                mine.append(decode(frame, SampleEvent))
+            except WireError as error:
                 log.warning("sample_refused", reason=str(error))
+        judged = judge(parts.game, mine, parts.config.root_value_fraction, parts.columns)
+        for samples in judged.samples:
+            parts.window.add(samples)
+        for reason in judged.refused.values():
+            log.warning("sample_refused", reason=reason)
         return seen
 
     def _join(self, table: RankTable, stop: threading.Event, on_turn: Callable[[], object]) -> None:

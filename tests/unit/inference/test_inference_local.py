@@ -83,7 +83,7 @@ def test_bad_weights_leave_the_last_good_ones_in_use(control, shelf, following, 
     control.publish(keys.weights(RUN), b"not an event")
     shelf.publish(3, weights(3, version=3), sha256="f" * 64)
     assert ask(following, observations(3)).weight_version == 1
-    with pytest.raises(EvaluatorFailure, match="announced was ffff"):
+    with pytest.raises(EvaluatorFailure, match="is damaged: not ffff"):
         ask(following, observations(3), weight_version=3)
     shelf.publish(4, weights(4, version=4))
     assert ask(following, observations(3)).weight_version == 4

@@ -13,8 +13,9 @@ from azq.config import InferenceConfig
 from azq.errors import ConfigError, WeightsError
 from azq.inference.model import Model, network_of
 from azq.inference.placement import cpu_flags, has_bfloat16, place
-from azq.inference.resident import ResidentModels, verify
+from azq.inference.resident import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes
+from azq.store import open_store
 from azq.wire.messages import WeightEvent
 
 
@@ -67,11 +68,19 @@ def test_networks_with_scalars_take_the_plain_pass():
     assert model.evaluate(observations(5, spec=spec))[0].shape == (5, 7)
 
 
-def test_hashes_are_checked(shelf):
-    announced, data = shelf[1]
-    assert verify(data, announced) is data
-    with pytest.raises(WeightsError, match="weights version 1 of r1 hash to"):
-        verify(data + b"x", announced)
+def test_damaged_weights_of_a_store_are_refused_and_hashed_once(tmp_path, monkeypatch):
+    store = open_store("file", directory=tmp_path)
+    resident = ResidentModels(lambda network: Model(SPEC, network, CONFIG), fetch_from(store), capacity=2)
+    good, bad = weights(1, version=1), weights(2, version=2)
+    events = [WeightEvent("r1", version, *store.put(data), 0, 0) for version, data in ((1, good), (2, bad))]
+    (tmp_path / f"{events[1].sha256}.safetensors").write_bytes(good)  # sound by itself, and not what was announced
+    hashed, sha256 = [], hashlib.sha256
+    monkeypatch.setattr(hashlib, "sha256", lambda data: hashed.append(len(data)) or sha256(data))
+    resident.get(events[0])
+    assert hashed == [len(good)]
+    with pytest.raises(WeightsError, match="is damaged: its hash is"):
+        resident.get(events[1])
+    assert resident.versions == (1,)
 
 
 def test_the_least_recently_used_version_goes_and_comes_back(shelf):

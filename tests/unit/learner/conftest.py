@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from learner_workplace import Workplace
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +13,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr("azq.learner.learner.IDLE_S", 0.002)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Workplace(tmp_path)

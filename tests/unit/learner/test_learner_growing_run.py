@@ -76,7 +76,6 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr("azq.learner.learner.IDLE_BLOCK_MS", 2)
     monkeypatch.setattr("azq.learner.learner.STATUS_EVERY_S", 0.0)
     return Place(tmp_path)
 

@@ -2,120 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
-import time
-from pathlib import Path
 
 import msgspec
 import pytest
-import structlog
 import torch
-from learner_doubles import DictStore, ListTracker, OneRunLedger
-from replay_games import frame, play_game
+from learner_workplace import RUN, Workplace, run_dry, stopped, turns
 
-from azq import games
-from azq.bus.memory import MemoryBus
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.errors import BrokerUnavailable, StateConflict
+from azq.errors import StateConflict
 from azq.learner import checkpoint
-from azq.learner.learner import Learner
-from azq.learner.opening import open_learner
 from azq.ledger.types import RunState
 from azq.nets import from_bytes
-from azq.replay import disk
 from azq.wire import keys
-from azq.wire.codec import decode, encode
-from azq.wire.messages import DeadLetter, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
-
-RUN = "ttt"
-
-
-class Workplace:
-    """A run's folder, bus, ledger and store, and the learners that come and go in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bus = MemoryBus()
-        self.ledger = OneRunLedger(RUN, self.bus)
-        self.store = DictStore()
-        self.tracker = ListTracker()
-        self.game = games.load("tic_tac_toe")
-
-    def learner(self, *, bus=None, ledger=None, seed: int = 1, network: NetworkConfig | None = None, **options) -> Learner:
-        defaults = {
-            "device": "cpu",
-            "precision": "float32",
-            "batch_size": 16,
-            "min_window": 40,
-            "max_window": 2000,
-            "samples_per_insert": 2.0,
-            "limiter_slack": 100,
-            "warmup_steps": 2,
-            "publish_every_s": 3600.0,
-            "checkpoint_every_s": 3600.0,
-        }
-        sections = RunSections(
-            run=RunConfig(game="tic_tac_toe", seed=seed),
-            network=network or NetworkConfig(blocks=1, channels=8),
-            learner=LearnerConfig(**{**defaults, **options}),
-        )
-        return open_learner(
-            RUN,
-            self.folder,
-            sections,
-            self.game,
-            bus=bus or self.bus,
-            ledger=ledger or self.ledger,
-            store=self.store,
-            tracker=self.tracker,
-            consumer="learner@test:1",
-        )
-
-    def finish_games(self, first: int, last: int, **options) -> None:
-        for uid in range(first, last + 1):
-            self.bus.publish(keys.samples(RUN), frame(self.game, uid, **options))
-
-    def weights(self) -> list[WeightEvent]:
-        return [decode(entry.frame, WeightEvent) for entry in self.bus.after(keys.weights(RUN), "0")]
-
-    def status(self) -> LearnerStatus:
-        return decode(self.bus.get(keys.learner_status(RUN)), LearnerStatus)
-
-
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr("azq.learner.learner.IDLE_BLOCK_MS", 2)
-
-
-@pytest.fixture
-def place(tmp_path) -> Workplace:
-    return Workplace(tmp_path)
-
-
-def stopped() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
-
-
-def turns(learner: Learner, count: int) -> None:
-    go = threading.Event()
-    for _ in range(count):
-        learner.turn(go)
-
-
-def run_dry(learner: Learner) -> None:
-    """Turns until the stream is empty and the limiter has stopped training."""
-    go = threading.Event()
-    for _ in range(200):
-        learner.turn(go)
-        if learner.status().waiting:
-            learner.turn(go)
-            if learner.status().waiting:
-                return
-    raise AssertionError("the learner never ran dry")
+from azq.wire.codec import encode
+from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord
 
 
 def test_first_weights_go_out_before_any_data(place):
@@ -128,17 +28,6 @@ def test_first_weights_go_out_before_any_data(place):
     assert place.status().waiting
 
 
-def test_games_are_stored_acknowledged_counted_and_trained_on(place):
-    learner = place.learner()
-    place.finish_games(1, 30)
-    run_dry(learner)
-    status = learner.status()
-    assert place.bus.length(keys.samples(RUN)) == 0
-    assert status.games_inserted == place.ledger.inserted == 30
-    assert status.step == status.samples_consumed // 16 > 0
-    assert status.samples_consumed <= 2.0 * status.samples_inserted < status.samples_consumed + 16
-
-
 def test_no_training_before_the_window_has_its_minimum(place):
     learner = place.learner(min_window=10_000)
     place.finish_games(1, 10)
@@ -147,93 +36,10 @@ def test_no_training_before_the_window_has_its_minimum(place):
     assert learner.status().waiting
 
 
-def test_duplicates_are_dropped_and_counted(place):
-    learner = place.learner()
-    place.finish_games(1, 5)
-    place.finish_games(4, 6)
-    turns(learner, 2)
-    place.finish_games(1, 1)
-    turns(learner, 2)
-    assert learner.status().games_inserted == 6
-    assert place.ledger.duplicates_dropped == 3
-    assert place.bus.length(keys.samples(RUN)) == 0
-
-
-class Failing:
-    """A bus or ledger whose named method fails once, before or after it took effect."""
-
-    def __init__(self, inner, method: str, error: BaseException, *, after: bool = False) -> None:
-        self._inner, self._method, self._error, self._after = inner, method, error, after
-        self.failures = 1
-
-    def __getattr__(self, name: str):
-        attribute = getattr(self._inner, name)
-        if name != self._method or not self.failures:
-            return attribute
-
-        def fail(*args, **options):
-            self.failures -= 1
-            if self._after:
-                attribute(*args, **options)
-            raise self._error
-
-        return fail
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL."""
-
-
-def test_killed_between_append_and_ack_the_next_learner_drops_and_counts(place):
-    turns(place.learner(), 1)
-    place.finish_games(1, 8)
-    first = place.learner()
-    first._parts.intake.agree_with_ledger()
-    first._parts.intake._ledger = Failing(place.ledger, "record_inserted", Killed())
-    with pytest.raises(Killed):
-        first._parts.intake.read(block_ms=0)
-    assert place.bus.length(keys.samples(RUN)) == 8
-    second = place.learner()
-    place.finish_games(9, 9)
-    turns(second, 2)
-    assert place.bus.length(keys.samples(RUN)) == 0
-    assert second.status().games_inserted == place.ledger.inserted == 9
-    assert place.ledger.duplicates_dropped == 8
-
-
-@pytest.mark.parametrize("method", ["read", "claim", "put", "publish", "record_inserted", "counts", "run"])
-@pytest.mark.parametrize("after", [False, True])
-def test_an_outage_loses_nothing(place, method, after):
-    gone = BrokerUnavailable("gone; start the broker")
-    learner = place.learner(bus=Failing(place.bus, method, gone, after=after), ledger=Failing(place.ledger, method, gone, after=after))
-    place.finish_games(1, 8)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and (place.ledger.inserted < 8 or place.bus.length(keys.samples(RUN))):
-        turns(learner, 1)
-    assert learner.status().games_inserted == 8
-    assert place.bus.length(keys.samples(RUN)) == 0
-
-
-def test_unreadable_and_illegal_samples_become_dead_letters_and_stop_nobody(place):
-    learner = place.learner()
-    place.finish_games(1, 2)
-    place.bus.publish(keys.samples(RUN), b"noise")
-    place.bus.publish(keys.samples(RUN), encode(WeightEvent(RUN, 1, "", "", 0, 0)))
-    place.bus.publish(keys.samples(RUN), encode(play_game(games.load("connect_four"), 3)))
-    place.finish_games(4, 4)
-    turns(learner, 2)
-    assert learner.status().games_inserted == 3
-    assert place.bus.length(keys.samples(RUN)) == 0
-    letters = [decode(entry.frame, DeadLetter) for entry in place.bus.after(keys.DEAD, "0")]
-    assert [letter.frame == b"noise" for letter in letters] == [True, False, False]
-    assert all(letter.stream == keys.samples(RUN) and letter.reason for letter in letters)
-    assert set(place.ledger.refused) == {3}
-
-
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
     learner = place.learner(limiter_slack=10)
     place.finish_games(1, 40)
-    learner._take_in(block_ms=0)
+    learner._take_in()
     learner._say()
     assert place.status().stall_selfplay
     assert place.bus.get(keys.stall(RUN)) is not None
@@ -386,24 +192,3 @@ def test_curves_carry_the_arenas_results_once(place):
     assert "arena/elo" not in second
     assert {"loss/policy", "loss/value", "train/lr", "replay/samples_per_insert", "selfplay/policy_lag"} <= second.keys()
     assert second["loss/policy"] > 0
-
-
-def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monkeypatch):
-    learner = place.learner()
-    turns(learner, 1)
-    place.finish_games(1, 5)
-
-    def refuse(file: int, data: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch, structlog.testing.capture_logs() as lines:
-        patch.setattr(disk, "write_all", refuse)
-        turns(learner, 1)
-    assert ["No space left" in line["reason"] for line in lines if line["event"] == "disk_refuses"] == [True]
-    assert place.bus.length(keys.samples(RUN)) == 5
-    assert place.ledger.inserted == 0
-    deadline = time.monotonic() + 30
-    while place.ledger.inserted < 5 and time.monotonic() < deadline:  # it pauses between two tries
-        turns(learner, 1)
-    assert place.ledger.inserted == 5
-    assert place.ledger.duplicates_dropped == 0

@@ -49,11 +49,6 @@ class Place:
         return self.store.blobs[event.sha256]
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr("azq.learner.learner.IDLE_BLOCK_MS", 2)
-
-
 def run_dry(learner):
     go = threading.Event()
     for _ in range(200):

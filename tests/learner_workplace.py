@@ -1,0 +1,96 @@
+"""A run's folder with all that a learner needs, in memory; and how tests move a learner on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from learner_doubles import DictStore, ListTracker, OneRunLedger
+from replay_games import frame
+
+from azq import games
+from azq.bus.memory import MemoryBus
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.learner.learner import Learner
+from azq.learner.opening import open_learner
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import LearnerStatus, WeightEvent
+
+RUN = "ttt"
+
+
+class Workplace:
+    """A run's folder, bus, ledger and store, and the learners that come and go in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bus = MemoryBus()
+        self.ledger = OneRunLedger(RUN, self.bus)
+        self.store = DictStore()
+        self.tracker = ListTracker()
+        self.game = games.load("tic_tac_toe")
+
+    def learner(self, *, bus=None, ledger=None, seed: int = 1, network: NetworkConfig | None = None, **options) -> Learner:
+        defaults = {
+            "device": "cpu",
+            "precision": "float32",
+            "batch_size": 16,
+            "min_window": 40,
+            "max_window": 2000,
+            "samples_per_insert": 2.0,
+            "limiter_slack": 100,
+            "warmup_steps": 2,
+            "publish_every_s": 3600.0,
+            "checkpoint_every_s": 3600.0,
+        }
+        sections = RunSections(
+            run=RunConfig(game="tic_tac_toe", seed=seed),
+            network=network or NetworkConfig(blocks=1, channels=8),
+            learner=LearnerConfig(**{**defaults, **options}),
+        )
+        return open_learner(
+            RUN,
+            self.folder,
+            sections,
+            self.game,
+            bus=bus or self.bus,
+            ledger=ledger or self.ledger,
+            store=self.store,
+            tracker=self.tracker,
+            consumer="learner@test:1",
+        )
+
+    def finish_games(self, first: int, last: int, **options) -> None:
+        for uid in range(first, last + 1):
+            self.bus.publish(keys.samples(RUN), frame(self.game, uid, **options))
+
+    def weights(self) -> list[WeightEvent]:
+        return [decode(entry.frame, WeightEvent) for entry in self.bus.after(keys.weights(RUN), "0")]
+
+    def status(self) -> LearnerStatus:
+        return decode(self.bus.get(keys.learner_status(RUN)), LearnerStatus)
+
+
+def stopped() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+def turns(learner: Learner, count: int) -> None:
+    go = threading.Event()
+    for _ in range(count):
+        learner.turn(go)
+
+
+def run_dry(learner: Learner) -> None:
+    """Turns until the stream is empty and the limiter has stopped training."""
+    go = threading.Event()
+    for _ in range(200):
+        learner.turn(go)
+        if learner.status().waiting:
+            learner.turn(go)
+            if learner.status().waiting:
+                return
+    raise AssertionError("the learner never ran dry")

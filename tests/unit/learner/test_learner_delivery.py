@@ -1,0 +1,187 @@
+"""From the sample stream into the learner: each game once, whatever dies, fails or lies in between."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import msgspec
+import numpy as np
+import pytest
+import structlog
+from learner_workplace import RUN, run_dry, turns
+from replay_games import frame, play_game
+
+from azq import games
+from azq.errors import BrokerUnavailable
+from azq.learner.intake import BATCH
+from azq.replay import disk
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import DeadLetter, WeightEvent
+
+
+def test_games_are_stored_acknowledged_counted_and_trained_on(place):
+    learner = place.learner()
+    place.finish_games(1, 30)
+    run_dry(learner)
+    status = learner.status()
+    assert place.bus.length(keys.samples(RUN)) == 0
+    assert status.games_inserted == place.ledger.inserted == 30
+    assert status.step == status.samples_consumed // 16 > 0
+    assert status.samples_consumed <= 2.0 * status.samples_inserted < status.samples_consumed + 16
+
+
+def test_duplicates_are_dropped_and_counted(place):
+    learner = place.learner()
+    place.finish_games(1, 5)
+    place.finish_games(4, 6)
+    turns(learner, 2)
+    place.finish_games(1, 1)
+    turns(learner, 2)
+    assert learner.status().games_inserted == 6
+    assert place.ledger.duplicates_dropped == 3
+    assert place.bus.length(keys.samples(RUN)) == 0
+
+
+class Failing:
+    """A bus or ledger whose named method fails once, before or after it took effect."""
+
+    def __init__(self, inner, method: str, error: BaseException, *, after: bool = False) -> None:
+        self._inner, self._method, self._error, self._after = inner, method, error, after
+        self.failures = 1
+
+    def __getattr__(self, name: str):
+        attribute = getattr(self._inner, name)
+        if name != self._method or not self.failures:
+            return attribute
+
+        def fail(*args, **options):
+            self.failures -= 1
+            if self._after:
+                attribute(*args, **options)
+            raise self._error
+
+        return fail
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def test_killed_between_append_and_ack_the_next_learner_drops_and_counts(place):
+    turns(place.learner(), 1)
+    place.finish_games(1, 8)
+    first = place.learner()
+    first._parts.intake.agree_with_ledger()
+    first._parts.intake._ledger = Failing(place.ledger, "record_inserted", Killed())
+    with pytest.raises(Killed):
+        first._parts.intake.read()
+    assert place.bus.length(keys.samples(RUN)) == 8
+    second = place.learner()
+    place.finish_games(9, 9)
+    turns(second, 2)
+    assert place.bus.length(keys.samples(RUN)) == 0
+    assert second.status().games_inserted == place.ledger.inserted == 9
+    assert place.ledger.duplicates_dropped == 8
+
+
+@pytest.mark.parametrize("method", ["read", "claim", "put", "publish", "record_inserted", "counts", "run"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_outage_loses_nothing(place, method, after):
+    gone = BrokerUnavailable("gone; start the broker")
+    learner = place.learner(bus=Failing(place.bus, method, gone, after=after), ledger=Failing(place.ledger, method, gone, after=after))
+    place.finish_games(1, 8)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (place.ledger.inserted < 8 or place.bus.length(keys.samples(RUN))):
+        turns(learner, 1)
+    assert learner.status().games_inserted == 8
+    assert place.bus.length(keys.samples(RUN)) == 0
+
+
+def test_unreadable_and_illegal_samples_become_dead_letters_and_stop_nobody(place):
+    learner = place.learner()
+    place.finish_games(1, 2)
+    place.bus.publish(keys.samples(RUN), b"noise")
+    place.bus.publish(keys.samples(RUN), encode(WeightEvent(RUN, 1, "", "", 0, 0)))
+    place.bus.publish(keys.samples(RUN), encode(play_game(games.load("connect_four"), 3)))
+    place.finish_games(4, 4)
+    turns(learner, 2)
+    assert learner.status().games_inserted == 3
+    assert place.bus.length(keys.samples(RUN)) == 0
+    letters = [decode(entry.frame, DeadLetter) for entry in place.bus.after(keys.DEAD, "0")]
+    assert [letter.frame == b"noise" for letter in letters] == [True, False, False]
+    assert all(letter.stream == keys.samples(RUN) and letter.reason for letter in letters)
+    assert set(place.ledger.refused) == {3}
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monkeypatch):
+    learner = place.learner()
+    turns(learner, 1)
+    place.finish_games(1, 5)
+
+    def refuse(file: int, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, structlog.testing.capture_logs() as lines:
+        patch.setattr(disk, "write_all", refuse)
+        turns(learner, 1)
+    assert ["No space left" in line["reason"] for line in lines if line["event"] == "disk_refuses"] == [True]
+    assert place.bus.length(keys.samples(RUN)) == 5
+    assert place.ledger.inserted == 0
+    deadline = time.monotonic() + 30
+    while place.ledger.inserted < 5 and time.monotonic() < deadline:  # it pauses between two tries
+        turns(learner, 1)
+    assert place.ledger.inserted == 5
+    assert place.ledger.duplicates_dropped == 0
+
+
+def damaged(event):
+    """A game with a target on actions that its rules forbid."""
+    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
+    policies[-1] = 1 / 9
+    return encode(msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes())))
+
+
+def test_a_game_that_lies_costs_none_of_those_read_with_it(place):
+    learner = place.learner()
+    stream, bad = keys.samples(RUN), {1, 17, 40, 41, 99}
+    for uid in range(1, 101):
+        event = play_game(place.game, uid)
+        place.bus.publish(stream, damaged(event) if uid in bad else encode(event))
+    turns(learner, 1)
+    assert place.ledger.inserted == 100 - len(bad)
+    assert set(place.ledger.refused) == bad
+    assert place.bus.dead_letters() == len(bad)
+    assert place.bus.length(stream) == 0
+
+
+@pytest.mark.parametrize("first_is_damaged", [False, True])
+def test_a_copy_read_with_a_damaged_one_counts_once_and_is_not_refused(place, first_is_damaged):
+    learner = place.learner()
+    copies = [damaged(play_game(place.game, 1)), frame(place.game, 1), frame(place.game, 1)]
+    for copy in copies if first_is_damaged else reversed(copies):
+        place.bus.publish(keys.samples(RUN), copy)
+    turns(learner, 1)
+    assert place.ledger.inserted == learner.status().games_inserted == 1
+    assert place.ledger.refused == {}
+    assert place.ledger.duplicates_dropped + place.bus.dead_letters() == 2
+    assert place.bus.length(keys.samples(RUN)) == 0
+
+
+def test_a_number_that_no_game_has_is_a_dead_letter_and_no_game_of_the_ledgers(place):
+    learner = place.learner()
+    event = play_game(place.game, 1)
+    for uid in (0, -3):
+        place.bus.publish(keys.samples(RUN), encode(msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=uid))))
+    turns(learner, 1)
+    assert place.bus.dead_letters() == 2
+    assert place.ledger.refused == {}
+
+
+def test_more_games_than_one_read_holds_are_taken_in_by_one_turn(place):
+    learner = place.learner()
+    place.finish_games(1, 2 * BATCH + 1)
+    turns(learner, 1)
+    assert place.ledger.inserted == 2 * BATCH + 1
