@@ -34,14 +34,20 @@ class FakeStream:
         self.work: deque[Callable[[], object]] = deque()
         self.ran = 0
         self.captured = 0
+        self._running = threading.RLock()
 
     def put(self, work: Callable[[], object]) -> None:
         self.work.append(work)
 
+    def run_until(self, done: Callable[[], bool]) -> None:
+        """One piece of work after the other, by whichever thread waits."""
+        with self._running:
+            while self.work and not done():
+                self.ran += 1
+                self.work.popleft()()
+
     def synchronize(self) -> None:
-        while self.work:
-            self.ran += 1
-            self.work.popleft()()
+        self.run_until(lambda: False)
 
     def wait_stream(self, other: FakeStream) -> None:
         other.synchronize()
@@ -72,9 +78,7 @@ class FakeEvent:
         return self.at is not None
 
     def synchronize(self) -> None:
-        while self.at is None:
-            self.stream.ran += 1
-            self.stream.work.popleft()()
+        self.stream.run_until(lambda: self.at is not None)
 
     def elapsed_time(self, end: FakeEvent) -> float:
         assert self.at is not None
