@@ -36,6 +36,7 @@ class Lane:
         self._capture_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool: Any = None
         self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+        self._failed: list[torch.cuda.CUDAGraph] = []  # torch's allocator may go on asking them
 
     def record(self, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """The graph of what `body` launches. One thread at a time."""
@@ -45,11 +46,15 @@ class Lane:
         graph = torch.cuda.CUDAGraph()
         # thread_local: the other thread goes on launching batches meanwhile, which would end a capture in global mode.
         # The stream in use is put back by us: torch leaves the one that captures in its place when a capture fails.
-        with (
-            torch.cuda.stream(torch.cuda.current_stream(self._device)),
-            torch.cuda.graph(graph, pool=self._pool, stream=self._capture_stream, capture_error_mode="thread_local"),
-        ):
-            body()
+        try:
+            with (
+                torch.cuda.stream(torch.cuda.current_stream(self._device)),
+                torch.cuda.graph(graph, pool=self._pool, stream=self._capture_stream, capture_error_mode="thread_local"),
+            ):
+                body()
+        except BaseException:
+            self._failed.append(graph)
+            raise
         self._graphs.add(graph)
         return graph
 
