@@ -43,7 +43,7 @@ def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype |
 
 def cpu_has_bfloat16() -> bool:
     """True when the CPU multiplies bfloat16 (AVX512-BF16 or AMX); elsewhere torch emulates it, slower than float32."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch on a GPU machine does not say
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch on a GPU machine does not say
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
