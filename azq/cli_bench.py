@@ -164,9 +164,13 @@ def bench_all(
 ) -> None:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.console.bench.suite.report import markdown, replace_section
-    from azq.console.bench.suite.suite import read, run_all, write
+    from azq.console.bench.suite.suite import read, run_all, write, write_tables
 
-    result = run_all(size, minutes, device) if reuse is None else read(reuse)
+    def keep(so_far: dict[str, Any]) -> None:
+        if out is not None:
+            write_tables(so_far, out)
+
+    result = run_all(size, minutes, device, keep=keep) if reuse is None else read(reuse)
     if out is not None:
         write(result, out)
     if write_docs is not None:

@@ -12,7 +12,7 @@ from azq.config import InferenceConfig
 from azq.errors import DeviceError
 from azq.inference import native
 from azq.inference.batching import buckets
-from azq.inference.cuda import GraphForward, Lanes
+from azq.inference.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
 from azq.inference.forward import EagerForward, Forward
 from azq.inference.placement import Placement
@@ -20,6 +20,7 @@ from azq.nets import Network
 from azq.nets.resnet import ResNet
 
 CPU = torch.device("cpu")
+SMALLEST_ON_GPU = 64  # leaves below which a GPU takes no less time; fewer sizes are fewer graphs
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
 
@@ -34,7 +35,12 @@ class Engine:
         self._compile = config.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
         self._changing = threading.Lock()
-        self._lanes = Lanes(placement.device) if placement.device.type == "cuda" else None
+        self._lanes: Lanes | None = None
+        if placement.device.type == "cuda":
+            self._lanes = Lanes(placement.device)
+            # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
+            torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.benchmark = not self._exact  # tries kernels, and may find another one on each thread
         self._log = logs.get(__name__)
 
     def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
@@ -45,15 +51,25 @@ class Engine:
         module = copy.deepcopy(reference)
         if rung.mode is Mode.FAST and isinstance(module, ResNet) and native.suits(module, self.placement):
             return module, native.NativeForward(module, lambda: self.threads, int8=self.placement.int8)
-        device = self.placement.device
-        if device.type == "cuda":
+        if self._lanes is None:
+            return self._built(module, rung, sizes, None)
+        with self._lanes.capturing:  # torch frees and takes memory here, which is not to meet another thread's capture
             torch.cuda.empty_cache()  # what a higher rung held
+            return self._built(module, rung, sizes, self._lanes)
+
+    def _built(self, module: Network, rung: Rung, sizes: tuple[int, ...], lanes: Lanes | None) -> tuple[Network, Forward]:
+        device = self.placement.device
         module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
         if rung.mode is Mode.FAST and self._compile:
             module.compile(dynamic=True)
-        if rung.mode is Mode.FAST and self._lanes is not None:
-            return module, GraphForward(module, device, sizes, self._lanes)
+        if rung.mode is Mode.FAST and lanes is not None:
+            return module, GraphForward(module, device, sizes, lanes)
         return module, EagerForward(module, device, sizes)
+
+    @property
+    def in_flight(self) -> int:
+        """Batches to keep under way, so that a device has the next one when it ends one; a CPU ends each before its launch returns."""
+        return SLOTS if self._lanes is not None else 1
 
     @property
     def device_s(self) -> float:
@@ -62,8 +78,9 @@ class Engine:
 
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         """The batch sizes that are padded to on a rung."""
-        on_cpu = rung.mode is Mode.PLAIN or self.placement.device.type == "cpu"
-        return buckets(rung.max_batch, per_octave=8 if on_cpu else 4, smallest=SMALLEST_EXACT if on_cpu and self._exact else 1)
+        if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
+            return buckets(rung.max_batch, per_octave=4, smallest=SMALLEST_ON_GPU)
+        return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
 
     def forget_sizes(self) -> None:
         """Has later networks record graphs for the sizes in use from now on only."""

@@ -29,6 +29,11 @@ class Failure(Enum):
     BROKEN = auto()  # any other error
 
 
+# Words of errors after which a CUDA device answers as before: this call could not be made, the next one may.
+PASSING = ("not_supported", "not supported", "invalid_value", "invalid argument", "invalid configuration", "invalid device function",
+           "no kernel image", "not permitted", "not_initialized", "too many resources")  # fmt: skip
+
+
 class CaptureRefused(RuntimeError):
     """A graph that could not be recorded."""
 
@@ -82,6 +87,8 @@ def classify(error: BaseException) -> Failure:
         return Failure.OUT_OF_MEMORY
     if isinstance(error, CaptureRefused) or "captur" in said or "cuda graph" in said or "cudagraph" in said:
         return Failure.CAPTURE
+    if any(words in said for words in PASSING):
+        return Failure.BROKEN
     if type(error).__name__ == "AcceleratorError" or "cuda error" in said or "cuda driver" in said:
         return Failure.DEVICE_LOST
     return Failure.BROKEN

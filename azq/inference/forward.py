@@ -23,6 +23,9 @@ _EXPONENT = np.uint16(0x7C00)  # all ones in a float16 that is NaN or infinite
 class Flight(Protocol):
     """A forward pass under way."""
 
+    def done(self) -> bool:
+        """Whether `wait` would return or raise at once."""
+
     def wait(self) -> Outputs:
         """Its outputs; may be asked for again. Raises what the device raised."""
 
@@ -46,6 +49,10 @@ class Landed:
 
     outputs: Outputs
 
+    def done(self) -> bool:
+        """It is."""
+        return True
+
     def wait(self) -> Outputs:
         """The outputs."""
         return self.outputs
@@ -60,6 +67,10 @@ class Crashed:
     """A forward pass that failed when it was launched."""
 
     error: Exception
+
+    def done(self) -> bool:
+        """It is."""
+        return True
 
     def wait(self) -> Outputs:
         """Raises what went wrong."""

@@ -83,7 +83,7 @@ class Model:
                 return self._in_pieces(parts)
             return self._built[2].launch(*parts)
         except (RuntimeError, MemoryError) as error:
-            return Crashed(error)
+            return Crashed(_without_frames(error))
 
     def land(self, flight: Flight, *parts: Packed) -> Outputs:
         """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.
@@ -93,6 +93,7 @@ class Model:
         while failure := _failure_of(flight):
             if failure is Failure.NOT_FINITE and not _finite(self._plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
+            del flight  # and with it, where nobody else has it, what it holds of the device's memory
             self._settle(failure)
             flight = self.launch(*parts)
         return flight.wait()
@@ -165,6 +166,14 @@ def _failure_of(flight: Flight) -> Failure | None:
         return None if flight.finite() else Failure.NOT_FINITE
     except (RuntimeError, MemoryError) as error:
         return classify(error)
+
+
+def _without_frames(error: Exception) -> Exception:
+    """An error whose tracebacks, and those of what caused it, keep no buffers alive."""
+    link: BaseException | None = error
+    while link is not None:
+        link = link.with_traceback(None).__cause__ or link.__context__
+    return error
 
 
 def _finite(outputs: tuple[torch.Tensor, torch.Tensor]) -> bool:

@@ -37,6 +37,7 @@ from azq.phases import Phases
 from azq.wire import keys
 
 IDLE_BLOCK_MS = 100
+POLL_S = 0.00005  # between looks at a device that could take another batch, and at the stream
 LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
 ENTRIES_PER_READ = 16
 
@@ -94,7 +95,7 @@ class InferenceServer:
         self._worker = worker
         self._spec_of = spec_of or _spec_of
         self._engine = engine or Engine(config, placement or place(config))
-        self._depth = 1 if self._engine.placement.device.type == "cpu" else 2
+        self._depth = self._engine.in_flight
         self._follower = Follower(control, runs, self._admit, self.stats)
         self._served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
@@ -117,19 +118,27 @@ class InferenceServer:
             now = self._wait_and_receive(idle_block_ms)
         if now.members:
             self._launch(now)
-        if self._flying and (len(self._flying) >= self._depth or not now.members):
+        if len(self._flying) >= self._depth or self._landing():
             return self._land(self._flying.popleft())
         return 0
+
+    def _landing(self) -> bool:
+        """Whether the oldest batch is over. Until then, while the device has room, the next is looked for rather than this one waited for:
+        what comes meanwhile is to be there when it ends."""
+        return bool(self._flying) and self._flying[0].flight.done()
 
     def _wait_and_receive(self, idle_block_ms: int) -> Now:
         """What is due after a look at what has come; waits first where nothing is due yet."""
         now = self._plan()
-        due = bool(self._flying or now.members)
-        if not due and self._pending:
-            # Not in the broker: it looks at the end of a wait only ten times a second, the deadline is a few milliseconds.
+        due = bool(now.members) or self._landing()
+        # Neither wait is one in the broker: it looks at the end of a wait only ten times a second.
+        if not due and self._flying:
+            with self.phases("forward"):
+                self._follower.news.wait(POLL_S)
+        elif not due and self._pending:
             with self.phases("idle"):
                 self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
-        came = self._receive(0 if due or self._pending else idle_block_ms)
+        came = self._receive(0 if due or self._flying or self._pending else idle_block_ms)
         return now if due and not came else self._plan()
 
     def drain(self) -> None:

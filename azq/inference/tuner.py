@@ -28,7 +28,7 @@ def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callabl
     measure_threads = on_cpu and not config.threads
     if config.batch and deadline_s is not None and not measure_threads:
         return Tuned(min(config.batch, config.max_batch), deadline_s, deadline_s=deadline_s)
-    in_flight = 1 if on_cpu else 2
+    in_flight = engine.in_flight
 
     def evaluate(size: int) -> None:
         packed = np.zeros((size, model.spec.packed_size), np.uint8)

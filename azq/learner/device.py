@@ -13,7 +13,8 @@ from azq.errors import ConfigError
 def pick_device(name: str, local_rank: int = 0) -> torch.device:
     """The device of a setting; `auto` takes CUDA, then MPS, then the CPU. Raises `ConfigError` for one that is not there.
 
-    Without a number, CUDA is the GPU of this host's rank `local_rank`.
+    Without a number, CUDA is the GPU of this host's rank `local_rank`. It becomes this thread's own: marks on a queue of work, and
+    NCCL, go by that.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -22,6 +23,8 @@ def pick_device(name: str, local_rank: int = 0) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"learner.device = {name!r} cannot be used here: {str(error).splitlines()[0]}; choose cpu or auto") from None
     return device
@@ -40,7 +43,7 @@ def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype |
 
 def cpu_has_bfloat16() -> bool:
     """True when the CPU multiplies bfloat16 (AVX512-BF16 or AMX); elsewhere torch emulates it, slower than float32."""
-    capabilities = torch.cpu.get_capabilities()
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch on a GPU machine does not say
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 

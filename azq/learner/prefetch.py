@@ -35,7 +35,7 @@ def fence_of(device: torch.device) -> Callable[[], Fence]:
         return lambda: no_fence
 
     def make() -> Fence:
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(device))
         return event.synchronize
 

@@ -44,6 +44,8 @@ class Group:
         self._buffer = torch.zeros(WORD_BYTES, dtype=torch.uint8)
         self._store = store  # rank 0's is the server: it lives as long as the group
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        # A member that is silent: end the kernels that wait for it, and not, as by default, this process.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         try:
             dist.init_process_group(
                 backend,
@@ -120,7 +122,8 @@ def reach_store(host: str, port: int, size: int, *, timeout_s: float) -> TCPStor
 
 def _keep_to_loopback() -> None:
     if os.path.exists("/sys/class/net/lo"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        for library in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
 
 
 def timeouts(rank_timeout_s: float, place: int) -> float:

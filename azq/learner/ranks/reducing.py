@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
 import time
+from inspect import signature
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +21,14 @@ from azq.nets import Network, Outputs
 
 POWER_SGD_RANK = 2
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
+
+
+# Buffers are the same on all ranks; before 2.13 torch had another word for not sending them.
+_QUIET: dict[str, Any] = {
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in signature(DistributedDataParallel.__init__).parameters
+    else "broadcast_buffers": False
+}
 
 
 class Stopwatch(Protocol):
@@ -112,7 +121,7 @@ class Reducing:
     def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
         self._watch = watch
         self._factor = 1.0
-        self._ddp = DistributedDataParallel(_AllHeads(module), forward_sync_buffers=False, gradient_as_bucket_view=True)
+        self._ddp = DistributedDataParallel(_AllHeads(module), gradient_as_bucket_view=True, **_QUIET)
         hook, state = _hook(compression)
 
         def marked(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]

@@ -15,7 +15,7 @@ from azq.console.bench.suite.part import sections_of
 from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import SIZES, Case, Part, cases, parts, split
 from azq.console.bench.suite.report import BEGIN, END, markdown, number, ratio, replace_section, summary
-from azq.console.bench.suite.suite import measured, read, run_all, write
+from azq.console.bench.suite.suite import measured, read, run_all, write, write_tables
 from azq.errors import ConfigError, EvaluationTimeout
 
 CASE = Case("c", "connect_four", NetworkConfig(blocks=1, channels=8), 100, 64)
@@ -185,6 +185,29 @@ def test_a_whole_run_reports_every_part_of_its_size() -> None:
     assert found["machine"]["device"] == "cpu"
     assert found["machine"]["cores"] >= 1
     assert len(found["summary"]) == 2
+
+
+def test_what_was_measured_is_kept_after_each_part_whatever_becomes_of_the_others(tmp_path: Path) -> None:
+    def measure(part: Part, _case: Case, _seconds: float, _limit_s: float) -> dict[str, float]:
+        if part.kind == "learner":
+            raise OSError("no such process")
+        if part.kind == "latency":
+            raise EvaluationTimeout("ended after 60 s without an answer")
+        return {"bare_evaluations_per_s": 5.0}
+
+    seen: list[tuple[int, int]] = []
+
+    def keep(so_far: dict[str, Any]) -> None:
+        write_tables(so_far, tmp_path)
+        again = read(tmp_path / "bench.json")
+        seen.append((len(again["parts"]), len(again["left_out"])))
+
+    found = run_all("tiny", 5.0, "cpu", keep=keep, measure=measure)
+    assert seen[0] == (1, 0)
+    assert [sum(counts) for counts in seen] == list(range(1, len(seen) + 1))
+    assert (tmp_path / "bench.md").read_text() == markdown(found)
+    assert "no such process" in markdown(found)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.json", "bench.md"]
 
 
 def test_a_processor_is_named_where_the_system_tells(tmp_path: Path) -> None:

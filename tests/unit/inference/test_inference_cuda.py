@@ -1,4 +1,4 @@
-"""Graphs per bucket and slot: who is launched where, and when what is recorded, on a fake device; on the real one in tests marked gpu."""
+"""Graphs per bucket and slot: who is launched where, and when what is recorded, on doubles of slots."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ import threading
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, eventually, make_server, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
-from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig
 from azq.inference.batching import buckets
-from azq.inference.client import StreamEvaluator
-from azq.inference.cuda import SLOTS, GraphForward, Slot
+from azq.inference.cuda import SLOTS, GraphForward
 from azq.inference.engine import Engine
 from azq.inference.fallback import CaptureRefused, Mode, Rung
 from azq.inference.forward import EagerForward, Landed
@@ -162,90 +158,3 @@ def test_torch_compile_changes_no_evaluation():
         one.load(weights(1, network=network))
         assert one.rung.mode is Mode.FAST
     assert np.allclose(model.evaluate(observations(20))[0], plain.evaluate(observations(20))[0], atol=2e-3)
-
-
-# -- on a CUDA device
-
-GPU_CONFIG = CONFIG.model_copy(update={"device": "cuda", "precision": "bfloat16", "max_batch": 512, "batch": 512})
-GPU_EDGES = sorted({size + step for size in buckets(512, per_octave=4) for step in (-1, 0, 1) if 1 <= size + step <= 512})
-
-
-@pytest.fixture(scope="module")
-def gpu_models():
-    graph, eager = Model(SPEC, NETWORK, GPU_CONFIG), Model(SPEC, NETWORK, GPU_CONFIG)
-    eager._engine.rung = Rung(Mode.EAGER, 512)
-    for model in (graph, eager):
-        model.load(weights(1))
-    assert graph.rung.mode is Mode.FAST
-    assert eager.rung.mode is Mode.EAGER
-    return graph, eager
-
-
-@pytest.mark.gpu
-@settings(max_examples=60, deadline=None)
-@given(counts=st.lists(st.sampled_from(GPU_EDGES), min_size=1, max_size=4), seed=st.integers(0, 99))
-def test_graph_eager_and_reference_agree_on_the_device(gpu_models, counts, seed):
-    graph, eager = gpu_models
-    packed = [observations(count, seed=seed + index) for index, count in enumerate(counts)]
-    flights = [graph.launch(rows) for rows in packed]  # more than there are slots
-    for rows, flight in zip(packed, flights, strict=True):
-        logits, values = graph.land(flight, rows)
-        assert np.array_equal(logits, eager.evaluate(rows)[0])
-        expected = graph._plain(rows)
-        assert np.abs(logits.astype(np.float32) - expected[0].numpy()).max() <= 0.15
-        assert np.abs(values.astype(np.float32) - expected[1].numpy()).max() <= 0.03
-    assert graph.rung.mode is Mode.FAST
-
-
-@pytest.mark.gpu
-def test_weights_are_swapped_under_load_on_the_device():
-    bus = MemoryBus()
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    server, packed = make_server(bus, bus, shelf, config=GPU_CONFIG), observations(100)
-    expected = {}
-    for version in range(1, 8):
-        model = Model(SPEC, NETWORK, GPU_CONFIG)
-        model.load(weights(version, version=version))
-        expected[version] = model.evaluate(packed)[0]
-    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
-    with serving(server):
-        for version in range(1, 8):
-            if version > 1:
-                shelf.publish(version, weights(version, version=version))
-            handles = [client.submit(packed) for _ in range(8)]
-            answers = [client.result(handle, timeout_s=10.0) for handle in handles]
-            assert all(np.array_equal(answer.logits, expected[answer.weight_version]) for answer in answers)
-            eventually(lambda version=version: server.versions == {RUN: version}, f"version {version} is served", within_s=30.0)
-        assert ask(client, packed).weight_version == 7
-        assert same_bits(ask(client, packed, weight_version=6), ask(client, packed, weight_version=6))
-    assert server.rates()["fallbacks"] == 0
-
-
-@pytest.mark.gpu
-def test_a_refused_capture_on_the_device(monkeypatch):
-    def refuse(_slot, _size):
-        torch.cuda.synchronize()
-        raise CaptureRefused("refused by the test")
-
-    monkeypatch.setattr(Slot, "capture", refuse)
-    model = Model(SPEC, NETWORK, GPU_CONFIG)
-    model.load(weights(1))
-    assert model.rung.mode is Mode.EAGER
-    assert len(model.evaluate(observations(33))[0]) == 33
-    monkeypatch.undo()
-
-
-@pytest.mark.gpu
-def test_outputs_that_are_not_finite_are_seen_on_the_device():
-    model = Model(SPEC, NETWORK, GPU_CONFIG)
-    model.load(weights(1))
-    packed = observations(40)
-    expected = model.evaluate(packed)[0]
-    with torch.no_grad():
-        next(iter(model._built[1].parameters())).fill_(float("nan"))  # the device's copy alone
-    torch.cuda.synchronize()
-    assert not model.launch(packed).finite()
-    logits, _ = model.evaluate(packed)
-    assert model.rung.mode is not Mode.FAST
-    assert np.abs(logits.astype(np.float32) - expected).max() <= 0.15

@@ -73,6 +73,8 @@ def test_the_order_of_the_rungs():
         (RuntimeError("CUDA error: unspecified launch failure"), Failure.DEVICE_LOST),
         (RuntimeError("CUDA error: device-side assert triggered"), Failure.DEVICE_LOST),
         (RuntimeError("CUDA driver error: device not ready"), Failure.DEVICE_LOST),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx(...)`"), Failure.BROKEN),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), Failure.BROKEN),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), Failure.BROKEN),
     ],
 )

@@ -19,7 +19,7 @@ from azq.console.bench.suite import machine
 from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import Case, Part, cases, parts, split
 from azq.console.bench.suite.report import markdown, summary
-from azq.errors import ConfigError, EvaluationTimeout, MissingExtra
+from azq.errors import AzqError, ConfigError, EvaluationTimeout, MissingExtra
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over
@@ -27,13 +27,21 @@ PEERS = ("pgx", "openspiel")
 
 log = logs.get(__name__)
 Measure = Callable[[Part, Case, float, float], dict[str, Any]]  # seconds to measure, seconds until it is ended
+Told = Callable[[dict[str, dict[str, Any]], dict[str, str]], object]  # figures and reasons so far, after each part
 
 
 def run_all(
-    size: str, minutes: float, device: str = "auto", *, measure: Measure | None = None, clock: Callable[[], float] = time.monotonic
+    size: str,
+    minutes: float,
+    device: str = "auto",
+    *,
+    keep: Callable[[dict[str, Any]], object] = lambda _: None,
+    measure: Measure | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
     """Everything that fits: machine, figures by part, reasons of what has none, ratios within the run.
 
+    `keep` gets what there is after each part, since nobody knows whether a borrowed machine stays until the end.
     `size` is empty for the one that suits the machine. Raises `ConfigError` for a size that is none.
     """
     began_s = clock()
@@ -43,20 +51,30 @@ def run_all(
     which = cases(size)
     missing = {} if measure else {peer: reason for peer in PEERS if (reason := peers.missing(peer))}
     todo = parts(size, which, on_gpu=on_gpu, peers=[peer for peer in PEERS if peer not in missing])
-    figures, reasons = measured(todo, which, began_s + 60 * minutes, measure or _in_a_process(facts["device"]), clock)
-    return {
-        "machine": facts,
-        "size": size,
-        "cases": [described(case) for case in which],
-        "minutes": round((clock() - began_s) / 60, 2),
-        "parts": figures,
-        "left_out": {**missing, **reasons},
-        "summary": summary(which, figures),
-    }
+
+    def result(figures: dict[str, dict[str, Any]], reasons: dict[str, str]) -> dict[str, Any]:
+        return {
+            "machine": facts,
+            "size": size,
+            "cases": [described(case) for case in which],
+            "minutes": round((clock() - began_s) / 60, 2),
+            "parts": figures,
+            "left_out": {**missing, **reasons},
+            "summary": summary(which, figures),
+        }
+
+    measure = measure or _in_a_process(facts["device"])
+    found = measured(todo, which, began_s + 60 * minutes, measure, clock, lambda *so_far: keep(result(*so_far)))
+    return result(*found)
 
 
 def measured(
-    todo: Sequence[Part], which: Sequence[Case], end_s: float, measure: Measure, clock: Callable[[], float]
+    todo: Sequence[Part],
+    which: Sequence[Case],
+    end_s: float,
+    measure: Measure,
+    clock: Callable[[], float],
+    told: Told = lambda _figures, _reasons: None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Figures by part, and why others have none; after each part the rest is split anew over the time that is left."""
     by_name = {case.name: case for case in which}
@@ -73,9 +91,10 @@ def measured(
         try:
             limit_s = min(max(PATIENCE_S, PATIENCE * part.overhead_s + 2 * seconds), end_s - clock() + LATE_S)
             figures[part.name] = measure(part, by_name[part.case], seconds, limit_s)
-        except (EvaluationTimeout, MissingExtra) as error:
+        except (AzqError, OSError, ValueError) as error:  # whatever it is, the other parts are to have their time
             reasons[part.name] = str(error)
             log.warning("part_failed", part=part.name, reason=str(error))
+        told(figures, reasons)
     return figures, reasons
 
 
@@ -97,13 +116,20 @@ def read(path: Path) -> dict[str, Any]:
 
 def write(result: dict[str, Any], folder: Path) -> None:
     """`bench.json`, `bench.md` and, where matplotlib is installed, pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bench.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    (folder / "bench.md").write_text(markdown(result), "utf-8")
+    write_tables(result, folder)
     try:
         pictures(result, folder)
     except MissingExtra as error:
         log.warning("no_pictures", reason=str(error))
+
+
+def write_tables(result: dict[str, Any], folder: Path) -> None:
+    """`bench.json` and `bench.md`, each whole at any moment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("bench.json", json.dumps(result, indent=1) + "\n"), ("bench.md", markdown(result))):
+        draft = folder / f"{name}.tmp"
+        draft.write_text(text, "utf-8")
+        draft.replace(folder / name)
 
 
 def _in_a_process(device: str) -> Measure:

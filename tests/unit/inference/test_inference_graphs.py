@@ -1,0 +1,196 @@
+"""Slots, lanes and graphs as they are, on a fake device that does its work late."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from cuda_doubles import GraphEngine, fake_cuda  # noqa: F401
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, make_server, observations, serving, weights
+
+from azq.bus.memory import MemoryBus
+from azq.inference.client import StreamEvaluator
+from azq.inference.cuda import SLOTS
+from azq.inference.engine import fastest_layout
+from azq.inference.fallback import Mode, Rung
+from azq.inference.forward import EagerForward
+from azq.inference.model import Model
+from azq.nets import build, from_bytes
+
+EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})
+CPU = torch.device("cpu")
+QUICK = settings(max_examples=12, deadline=None, phases=(Phase.generate,), suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def engine(fake_cuda):  # noqa: F811
+    torch.set_num_threads(1)
+    return GraphEngine(EXACT)
+
+
+def loaded(engine, seed=1):
+    model = Model(SPEC, NETWORK, EXACT, engine=engine)
+    model.load(weights(seed))
+    assert model.rung == Rung(Mode.FAST, 64)
+    return model
+
+
+def expected_of(engine, seed, packed):
+    module = fastest_layout(build(NETWORK, SPEC)).eval().requires_grad_(False)
+    module.load_state_dict(from_bytes(weights(seed))[0])
+    return EagerForward(module, CPU, engine.sizes(Rung(Mode.FAST, 64))).launch(packed).wait()
+
+
+@QUICK
+@given(data=st.data())
+def test_batches_in_flight_keep_their_own_inputs_and_outputs(engine, data):
+    models = [loaded(engine, seed) for seed in (1, 2)]
+    flights = []
+    for number in range(data.draw(st.integers(1, 8))):
+        seed, count = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 64))
+        packed = observations(count, seed=number)
+        flights.append((seed, packed.copy(), models[seed - 1].launch(packed)))
+        packed[:] = 0  # the caller may reuse it at once
+        while flights and data.draw(st.booleans()):
+            seed, asked, flight = flights.pop(data.draw(st.integers(0, len(flights) - 1)))
+            assert flight.finite()
+            assert all(map(np.array_equal, flight.wait(), expected_of(engine, seed, asked)))
+    for seed, asked, flight in flights:
+        assert all(map(np.array_equal, flight.wait(), expected_of(engine, seed, asked)))
+
+
+def test_a_flight_says_when_it_is_done_and_lets_its_slot_go(engine):
+    flight = loaded(engine).launch(observations(9))
+    looks = 1
+    while not flight.done():
+        looks += 1
+    assert looks > 1
+    flight.wait()
+    assert flight.done()
+    assert flight._slot is None
+    assert flight.wait() is flight.wait()
+
+
+def test_each_slot_captures_on_a_stream_of_its_own_on_which_nothing_runs(engine, fake_cuda):  # noqa: F811
+    models = [loaded(engine, seed) for seed in (1, 2)]
+    for model in models:
+        for count in (5, 20, 64):
+            for _ in range(SLOTS):
+                model.evaluate(observations(count))
+    streams = {id(stream): stream for stream, _ in fake_cuda.captures}
+    assert len(streams) == SLOTS
+    assert all(stream.captured and not stream.ran for stream in streams.values())
+    assert {id(lane.stream) for lane in engine._lanes._lanes}.isdisjoint(streams)
+    assert len({(id(stream), pool) for stream, pool in fake_cuda.captures}) == SLOTS  # and a pool of its own
+
+
+def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):  # noqa: F811
+    def all_networks_come_and_go():
+        first = loaded(engine, 1)
+        first.evaluate(observations(64))
+        second = loaded(engine, 2)
+        del first
+        second.evaluate(observations(64))
+
+    all_networks_come_and_go()
+    assert fake_cuda.pools == SLOTS
+    gc.collect()
+    loaded(engine, 3)
+    assert fake_cuda.pools > SLOTS
+
+
+def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):  # noqa: F811
+    model = loaded(engine)
+    before = torch.cuda.current_stream()
+    fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    packed = observations(50)
+    logits, _ = model.evaluate(packed)
+    assert torch.cuda.current_stream() is before
+    assert model.rung.mode is Mode.EAGER
+    assert engine.rung.mode is Mode.EAGER  # for all networks: what a device cannot record it cannot
+    assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
+
+
+def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda):  # noqa: F811
+    torch.set_num_threads(1)
+    engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
+    model = Model(SPEC, NETWORK, EXACT, engine=engine)
+    model.load(weights(1))
+    packed = observations(100)
+    expected = model.evaluate(packed)
+    old = weakref.ref(model._built[2]._slots[0])
+    fake_cuda.fail = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    sizes, seen = engine.sizes, []
+
+    def recovered(rung):
+        seen.append((rung.max_batch, old() is None))
+        fake_cuda.fail = None
+        return sizes(rung)
+
+    engine.sizes = recovered
+    assert len(model.evaluate(observations(250))[0]) == 250
+    assert model.rung == Rung(Mode.FAST, 128)
+    assert seen[0] == (128, True)
+    assert np.array_equal(model.evaluate(packed)[0], expected[0])
+
+
+def test_weights_change_while_batches_are_in_flight(engine):
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
+    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    packed = [observations(64, seed=number) for number in range(4)]
+    expected = {version: [expected_of(engine, version, rows)[0] for rows in packed] for version in range(1, 6)}
+    with serving(server):
+        for version in range(1, 6):
+            if version > 1:
+                shelf.publish(version, weights(version, version=version))
+            for _ in range(3):
+                handles = [client.submit(rows) for rows in packed]
+                for number, handle in enumerate(handles):
+                    answer = client.result(handle, timeout_s=10.0)
+                    assert np.array_equal(answer.logits, expected[answer.weight_version][number])
+            eventually(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
+    assert server.rates()["fallbacks"] == 0
+
+
+def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine):
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
+    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    try:
+        eventually(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
+        first = client.submit(observations(64))
+        eventually(lambda: server.step(5) == 0 and bool(server._flying), "the first is launched")
+        ended = threading.Event()
+        server._flying[0].flight.done = ended.is_set  # a long batch
+        second = client.submit(observations(64, seed=2))
+        eventually(lambda: server.step(5) >= 0 and len(server._flying) + server.stats.evaluations // 64 == 2, "the second is launched")
+        assert server.stats.evaluations == 64  # two are as many as there may be: the first was waited for, the second is under way
+        assert client.result(first, timeout_s=1.0) is not None
+        eventually(lambda: server.step(5) == 64, "the second is answered")
+        assert client.result(second, timeout_s=1.0) is not None
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+def test_other_networks_run_as_graphs_too(engine, kind):
+    network = NETWORK.model_copy(update={"kind": kind, "heads": 2})
+    model = Model(SPEC, network, EXACT, engine=engine)
+    model.load(weights(1, network=network))
+    assert model.rung.mode is Mode.FAST
+    packed = observations(30)
+    logits, values = model.evaluate(packed)
+    expected = model._plain(packed)
+    assert np.allclose(logits, expected[0].numpy(), atol=2e-3)
+    assert np.allclose(values, expected[1].numpy(), atol=2e-3)
