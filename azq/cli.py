@@ -10,6 +10,7 @@ import typer
 
 from azq import __version__, logs
 from azq.cli_bench import bench_app
+from azq.cli_doctor import doctor
 from azq.cli_drill import drill_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
@@ -320,6 +321,7 @@ def _names(text: str) -> list[str]:
 
 # In the order in which `azq --help` lists them, after the commands above.
 app.command("top")(top)
+app.command("doctor")(doctor)
 app.command("profile")(profile)
 app.command("join")(join)
 app.command("join-token")(join_token)

@@ -67,6 +67,13 @@ def make_folder(path: Path) -> None:
     except OSError as error:
         why = "a file has that name" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
         raise ConfigError(f"cannot make the folder {path}: {why}; give another place with --set home=FOLDER") from None
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raises `ConfigError` for what is no folder that this user may write to."""
+    if not path.is_dir():
+        raise ConfigError(f"{path} is a file, and a folder is needed there; give another place with --set home=FOLDER")
     if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(f"folder {path} cannot be written to by this user; give another place with --set home=FOLDER")
 

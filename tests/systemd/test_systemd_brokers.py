@@ -31,8 +31,9 @@ def up(host: Namespace) -> dict[str, bool]:
     return {plane: float(value) == 1.0 for plane, value in told}
 
 
-def status(host: Namespace) -> str:
-    return host.run("env", "CREDENTIALS_DIRECTORY=/etc/azq", AZQ, "status", "--config", "/etc/azq/azq.toml")
+def ask(host: Namespace, command: str) -> str:
+    """What a command of root's says of this host's fleet."""
+    return host.run("env", "CREDENTIALS_DIRECTORY=/etc/azq", AZQ, command, "--config", "/etc/azq/azq.toml", check=False)
 
 
 def more_games(host: Namespace) -> None:
@@ -60,9 +61,10 @@ def test_the_target_starts_every_broker_and_all_are_told_of(host: Namespace) -> 
     for unit in brokers(2):
         assert host.show(unit, "SubState") == "running", unit
     assert up(host) == {"control": True, "data": True, "data1": True}
-    told = status(host)
+    told = ask(host, "status")
     assert "data1 " in told
     assert "does not answer" not in told
+    assert "fail" not in ask(host, "doctor")
 
 
 def test_a_killed_data_broker_comes_back_and_nothing_is_lost(host: Namespace) -> None:
@@ -81,7 +83,8 @@ def test_a_killed_data_broker_comes_back_and_nothing_is_lost(host: Namespace) ->
 def test_a_stopped_data_broker_is_named_while_the_other_carries_the_run(host: Namespace) -> None:
     host.run("systemctl", "stop", "azq-broker@data1")
     host.until(lambda: up(host).get("data1") is False, "the figure of a broker that is away")
-    assert "data1 does not answer" in status(host)
+    assert "data1 does not answer" in ask(host, "status")
+    assert [line.split()[1] for line in ask(host, "doctor").splitlines() if line.startswith("fail")] == ["data1"]
     more_games(host)
     host.run("systemctl", "start", "azq-broker@data1")
     host.until(lambda: all(up(host).values()), "the broker's return")

@@ -15,6 +15,7 @@ import redis
 from azq import __version__
 from azq.bus.binary import OLDEST
 from azq.bus.redis import RedisBus
+from azq.config import StoreConfig
 from azq.console.join.token import ANYWHERE
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.ledger import Ledger
@@ -30,12 +31,12 @@ from daemon.observe import read_weights
 CLOCK_WARN_S = 2.0
 POLL_S = 0.2
 
-Verdict = Literal["ok", "warn"]
+Verdict = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at; what fails raises instead."""
+    """One thing that was looked at; before a join, what fails raises instead."""
 
     name: str
     verdict: Verdict
@@ -149,13 +150,14 @@ def _from_here(url: str, control_url: str) -> str:
     return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
 
 
-def check_store(client: redis.Redis, store_url: str, home: Path) -> Check:
+def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Check:
     """Whether this machine can read the newest weights of each live run. Raises `StoreError` with the remedy where it cannot."""
+    store_url = settings if isinstance(settings, str) else settings.url
     read: list[str] = []
     for record in _live(Ledger(client)):
         run = record.run
         for event in read_weights(RedisBus(client), run):
-            store = open_store(store_url, directory=weights_folder(record.directory, home, run), client=client)
+            store = open_store(settings, directory=weights_folder(record.directory, home, run), client=client)
             try:
                 data = store.get(event.uri, event.sha256)
             except StoreError as error:

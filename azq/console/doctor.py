@@ -1,0 +1,120 @@
+"""`azq doctor`: looks at everything that a fleet's work rests on, from this machine, and says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import redis
+
+from azq import games
+from azq.bus.binary import find_server
+from azq.bus.redis import RedisBus
+from azq.config import Config
+from azq.console import brokers
+from azq.console.join import checks
+from azq.console.join.checks import Check
+from azq.console.planes import ASK_TIMEOUT_S
+from azq.console.rundir import check_folder
+from azq.errors import AzqError, BrokerUnavailable, ConfigError
+from azq.ledger import Ledger
+from azq.ledger.types import RunState, RunView
+from azq.wire.connect import connect
+from azq.wire.messages import Heartbeat
+from azq.wire.shards import data_name
+from daemon.api.auth import check_binding
+from daemon.observe import read_workers
+
+LEAST_FREE_BYTES = 5e9  # as the alert on the learner's disk
+NEEDED = ("selfplay", "inference", "learner")  # roles without which a run makes no progress
+
+
+def examine(config: Config) -> Iterator[Check]:
+    """One answer after the other; none raises. Starts nothing and changes nothing."""
+    yield from _guarded("game", lambda: [_game(config)])
+    yield from _guarded("home", lambda: [_home(config.home)])
+    yield from _guarded("rest", lambda: [_rest(config)])
+    if not config.broker.control_url:
+        yield from _guarded("server", lambda: [Check("server", "ok", f"{find_server()} is what `azq up` starts")])
+    try:
+        resolved = brokers.resolve(config)
+        with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
+            yield from _fleet(resolved, control)
+    except (ConfigError, BrokerUnavailable) as error:
+        if config.broker.control_url:
+            yield Check("control", "fail", str(error))
+        else:
+            yield Check("brokers", "warn", f"none runs for {config.home.absolute()} ({_why(error)}): `azq up` starts them")
+    except AzqError as error:
+        yield Check("control", "fail", str(error))
+
+
+def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
+    yield from _guarded("control", lambda: checks.check_broker(control, "control"))
+    for place, url in enumerate(config.broker.data_planes):
+        name = data_name(place)
+        yield from _guarded(name, lambda url=url, name=name: _data_plane(url, name))  # type: ignore[misc]
+    yield from _guarded("clock", lambda: [checks.check_clock(control)])
+    yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
+    yield from _guarded("workers", lambda: judge_workers(read_workers(RedisBus(control)), Ledger(control).runs()))
+    yield from _guarded("weights", lambda: [_weights(config, control)])
+
+
+def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list[Check]:
+    """Who lives, and which running runs lack somebody."""
+    roles = Counter(beat.role for beat in workers)
+    living = ", ".join(f"{count} {role}" for role, count in sorted(roles.items())) or "none"
+    lacking = [
+        f"{view.record.run} has no live {role}"
+        for view in runs
+        if view.state is RunState.RUNNING
+        for role in NEEDED
+        if not any(beat.role == role and beat.run in ("", view.record.run) for beat in workers)
+    ]
+    if lacking:
+        return [Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
+    return [Check("workers", "ok", f"{living}; {len(runs)} runs")]
+
+
+def _why(error: AzqError) -> str:
+    return "none was ever started" if isinstance(error, ConfigError) else str(error).partition(";")[0]
+
+
+def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+    try:
+        return look()
+    except AzqError as error:
+        return [Check(name, "fail", str(error))]
+
+
+def _game(config: Config) -> Check:
+    game = games.load(config.run.game, **config.run.params)
+    return Check("game", "ok", f"{game.name}: {game.num_players()} players, {game.num_distinct_actions()} actions")
+
+
+def _home(home: Path) -> Check:
+    there = home.absolute()
+    while not there.exists():
+        there = there.parent
+    check_folder(there)
+    free = shutil.disk_usage(there).free
+    text = f"{home.absolute()} can be written to, {free / 1e9:.1f} GB free"
+    return Check("home", "ok", text) if free >= LEAST_FREE_BYTES else Check("home", "warn", f"{text}: make room, segments grow there")
+
+
+def _rest(config: Config) -> Check:
+    check_binding(config.daemon)
+    return Check("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
+
+
+def _data_plane(url: str, name: str) -> list[Check]:
+    with contextlib.closing(connect(url, timeout_s=ASK_TIMEOUT_S)) as client:
+        return checks.check_broker(client, name)
+
+
+def _weights(config: Config, control: redis.Redis) -> Check:
+    found = checks.check_store(control, config.store, config.home)
+    return found if found.verdict == "ok" else Check("weights", "ok", "none yet")  # what it warns of concerns other machines

@@ -1,0 +1,93 @@
+"""`azq doctor`: what it looks at, and what it says of each thing that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from azq.cli import app
+from azq.config import Config, load
+from azq.console.brokers import Brokers
+from azq.console.doctor import examine, judge_workers
+from azq.ledger.types import RunState, RunView
+from azq.wire.messages import Heartbeat, RunRecord
+
+
+def settings(folder: Path, *overrides: str) -> Config:
+    return load(None, [f'home="{folder}"', *overrides])
+
+
+def verdicts(config: Config) -> dict[str, str]:
+    return {check.name: check.verdict for check in examine(config)}
+
+
+def beat(role: str, run: str = "") -> Heartbeat:
+    return Heartbeat(role, f"{role}@h:1", "h", 1, "0", 1, 0, 0, run=run)
+
+
+def view(name: str, state: RunState = RunState.RUNNING) -> RunView:
+    return RunView(RunRecord(name, b"{}", {}, "", 0), state, "", 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_new_folder_is_sound_and_told_how_to_begin(tmp_path: Path) -> None:
+    found = {check.name: check for check in examine(settings(tmp_path / "runs"))}
+    assert {name: check.verdict for name, check in found.items()} == {
+        "game": "ok", "home": "ok", "rest": "ok", "server": "ok", "brokers": "warn",
+    }  # fmt: skip
+    assert "`azq up` starts them" in found["brokers"].detail
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_broker_is_looked_at_and_a_dead_one_named(tmp_path: Path) -> None:
+    config = settings(tmp_path, "broker.data_shards=2")
+    with Brokers(config, tmp_path) as running:
+        assert verdicts(config) == dict.fromkeys(
+            ("game", "home", "rest", "server", "control", "durable", "data", "data1", "clock", "daemon", "workers", "weights"), "ok"
+        ) | {"daemon": "warn"}
+        running._servers["data1"].stop()
+        found = verdicts(config)
+        assert (found["data"], found["data1"]) == ("ok", "fail")
+    assert verdicts(config)["brokers"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "said"),
+    [
+        (["run.game=connect_five"], "game", "no game is called 'connect_five'"),
+        (["daemon.host=0.0.0.0"], "rest", "set daemon.token"),
+        (["broker.control_url=redis://127.0.0.1:1/0"], "control", "no broker at redis://127.0.0.1:1/0"),
+        (["broker.control_url=http://here"], "control", "is none of unix"),
+        (["home=/dev/null"], "home", "is a file"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_rest_looked_at_all_the_same(tmp_path: Path, overrides: list[str], name: str, said: str) -> None:
+    found: dict[str, Any] = {check.name: check for check in examine(settings(tmp_path, *overrides))}
+    assert found[name].verdict == "fail"
+    assert said in found[name].detail
+    assert all(check.verdict != "fail" for other, check in found.items() if other != name)
+    assert len(found) >= 4
+
+
+def test_running_runs_need_players_evaluators_and_a_learner_of_their_own() -> None:
+    workers = [beat("selfplay"), beat("inference"), beat("learner", "one")]
+    assert [check.verdict for check in judge_workers(workers, [view("one"), view("old", RunState.FINISHED)])] == ["ok"]
+    (check,) = judge_workers(workers, [view("one"), view("two")])
+    assert check.verdict == "warn"
+    assert "two has no live learner" in check.detail
+    assert "one has" not in check.detail
+
+
+@pytest.mark.parametrize(("overrides", "code"), [([], 0), (["--set", "daemon.host=0.0.0.0"], 2)])
+def test_the_exit_code_says_whether_anything_failed(overrides: list[str], code: int) -> None:
+    told = CliRunner().invoke(app, ["doctor", "--json", *overrides])
+    assert told.exit_code == code
+    assert json.loads(told.stdout)["ok"] == (code == 0)
