@@ -17,9 +17,10 @@ from azq.config import Config
 from azq.console.supervisor import hangs
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.wire.connect import connect
-from azq.wire.shards import data_name
+from azq.wire.shards import data_names
 
 BROKER_FOLDER = ".broker"
+PLANES_FILE = "data-planes"  # their number
 LOCK_FILE = ".azq-up.lock"
 ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
 ASK_TIMEOUT_S = 0.5
@@ -38,18 +39,13 @@ def resolve(config: Config) -> Config:
     Raises `ConfigError` when neither exists; for commands that read or work beside a running `azq up`.
     """
     control = config.broker.control_url or _embedded_url(config.home, "control")
-    data = config.broker.data_planes or tuple(_embedded_url(config.home, role) for role in data_roles(config))
+    data = config.broker.data_planes or tuple(_embedded_url(config.home, role) for role in data_names(_started(config)))
     if not control or not all(data):
         raise ConfigError(
             f"no broker: broker.control_url is not set and no embedded one was ever started under {config.home}; "
             "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
         )
     return with_urls(config, control, *data)
-
-
-def data_roles(config: Config) -> tuple[str, ...]:
-    """The names of the embedded data planes: `data`, `data1`, ..."""
-    return tuple(data_name(place) for place in range(config.broker.data_shards))
 
 
 def open_control(config: Config) -> tuple[Config, redis.Redis]:
@@ -64,6 +60,13 @@ def open_control(config: Config) -> tuple[Config, redis.Redis]:
         if config.broker.control_url:
             raise
         raise BrokerUnavailable(f"nothing runs in {config.home.absolute()}: its embedded broker does not answer; start `azq up`") from None
+
+
+def _started(config: Config) -> int:
+    """How many embedded data planes the last `azq up` started, which others need not be told; those that are set where none ever did."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((config.home / BROKER_FOLDER / PLANES_FILE).read_text("ascii"))
+    return config.broker.data_shards
 
 
 def _embedded_url(home: Path, role: str) -> str:
@@ -156,7 +159,8 @@ class Brokers:
             return
         # Whoever joins from another machine has one token: all planes then have one password.
         password = control.password if self._listen else ""
-        for place, role in enumerate(data_roles(self._config), start=1):
+        (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
+        for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):
             beside = (self._listen[0], self._listen[1] + place) if self._listen else None
             self._servers[role] = EmbeddedServer("data", self._folder / role, listen=beside, password=password)
             self._servers[role].start()

@@ -24,7 +24,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.connect import connect
 from azq.wire.messages import Heartbeat
-from azq.wire.shards import data_name
+from azq.wire.shards import data_names
 from daemon.api.auth import check_binding
 from daemon.observe import read_workers
 
@@ -54,8 +54,8 @@ def examine(config: Config) -> Iterator[Check]:
 
 def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     yield from _guarded("control", lambda: checks.check_broker(control, "control"))
-    for place, url in enumerate(config.broker.data_planes):
-        name = data_name(place)
+    planes = config.broker.data_planes
+    for name, url in zip(data_names(len(planes)), planes, strict=True):
         yield from _guarded(name, lambda url=url, name=name: _data_plane(url, name))  # type: ignore[misc]
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
@@ -76,7 +76,7 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list
     ]
     if lacking:
         return [Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
-    return [Check("workers", "ok", f"{living}; {len(runs)} runs")]
+    return [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
 
 
 def _why(error: AzqError) -> str:

@@ -16,6 +16,7 @@ import azq
 from azq.bus.binary import find_server
 from azq.console import systemd_brokers as brokers
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
+from azq.wire.shards import data_names
 
 USER = "azq"
 UNIT_FOLDER = Path("/etc/systemd/system")
@@ -85,7 +86,7 @@ class Places:
             "CONFIG": str(self.config),
             "STATE": str(self.state),
             "SERVER": str(self.server),
-            "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in brokers.data_roles(self.data_brokers)),
+            "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in data_names(self.data_brokers)),
             "DO_NOT_RESTART": exit_codes(),
             "BACKOFF": backoff(self.systemd_version),
         }
@@ -125,7 +126,7 @@ def render(template: str, variables: Mapping[str, str]) -> str:
 def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
     """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
     config = _below(root, places.config)
-    roles = (brokers.CONTROL, *brokers.data_roles(places.data_brokers))
+    roles = (brokers.CONTROL, *data_names(places.data_brokers))
     renews = _renews(config, places.data_brokers)
     steps: list[Step] = [
         WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),

@@ -9,16 +9,10 @@ from pathlib import Path
 
 from azq.config import load
 from azq.errors import ConfigError
-from azq.wire.shards import data_name
 
 CONTROL = "control"
 CONTROL_KEY, DATA_KEY, DATA_KEYS = "AZQ_BROKER__CONTROL_URL", "AZQ_BROKER__DATA_URL", "AZQ_BROKER__DATA_URLS"
 TOKEN_NOTE = "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address"
-
-
-def data_roles(count: int) -> tuple[str, ...]:
-    """The instances of `azq-broker@` that are data planes: `data`, `data1`, ..."""
-    return tuple(data_name(place) for place in range(count))
 
 
 def wanted_count(settings: Path, asked: int | None) -> int:

@@ -18,6 +18,11 @@ def data_name(place: int) -> str:
     return f"data{place or ''}"
 
 
+def data_names(count: int) -> tuple[str, ...]:
+    """The names of so many data planes, in their order."""
+    return tuple(data_name(place) for place in range(count))
+
+
 def ranked(key: str, shards: Iterable[int]) -> tuple[int, ...]:
     """The brokers in the order of a key's preference."""
     return tuple(sorted(shards, key=lambda shard: _draw(key, shard), reverse=True))

@@ -20,7 +20,7 @@ from azq.actor.turn import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
-from azq.console.brokers import data_roles, resolve
+from azq.console.brokers import resolve
 from azq.console.drill.evidence import Evidence
 from azq.console.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout
@@ -29,6 +29,7 @@ from azq.ledger.types import LedgerCounts
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
+from azq.wire.shards import data_names
 
 RUN = "drill"
 LEASE_S = 4.0
@@ -124,14 +125,14 @@ class System:
     @contextlib.contextmanager
     def client(self, plane: str = "control") -> Iterator[redis.Redis]:
         """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ..."""
-        config = self.config()
-        urls = {"control": config.broker.control_url, **dict(zip(data_roles(config), config.broker.data_planes, strict=True))}
+        broker = self.config().broker
+        urls = {"control": broker.control_url, **dict(zip(data_names(len(broker.data_planes)), broker.data_planes, strict=True))}
         with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
             yield client
 
     def brokers(self) -> tuple[str, ...]:
         """The roles of all its brokers."""
-        return ("broker-control", *(f"broker-{name}" for name in data_roles(self.config())))
+        return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
 
     def config(self) -> Config:
         """Its settings, with the addresses of its brokers."""

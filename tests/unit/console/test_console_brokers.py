@@ -60,6 +60,15 @@ def test_every_embedded_data_plane_is_found_where_it_was_started(tmp_path: Path)
         brokers.resolve(settings(tmp_path, "broker.data_shards=4"))
 
 
+def test_commands_beside_azq_up_know_how_many_data_planes_it_started(tmp_path: Path) -> None:
+    with brokers.Brokers(settings(tmp_path, "broker.data_shards=2"), tmp_path) as running:
+        expected = running.apply(settings(tmp_path)).broker.data_planes
+        assert len(expected) == 2
+        assert brokers.resolve(settings(tmp_path)).broker.data_planes == expected
+    with brokers.Brokers(settings(tmp_path), tmp_path):
+        assert len(brokers.resolve(settings(tmp_path, "broker.data_shards=2")).broker.data_planes) == 1
+
+
 def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--listen 203.0.113.7: this machine cannot listen there"):
         brokers.Brokers(settings(tmp_path), tmp_path, ("203.0.113.7", 6379))
