@@ -55,7 +55,10 @@ def up(
     run: RunName = None,
     preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu, sprint.")] = "",
     overrides: Overrides = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="Stop there.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="End the run there; the first of several, comma-separated."),
+    ] = None,
     listen: Annotated[str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join: `azq join`.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,

@@ -81,6 +81,11 @@ class FailoverEvaluator:
         figures = self._stream.stats()
         return {**figures, metrics.RESENT: figures.get(metrics.RESENT, 0.0) + self._moved_resent}
 
+    @property
+    def resent(self) -> int:
+        """Requests that were sent again, over whichever broker."""
+        return int(self.stats()[metrics.RESENT])
+
     def close(self) -> None:
         """Closes every stream."""
         for stream in {*self._left, self._stream}:
