@@ -6,6 +6,7 @@ So what is read or written too early, or shared between streams, shows as a wron
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -145,6 +146,11 @@ class FakeDevice(threading.local):
 DEVICE = FakeDevice()
 
 
+def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
+    """Bits as a device unpacks them."""
+    return ((packed[:, :, None] >> torch.arange(8, dtype=torch.uint8)) & 1).flatten(1)[:, :count]
+
+
 class FakeCuda:
     """Stands in for what `azq.inference.cuda` takes of `torch.cuda`."""
 
@@ -205,5 +211,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
         "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, double)
+    # On a CPU bits are unpacked by numpy, which no graph would notice.
+    monkeypatch.setattr(sys.modules["azq.nets.unpack"], "unpack_bits", unpack_bits, raising=False)
     monkeypatch.setattr(cuda, "_pinned", lambda shape, kind: torch.zeros(shape, dtype=kind))
     return fake

@@ -101,7 +101,7 @@ class InferenceConfig(Section):
 
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
-    max_batch: Positive = 4096
+    max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
     batch: Annotated[int, Field(ge=0)] = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
     deadline_ms: Annotated[float, Field(ge=0.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
     compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer

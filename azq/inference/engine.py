@@ -20,6 +20,7 @@ from azq.nets import Network
 from azq.nets.resnet import ResNet
 
 CPU = torch.device("cpu")
+LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
 SMALLEST_ON_GPU = 64  # leaves below which a GPU takes no less time; fewer sizes are fewer graphs
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
@@ -29,7 +30,8 @@ class Engine:
 
     def __init__(self, config: InferenceConfig, placement: Placement) -> None:
         self.placement = placement
-        self.rung = Rung(Mode.FAST, config.max_batch)
+        on_cpu = placement.device.type == "cpu"
+        self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
         self._compile = config.compile

@@ -37,7 +37,7 @@ from azq.phases import Phases
 from azq.wire import keys
 
 IDLE_BLOCK_MS = 100
-POLL_S = 0.00005  # between looks at a device that could take another batch, and at the stream
+POLL_S = 0.0001  # between looks at a device that could take another batch, and at the stream
 LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
 ENTRIES_PER_READ = 16
 

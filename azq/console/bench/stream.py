@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from azq.inference.forward import Flight
     from azq.inference.model import Model
 
-IN_FLIGHT = 2  # as two groups of games in turn
+IN_FLIGHT = 2  # batches of the bare network, as many as a GPU's worker has
+REQUESTS = 3  # of the stream: as many, and one on its way
 ROUNDS = 3
 WARM_UP = 10
 PATIENCE_S = 30.0
@@ -131,7 +132,7 @@ def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
 
 def _stream_turn(client: StreamEvaluator, packed: NDArray[np.uint8], seconds: float) -> int:
     """Batches answered; raises `EvaluationTimeout` where one is not."""
-    handles = deque(client.submit(packed) for _ in range(IN_FLIGHT))
+    handles = deque(client.submit(packed) for _ in range(REQUESTS))
     count, end_s = 0, time.monotonic() + seconds
     while handles:
         if client.result(handles.popleft(), timeout_s=PATIENCE_S) is None:

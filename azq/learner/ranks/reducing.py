@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from azq.config import LearnerConfig
 from azq.learner.batches import Feed, Order
@@ -179,11 +178,13 @@ class Averaging:
         """Averages when it is time."""
         if (step + 1) % self._every:
             return
-        flat = parameters_to_vector(self._module.parameters()) * self._weight
+        ours = list(self._module.parameters())
+        flat = torch.cat([parameter.reshape(-1) for parameter in ours]) * self._weight  # whatever the order of their memory
         self._watch.begin()
         dist.all_reduce(flat)
         self._watch.end()
-        vector_to_parameters(flat, self._module.parameters())
+        for parameter, averaged in zip(ours, flat.split([parameter.numel() for parameter in ours]), strict=True):
+            parameter.copy_(averaged.view_as(parameter))
 
     def waited_s(self) -> float:
         """Seconds of averaging since the last call."""

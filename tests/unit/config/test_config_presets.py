@@ -6,7 +6,7 @@ import importlib.resources
 
 import pytest
 
-from azq.config import parse_run
+from azq.config import InferenceConfig, parse_run
 from azq.errors import ConfigError
 from azq.presets import preset
 
@@ -18,6 +18,14 @@ NAMES = sorted(name.removesuffix(".toml") for name in FILES if name != "python.t
 def test_presets_are_sound(name: str) -> None:
     game, _, variant = name.partition("-")
     assert parse_run(preset(game, variant), name).run.game == game
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_request_of_a_preset_is_larger_than_an_inference_worker_takes(name: str) -> None:
+    game, _, variant = name.partition("-")
+    sections = parse_run(preset(game, variant), name)
+    games = -(-sections.selfplay.games_in_flight // sections.selfplay.groups)
+    assert games * sections.search.leaves_per_step <= InferenceConfig().max_batch
 
 
 def test_variants_are_named() -> None:

@@ -65,7 +65,8 @@ def test_every_case_of_a_size_has_its_parts_and_a_run_that_fits_it(size: str, on
     assert [part.case for part in todo if part.kind in ("pgx", "openspiel")] == [which[0].name] * 3
     for case in which:
         sections = sections_of(case, 32, 5.0)
-        assert sections.selfplay.games_in_flight == 2 * case.batch
+        assert sections.selfplay.games_in_flight == sections.selfplay.groups * case.batch
+        assert sections.selfplay.groups == case.groups
         assert sections.search.num_simulations == 32
 
 

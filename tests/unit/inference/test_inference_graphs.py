@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, make_server, observations, serving, weights
 
 from azq.bus.memory import MemoryBus
+from azq.config import InferenceConfig
 from azq.inference.client import StreamEvaluator
 from azq.inference.cuda import SLOTS
-from azq.inference.engine import fastest_layout
+from azq.inference.engine import Engine, fastest_layout
 from azq.inference.fallback import Mode, Rung
 from azq.inference.forward import EagerForward
 from azq.inference.model import Model
+from azq.inference.placement import Placement
 from azq.nets import build, from_bytes
 
 EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})
@@ -194,3 +196,19 @@ def test_other_networks_run_as_graphs_too(engine, kind):
     expected = model._plain(packed)
     assert np.allclose(logits, expected[0].numpy(), atol=2e-3)
     assert np.allclose(values, expected[1].numpy(), atol=2e-3)
+
+
+def test_an_engine_on_cuda_keeps_two_batches_under_way_and_few_sizes(fake_cuda, monkeypatch):  # noqa: F811
+    for name in ("allow_tf32", "benchmark"):
+        monkeypatch.setattr(torch.backends.cudnn, name, getattr(torch.backends.cudnn, name))  # put back at the end
+    placement = Placement(torch.device("cuda:0"), torch.bfloat16, 1)
+    engine = Engine(InferenceConfig(), placement)
+    sizes = engine.sizes(engine.rung)
+    assert engine.in_flight == SLOTS == 2
+    assert engine.rung == Rung(Mode.FAST, 8192)
+    assert (sizes[0], sizes[-1], len(sizes)) == (64, 8192, 29)
+    assert torch.backends.cudnn.benchmark
+    assert not torch.backends.cudnn.allow_tf32  # float32 is what bfloat16 is checked against and falls back to
+    Engine(InferenceConfig(precision="float32"), placement)
+    assert not torch.backends.cudnn.benchmark  # else two threads might answer other bits
+    assert Engine(InferenceConfig(), Placement(CPU, torch.bfloat16, 1)).rung.max_batch == 4096

@@ -11,8 +11,10 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.batches import Batch
 from azq.learner.burst import Burst, Timing
-from azq.learner.ranks.group import Group, Word
+from azq.learner.ranks.group import Group, Word, open_store
 from azq.learner.ranks.reducing import HostStopwatch, sync_of
+from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
@@ -171,3 +173,36 @@ def test_a_stopwatch_counts_from_the_last_beginning():
     watch.end()
     assert 0 < watch.taken_s() < 1
     assert watch.taken_s() == 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"compression": "fp16"}, {"sync_every": 2}])
+def test_weights_in_the_order_that_a_gpu_likes_train_like_others(changes):
+    """Channels last, as on CUDA: reduced and averaged in their own memory, which the optimizer and the graphs of torch hold on to."""
+    config = config_of(**changes)
+    network = NetworkConfig(kind="resnet", blocks=1, channels=8)
+    samples = planted(NetSpec.of(games.load("connect_four")), 64, 1)
+
+    def trained() -> list[dict[str, np.ndarray]]:
+        found = []
+        for layout in (torch.contiguous_format, torch.channels_last):
+            trainer = trainer_of(config, network)
+            trainer.replace(trainer.module.to(memory_format=layout))
+            places = [parameter.data_ptr() for parameter in trainer.module.parameters()]
+            sync = sync_of(trainer.module, config, CPU)
+            sync.share(0, (64,))
+            trainer.join(sync)
+            for _ in range(4):
+                trainer.train_on(Batch(samples), 0.0)
+            assert places == [parameter.data_ptr() for parameter in trainer.module.parameters()]
+            assert trainer.module.blocks[0].a.weight.is_contiguous(memory_format=layout)
+            found.append(numbers(trainer))
+            trainer.join(Alone(trainer.module))
+        return found
+
+    store = open_store(LOOPBACK, 1, timeout_s=30.0)
+    group = Group(store, 1, 0, 1, CPU, 30.0)
+    try:
+        plain, last = trained()
+    finally:
+        group.close()
+    assert all(np.allclose(plain[name], last[name], atol=1e-4) for name in plain)

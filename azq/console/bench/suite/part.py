@@ -18,7 +18,6 @@ from azq.console.process import run_main
 
 WINDOW_SAMPLES = 200_000
 TINY_WINDOW = 20_000
-GROUPS = 2
 
 
 def measure(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
@@ -44,13 +43,13 @@ def measure(kind: str, case: Case, num_simulations: int, seconds: float, device:
 
 
 def sections_of(case: Case, num_simulations: int, seconds: float) -> RunSections:
-    """A run of the case: two groups of games in turn, each one batch."""
+    """A run of the case: groups of games in turn, each one batch."""
     base = RunSections(run=RunConfig(game=case.game, params=dict(case.params)), network=case.network)
     search = base.search.model_copy(update={"num_simulations": num_simulations or base.search.num_simulations})
     selfplay = base.selfplay.model_copy(
         update={
-            "games_in_flight": GROUPS * case.batch,
-            "groups": GROUPS,
+            "games_in_flight": case.groups * case.batch,
+            "groups": case.groups,
             "threads": case.threads,
             "slice_s": seconds + min(WARM_UP_S, 4 * seconds),
         }

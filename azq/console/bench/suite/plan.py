@@ -24,6 +24,7 @@ class Case:
     learner_batch: int
     threads: int = 1  # of the search
     params: Mapping[str, Any] = field(default_factory=dict)
+    groups: int = 2  # of games in turn; on a GPU two are under way at any moment, and one is searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +114,12 @@ def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str
 def _full() -> tuple[Case, ...]:
     transformer = NetworkConfig(kind="transformer", blocks=4, channels=256, heads=8)
     return (
-        Case("connect four 5x128", "connect_four", NetworkConfig(kind="resnet", blocks=5, channels=128), 8192, 16384, 4),
-        Case("othello 10x128", "othello", NetworkConfig(kind="resnet", blocks=10, channels=128), 4096, 8192, 4),
-        Case("backgammon mlp 6x512", "backgammon", NetworkConfig(kind="mlp", blocks=6, channels=512), 8192, 16384, 4),
+        Case("connect four 5x128", "connect_four", NetworkConfig(kind="resnet", blocks=5, channels=128), 8192, 16384, 4, groups=3),
+        Case("othello 10x128", "othello", NetworkConfig(kind="resnet", blocks=10, channels=128), 4096, 8192, 4, groups=3),
+        Case("backgammon mlp 6x512", "backgammon", NetworkConfig(kind="mlp", blocks=6, channels=512), 8192, 16384, 4, groups=3),
         # Trees over information sets are large, about 2 MB a game at 200 simulations: fewer games, else touching them outlasts the warm-up.
         Case("blob mlp 6x512", "blob", NetworkConfig(kind="mlp", blocks=6, channels=512), 2048, 16384, 4, BLOB),
-        Case("beasty bar transformer 4x256", "beasty_bar", transformer, 2048, 4096, 4),
+        Case("beasty bar transformer 4x256", "beasty_bar", transformer, 2048, 4096, 4, groups=3),
     )
 
 
