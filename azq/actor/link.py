@@ -17,6 +17,7 @@ from azq.ledger.types import Directive, Lease
 from azq.wire.messages import GameRecord, SampleEvent
 
 RECORDS_PER_CALL = 256  # the server does nothing else while it runs one call
+BYTES_PER_CALL = 2 * 1024 * 1024  # more at once takes both sides two to three times the work for each byte
 TRIES_WHEN_STOPPING = 5  # about three seconds
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Link:
     def journal(self, records: Iterable[GameRecord]) -> None:
         """Writes open games and renews the lease, even when there is nothing to write."""
         sent = False
-        for batch in chunks(records, RECORDS_PER_CALL):
+        for batch in calls(records):
             self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
             sent = True
         if not sent:
@@ -67,7 +68,7 @@ class Link:
 
     def release(self, records: Iterable[GameRecord]) -> None:
         """Journals the last changes, gives every held game back to the pool and ends the job."""
-        for batch in chunks(records, RECORDS_PER_CALL):
+        for batch in calls(records):
             self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
         self._persist(lambda: self._ledger.release(self._lease, []))
 
@@ -91,13 +92,16 @@ class Link:
                 self._wait(backoff_s(tries))
 
 
-def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most `size` items, in order."""
-    batch: list[T] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
+def calls(records: Iterable[GameRecord], most: int = RECORDS_PER_CALL, most_bytes: int = BYTES_PER_CALL) -> Iterator[list[GameRecord]]:
+    """Lists of records, in order: at most so many in each, and so many bytes unless one alone has more."""
+    batch: list[GameRecord] = []
+    total = 0
+    for record in records:
+        size = len(record.policies) + len(record.root_values) + len(record.actions)  # all but a few bytes a ply
+        if batch and (len(batch) == most or total + size > most_bytes):
             yield batch
-            batch = []
+            batch, total = [], 0
+        batch.append(record)
+        total += size
     if batch:
         yield batch

@@ -23,7 +23,7 @@ from azq.learner.loss import Targets, all_losses, weighted
 from azq.learner.schedule import learning_rate
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone, Sync
-from azq.nets import NetSpec, Network, load_into, unpack
+from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.phases import Event, Phases
 from azq.replay.samples import Samples
 
@@ -213,7 +213,7 @@ class Trainer:
         return Targets(
             policies=self._send(samples.policies).float(),
             values=self._send(samples.values),
-            legal=self._bits(samples.masks, self._spec.num_actions).bool(),
+            legal=self._bits(samples.masks, self._spec.num_actions).view(torch.bool),
             reply=None if samples.reply is None else self._send(samples.reply.astype(np.int64)),
             margin=None if samples.margin is None else self._send(samples.margin),
             outcomes=None if samples.outcomes is None else self._send(samples.outcomes),
@@ -227,8 +227,7 @@ class Trainer:
         return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), reply=reply)
 
     def _bits(self, packed: np.ndarray, count: int) -> Tensor:
-        shifts = torch.arange(8, dtype=torch.uint8, device=self._device)
-        return ((self._send(packed)[:, :, None] >> shifts) & 1).flatten(1)[:, :count]
+        return unpack_bits(self._send(packed), count)
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device, non_blocking=True)

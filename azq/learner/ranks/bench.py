@@ -25,8 +25,9 @@ from azq.learner.burst import Burst, Timing, run_burst
 from azq.learner.device import pick_device
 from azq.learner.prefetch import feed_of
 from azq.learner.ranks.group import Group, Word, open_store, reach_store
-from azq.learner.ranks.reducing import Shared, stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import Shared, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.ranks.stopwatch import stopwatch
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer

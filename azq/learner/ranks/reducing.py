@@ -1,7 +1,6 @@
-"""Training steps of several ranks: gradients reduced while backward still runs, or weights averaged every few steps."""
+"""Training steps of several ranks: gradients reduced each step, on GPUs while backward still runs, or weights averaged every few steps."""
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
-import time
 from inspect import signature
 from typing import Any, Protocol
 
@@ -15,6 +14,8 @@ from azq.config import LearnerConfig
 from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing, run_burst
 from azq.learner.ranks.group import Group
+from azq.learner.ranks.host_memory import HostReducing, shared_memory
+from azq.learner.ranks.stopwatch import Stopwatch, stopwatch
 from azq.learner.trainer import Trainer
 from azq.nets import Network, Outputs
 
@@ -28,66 +29,6 @@ _QUIET: dict[str, Any] = {
     if "forward_sync_buffers" in signature(DistributedDataParallel.__init__).parameters
     else "broadcast_buffers": False
 }
-
-
-class Stopwatch(Protocol):
-    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
-
-    def begin(self) -> None: ...
-    def end(self) -> None: ...
-    def taken_s(self) -> float: ...
-
-
-class HostStopwatch:
-    """By the host's clock, where a call returns when its work is done."""
-
-    def __init__(self) -> None:
-        self._begun: float | None = None
-        self._taken_s = 0.0
-
-    def begin(self) -> None:
-        """Starts anew."""
-        self._begun = time.perf_counter()
-
-    def end(self) -> None:
-        """Adds what passed since `begin`."""
-        if self._begun is not None:
-            self._taken_s += time.perf_counter() - self._begun
-            self._begun = None
-
-    def taken_s(self) -> float:
-        """Seconds since the last call."""
-        taken, self._taken_s = self._taken_s, 0.0
-        return taken
-
-
-class CudaStopwatch:
-    """By marks on the device's queue of work, where calls return before their work is done."""
-
-    def __init__(self) -> None:
-        self._begun: Any = None
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def begin(self) -> None:
-        """Starts anew."""
-        self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._begun.record()
-
-    def end(self) -> None:
-        """Notes what passed since `begin`."""
-        if self._begun is not None:
-            ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            ended.record()
-            self._pairs.append((self._begun, ended))
-            self._begun = None
-
-    def taken_s(self) -> float:
-        """Seconds since the last call; waits for the device."""
-        if self._pairs:
-            self._pairs[-1][1].synchronize()
-        taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
-        self._pairs.clear()
-        return float(taken)
 
 
 class _AllHeads(nn.Module):
@@ -183,7 +124,7 @@ class Averaging:
         self._watch.begin()
         dist.all_reduce(flat)
         self._watch.end()
-        for parameter, averaged in zip(ours, flat.split([parameter.numel() for parameter in ours]), strict=True):
+        for parameter, averaged in zip(ours, torch.split(flat, [parameter.numel() for parameter in ours]), strict=True):
             parameter.copy_(averaged.view_as(parameter))
 
     def waited_s(self) -> float:
@@ -192,9 +133,13 @@ class Averaging:
 
 
 def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Shared:
-    """How the members of the group that this process is in train together."""
+    """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, stopwatch(device))
+    if device.type == "cpu" and config.compression == "none":
+        memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
+        if memory is not None:
+            return HostReducing(module, memory, stopwatch(device))
     return Reducing(module, config.compression, stopwatch(device))
 
 
@@ -209,11 +154,6 @@ def train_together(group: Group, sync: Shared, trainer: Trainer, feed: Feed, bur
     waited_s = sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
     return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), waited_s))
-
-
-def stopwatch(device: torch.device) -> Stopwatch:
-    """What measures work on a device."""
-    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
 
 
 def _hook(compression: str) -> tuple[Any, Any]:

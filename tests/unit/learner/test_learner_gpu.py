@@ -14,8 +14,9 @@ from azq.learner.burst import Timing
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
 from azq.learner.prefetch import Prefetcher
 from azq.learner.ranks.group import Group, open_store
-from azq.learner.ranks.reducing import CudaStopwatch, sync_of
+from azq.learner.ranks.reducing import sync_of
 from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.ranks.stopwatch import CudaStopwatch
 from azq.learner.symmetry import Symmetries
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer

@@ -11,9 +11,11 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.batches import Batch
 from azq.learner.burst import Burst, Timing
+from azq.learner.ranks import host_memory
 from azq.learner.ranks.group import Group, Word, open_store
-from azq.learner.ranks.reducing import HostStopwatch, sync_of
+from azq.learner.ranks.reducing import sync_of
 from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.ranks.stopwatch import HostStopwatch
 from azq.learner.sync import Alone
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
@@ -75,9 +77,17 @@ def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]
     return numbers(trainer)
 
 
+def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on two hosts: the file that rank 0 made is not to be found."""
+    monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: None)
+
+
 @pytest.mark.parametrize("rows", [(48, 48), (64, 32)])
-def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows):
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, hosts, monkeypatch):
     config = config_of()
+    if hosts == 2:
+        nothing_shared(monkeypatch)
     (first, waited_s), (second, _) = in_ranks(2, lambda group: train_rank(group, config, rows, STEPS))
     whole = alone(config, sum(rows), STEPS)
     fresh = alone(config, sum(rows), 0)
