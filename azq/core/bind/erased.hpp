@@ -257,7 +257,7 @@ class ErasedSearch final : public AnySearch {
 
     void prefetch_apply(int slot) const {
         at(slot).prefetch_pending();
-        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch(names_[number(slot, 0)].name);
+        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch_put(names_[number(slot, 0)].name);
     }
 
     std::vector<std::int32_t> scratch() const {
