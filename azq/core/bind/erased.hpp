@@ -198,10 +198,11 @@ class ErasedSearch final : public AnySearch {
     /// cache is not asked.
     bool step(Turn& turn, std::int32_t* remap, std::uint8_t* packed) {
         bool met = false;
-        const bool moving = at(turn.slot).advance(remap, [&](int which, const typename G::State& state) {
+        const bool moving = at(turn.slot).advance(remap, [&](int which, const typename G::State& state, const std::uint8_t* view) {
             const std::size_t leaf = number(turn.slot, which);
             std::uint8_t* row = packed + leaf * kPackedSize<G>;
-            context_.rules.observe(state, context_.rules.mover(state), row);
+            if (view != nullptr) std::memcpy(row, view, kPackedSize<G>);
+            else context_.rules.observe(state, context_.rules.mover(state), row);
             if (!names_.empty()) name(names_[leaf], row);
             turn.asking = shared_ != nullptr && leaves_per_step() == 1;
             met = true;
@@ -257,7 +258,7 @@ class ErasedSearch final : public AnySearch {
 
     void prefetch_apply(int slot) const {
         at(slot).prefetch_pending();
-        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch(names_[number(slot, 0)].name);
+        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch_put(names_[number(slot, 0)].name);
     }
 
     std::vector<std::int32_t> scratch() const {

@@ -14,6 +14,7 @@ inline void check(bool holds, const char* what, const char* file, int line) {
 }
 
 void test_math();
+void test_lanes();
 void test_rng();
 void test_games();
 void test_boards();

@@ -3,6 +3,7 @@
 
 int main() {
     azq::test::test_math();
+    azq::test::test_lanes();
     azq::test::test_rng();
     azq::test::test_games();
     azq::test::test_boards();

@@ -35,6 +35,32 @@ void check_position(const Backgammon& rules, const Backgammon::State& state) {
     for (int i = 0; i < kPackedSize<Backgammon>; ++i) CHECK(packed[0][i] == packed[1][i]);
 }
 
+/// Columns of checkers against the points they stand for, from both sides.
+void test_columns() {
+    Rng rng(1, 0, 0, Purpose::kRandomGame);
+    for (int round = 0; round < 2000; ++round) {
+        backgammon::Points points;
+        for (std::int8_t& count : points) count = static_cast<std::int8_t>(rng.below(2) == 0 ? rng.below(4) : rng.below(16));
+        const backgammon::Column own = backgammon::Column::of(points);
+        const backgammon::Column other = backgammon::Column::from_other_side(points);
+        std::uint8_t beyond[2][24];
+        own.write_beyond_third(beyond[0]);
+        other.write_beyond_third(beyond[1]);
+        for (int at = 0; at < 24; ++at) {
+            const int mine = points[at + 1];
+            const int theirs = points[24 - at];
+            for (int least = 1; least <= 15; ++least) {
+                CHECK((own.at_least(least) >> at & 1) == (mine >= least ? 1u : 0u));
+                CHECK((other.at_least(least) >> at & 1) == (theirs >= least ? 1u : 0u));
+            }
+            CHECK(beyond[0][at] == (mine > 3 ? mine - 3 : 0) && beyond[1][at] == (theirs > 3 ? theirs - 3 : 0));
+            CHECK((backgammon::occupied(points) >> (at + 1) & 1) == (mine > 0 ? 1u : 0u));
+            CHECK((backgammon::open_points(points) >> (at + 1) & 1) == (theirs <= 1 ? 1u : 0u));
+        }
+        CHECK((backgammon::occupied(points) & 1) == 0 && (backgammon::occupied(points) >> backgammon::kBar) == (points[backgammon::kBar] > 0 ? 1u : 0u));
+    }
+}
+
 /// Random games from every kind of start; every position survives its notation, and nobody loses a checker.
 void test_random_games(const Backgammon& rules, int games) {
     for (int number = 0; number < games; ++number) {
@@ -86,6 +112,7 @@ void test_broken_notation() {
 }  // namespace
 
 void test_backgammon() {
+    test_columns();
     using Scoring = Backgammon::Scoring;
     using Start = Backgammon::Start;
     test_random_games(Backgammon(), 40);

@@ -41,6 +41,8 @@ void test_finds_what_was_put() {
     CHECK(!cache.find(name_of(second, 3), 1, found));
     const Name same_place{name_of(first, 3).place, name_of(first, 3).check + 1};
     CHECK(!cache.find(same_place, 1, found));
+    const Name other_label{same_place.place, same_place.check ^ std::uint64_t{1} << 32};
+    CHECK(!cache.find(other_label, 1, found));
 }
 
 /// One place, written by several threads at once: what is found is what one of them put.

@@ -60,10 +60,12 @@ class EvaluationCache {
         Half logits[G::kNumActions];
     };
 
-    /// What a place in the table takes: the payload's words behind one that is the name's check and their checksum in one.
+    /// What a place in the table takes: the words of the evaluation behind one that is the name's check and their checksum in one, and
+    /// one that says at a glance whose evaluation it is not.
     struct Entry {
-        static constexpr std::size_t kWords = (sizeof(std::uint32_t) + sizeof(Evaluation) + 7) / 8;
+        static constexpr std::size_t kWords = (sizeof(Evaluation) + 7) / 8;
         std::atomic<std::uint64_t> seal;
+        std::atomic<std::uint64_t> label;
         std::atomic<std::uint64_t> words[kWords];
     };
 
@@ -72,25 +74,27 @@ class EvaluationCache {
 
     std::size_t entries() const { return entries_; }
 
-    /// Starts fetching the place of a name.
-    void prefetch(const Name& name) const {
+    /// Starts fetching what `find` reads first.
+    void prefetch(const Name& name) const { __builtin_prefetch(&at(name)); }
+
+    /// Starts fetching what `put` writes (its first lines, where it is much).
+    void prefetch_put(const Name& name) const {
         constexpr std::size_t kLine = 64;
-        constexpr std::size_t kLines = sizeof(Entry) / kLine < 4 ? sizeof(Entry) / kLine + 1 : 4;
-        const auto* place = reinterpret_cast<const char*>(&at(name));
-        for (std::size_t line = 0; line < kLines; ++line) __builtin_prefetch(place + line * kLine);
+        constexpr std::size_t kLines = sizeof(Entry) / kLine < 5 ? sizeof(Entry) / kLine + 1 : 5;
+        auto* place = reinterpret_cast<char*>(&at(name));
+        for (std::size_t line = 0; line < kLines; ++line) __builtin_prefetch(place + line * kLine, 1);
     }
 
     /// Reads the evaluation of an observation under a weight version; false where it is not here.
     bool find(const Name& name, std::uint32_t weight_version, Evaluation& found) const {
         const Entry& entry = at(name);
+        const std::uint64_t label = label_of(name, weight_version);
+        if (entry.label.load(std::memory_order_relaxed) != label) return false;
         const std::uint64_t seal = entry.seal.load(std::memory_order_relaxed);
         Words words;
         for (std::size_t i = 0; i < Entry::kWords; ++i) words[i] = entry.words[i].load(std::memory_order_relaxed);
-        if (seal != sealed(name, words)) return false;
-        std::uint32_t version = 0;
-        std::memcpy(&version, words.data(), sizeof version);
-        if (version != weight_version) return false;
-        std::memcpy(&found, reinterpret_cast<const char*>(words.data()) + sizeof version, sizeof found);
+        if (seal != sealed(name, label, words)) return false;
+        std::memcpy(&found, words.data(), sizeof found);
         return true;
     }
 
@@ -100,19 +104,23 @@ class EvaluationCache {
         std::memcpy(evaluation.values, values, sizeof evaluation.values);
         std::memcpy(evaluation.logits, logits, sizeof evaluation.logits);
         Words words{};
-        std::memcpy(words.data(), &weight_version, sizeof weight_version);
-        std::memcpy(reinterpret_cast<char*>(words.data()) + sizeof weight_version, &evaluation, sizeof evaluation);
+        std::memcpy(words.data(), &evaluation, sizeof evaluation);
+        const std::uint64_t label = label_of(name, weight_version);
         Entry& entry = at(name);
+        entry.label.store(label, std::memory_order_relaxed);
         for (std::size_t i = 0; i < Entry::kWords; ++i) entry.words[i].store(words[i], std::memory_order_relaxed);
-        entry.seal.store(sealed(name, words), std::memory_order_relaxed);
+        entry.seal.store(sealed(name, label, words), std::memory_order_relaxed);
     }
 
   private:
     using Words = std::array<std::uint64_t, Entry::kWords>;
 
+    /// Half of a name's check, and the weight version.
+    static std::uint64_t label_of(const Name& name, std::uint32_t weight_version) { return name.check >> 32 << 32 | weight_version; }
+
     /// Each word is scrambled by itself and with its place, so that words of two entries do not make up a third.
-    static std::uint64_t sealed(const Name& name, const Words& words) {
-        std::uint64_t sum = name.check;
+    static std::uint64_t sealed(const Name& name, std::uint64_t label, const Words& words) {
+        std::uint64_t sum = name.check + label * kMixOne;
         for (std::size_t i = 0; i < Entry::kWords; ++i) {
             const std::uint64_t scrambled = (words[i] ^ (name.check + i)) * kMixOne;
             sum += (scrambled ^ (scrambled >> 32)) * kMixTwo;

@@ -53,9 +53,11 @@ class HalvingSchedule {
 /// What a ply fixes at its root before the first simulation.
 template <Game G>
 struct GumbelRoot {
-    float noisy_logits[G::kMaxLegal];         ///< gumbel_scale * g + logit.
-    std::int32_t kept_visits[G::kMaxLegal];   ///< Visits from the ply before: in q and sigma, not in the schedule.
-    bool candidate[G::kMaxLegal];
+    static constexpr int kMaxStride = whole_lanes(G::kMaxLegal);
+
+    float noisy_logits[kMaxStride];         ///< gumbel_scale * g + logit.
+    std::int32_t kept_visits[kMaxStride];   ///< Visits from the ply before: in q and sigma, not in the schedule.
+    std::int32_t candidate[kMaxStride];     ///< Not 0: it is one.
     int num_candidates;
 };
 
@@ -66,15 +68,16 @@ void prepare_gumbel(const TreeT& tree, const SearchConfig& config, Rng rng, Gumb
     for (int i = 0; i < edges.count; ++i) {
         plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
         plan.kept_visits[i] = edges.visits[i];
-        plan.candidate[i] = false;
+        plan.candidate[i] = 0;
     }
+    for (int pad = edges.count; pad < edges.stride; ++pad) plan.candidate[pad] = plan.kept_visits[pad] = 0;
     plan.num_candidates = edges.count < config.max_considered_actions ? edges.count : config.max_considered_actions;
     for (int chosen = 0; chosen < plan.num_candidates; ++chosen) {
         int best = -1;
         for (int i = 0; i < edges.count; ++i) {
-            if (!plan.candidate[i] && (best < 0 || plan.noisy_logits[i] > plan.noisy_logits[best])) best = i;
+            if (plan.candidate[i] == 0 && (best < 0 || plan.noisy_logits[i] > plan.noisy_logits[best])) best = i;
         }
-        plan.candidate[best] = true;
+        plan.candidate[best] = 1;
     }
 }
 
@@ -86,44 +89,47 @@ void prepare_gumbel(const TreeT& tree, const SearchConfig& config, Rng rng, Gumb
 /// Sums are taken in four lanes, so that SIMD needs no reordering and every target adds alike.
 template <class NodeT>
 float complete_q(const NodeT& node, const Edges& edges, const SearchConfig& config, float* completed) {
-    float prior_sum[4] = {};
-    float value_sum[4] = {};
-    std::int32_t total = 0;
-    std::int32_t most = 0;
-    for (int i = 0; i < edges.stride; i += 4) {
-        for (int lane = 0; lane < 4; ++lane) {
-            const float prior = edges.visits[i + lane] > 0 ? edges.prior[i + lane] : 0.0f;
-            prior_sum[lane] += prior;
-            value_sum[lane] += prior * edges.q[i + lane];
-        }
-    }
-    for (int i = 0; i < edges.stride; ++i) {
-        total += edges.visits[i];
-        most = edges.visits[i] > most ? edges.visits[i] : most;
+    Floats prior_sum{};
+    Floats value_sum{};
+    Ints total{};
+    Ints most{};
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Ints visits = load<Ints>(edges.visits + i);
+        const Floats prior = visits > 0 ? load<Floats>(edges.prior + i) : Floats{};
+        prior_sum += prior;
+        value_sum += prior * load<Floats>(edges.q + i);
+        total += visits;
+        most = larger_of(visits, most);
     }
     const float sign = node.sign();
     float mixed = node.raw_value;
-    if (total > 0) {
-        const float weighted = ((value_sum[0] + value_sum[1]) + (value_sum[2] + value_sum[3])) /
-                               ((prior_sum[0] + prior_sum[1]) + (prior_sum[2] + prior_sum[3]));
-        const float visits = static_cast<float>(total);
+    if (sum_of(total) > 0) {
+        const float weighted = sum_of(value_sum) / sum_of(prior_sum);
+        const float visits = static_cast<float>(sum_of(total));
         mixed = (mixed + visits * weighted) / (1.0f + visits);
     }
-    for (int i = 0; i < edges.stride; ++i) completed[i] = sign * (edges.visits[i] > 0 ? edges.q[i] : mixed);
-    return (config.c_visit + static_cast<float>(most)) * config.c_scale * 0.5f;
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        store(completed + i, sign * (load<Ints>(edges.visits + i) > 0 ? load<Floats>(edges.q + i) : in_all(mixed)));
+    }
+    return (config.c_visit + static_cast<float>(spread_largest(most)[0])) * config.c_scale * 0.5f;
 }
 
 /// The improved policy pi' = softmax(logit + sigma(completed q)), left unnormalised in `weights`; returns its sum.
 inline float improve_policy(const Edges& edges, const float* completed, float scale, float* weights) {
-    float largest = kPadLogit;
-    for (int i = 0; i < edges.stride; ++i) weights[i] = edges.logit[i] + scale * (completed[i] + 1.0f);
-    for (int i = 0; i < edges.count; ++i) largest = weights[i] > largest ? weights[i] : largest;
-    for (int i = 0; i < edges.stride; ++i) weights[i] = exp32(weights[i] - largest);
-    float sums[4] = {};
-    for (int i = 0; i < edges.stride; i += 4) {
-        for (int lane = 0; lane < 4; ++lane) sums[lane] += weights[i + lane];
+    Floats most = in_all(kPadLogit);
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Floats sharpened = load<Floats>(edges.logit + i) + scale * (load<Floats>(completed + i) + 1.0f);
+        store(weights + i, sharpened);
+        most = larger_of(sharpened, most);
     }
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    const Floats largest = spread_largest(most);
+    Floats sum{};
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Floats weight = exp32(load<Floats>(weights + i) - largest);
+        store(weights + i, weight);
+        sum += weight;
+    }
+    return sum_of(sum);
 }
 
 /// Below the root: argmax of pi'(a) - n(a) / (1 + sum n) (paper, section 5). In-flight leaves count in n and its sum, not in q.
@@ -133,13 +139,14 @@ int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& con
     const float scale = complete_q(node, edges, config, completed);
     const float sum = improve_policy(edges, completed, scale, scores);
     const float started = static_cast<float>(node.visits + node.in_flight);
-    for (int i = 0; i < edges.stride; ++i) {
-        scores[i] = scores[i] / sum - static_cast<float>(edges.visits[i] + edges.in_flight[i]) / started;
+    FirstLargest best;
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Ints visits = load<Ints>(edges.visits + i) + load_shorts(edges.in_flight + i);
+        const Floats score = load<Floats>(scores + i) / sum - to_floats(visits) / started;
+        const Ints open = (lanes_from(i) < edges.count) & (load<Ints>(edges.child + i) < kSolvedChild);
+        best.take(i, open ? score : in_all(kPadLogit));
     }
-    if (node.has_solved_child) {
-        for (int i = 0; i < edges.count; ++i) scores[i] = edges.solved(i) ? kPadLogit : scores[i];
-    }
-    return best_edge(scores, edges.count);
+    return best.at();
 }
 
 /// At the root: among the candidates with the considered number of visits, argmax of g + logit + sigma(completed q).
@@ -153,17 +160,14 @@ int select_gumbel_root(const TreeT& tree, const SearchConfig& config, const Halv
     float completed[TreeT::kMaxStride];
     const float scale = complete_q(root, edges, config, completed);
     const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
-    int best = -1;
-    float best_score = 0.0f;
-    for (int i = 0; i < edges.count; ++i) {
-        if (!plan.candidate[i] || edges.visits[i] + edges.in_flight[i] - plan.kept_visits[i] != considered) continue;
-        const float score = plan.noisy_logits[i] + scale * (completed[i] + 1.0f);
-        if (best < 0 || score > best_score) {
-            best = i;
-            best_score = score;
-        }
+    FirstLargest best;
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Ints turns = load<Ints>(edges.visits + i) + load_shorts(edges.in_flight + i) - load<Ints>(plan.kept_visits + i);
+        const Ints competes = (load<Ints>(plan.candidate + i) != 0) & (turns == considered);
+        const Floats score = load<Floats>(plan.noisy_logits + i) + scale * (load<Floats>(completed + i) + 1.0f);
+        best.take(i, competes ? score : in_all(kPadLogit));
     }
-    return best;
+    return best.at();
 }
 
 /// The survivor of sequential halving: most visits in this ply, then the largest score; never an action proven lost.

@@ -54,6 +54,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     void begin(const State& state, const PlyKey& key) {
         Base::restart(key);
         forget_pending();
+        arriving_ = false;
         tree_.reset();
         root_state_ = state;
         std::uint16_t actions[TreeT::kMaxStride] = {};
@@ -64,10 +65,11 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     /// As TreeSearch::advance.
     template <class Emit>
     Progress advance(Emit&& emit) {
-        if (cursor_ != kNoChild) return descend(emit);
+        if (arriving_) return arrive(emit);
+        if (cursor_ != kNoChild) return descend();
         if (tree_.root().status == NodeStatus::kFresh) {
             state_ = root_state_;
-            return hand_out(TreeT::kRoot, emit);
+            return hand_out(TreeT::kRoot, nullptr, emit);
         }
         return Base::stand_at_root();
     }
@@ -107,33 +109,37 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
 
   private:
     /// From cursor_ through chance and whatever leaves no choice to the next decision. At the root the simulation draws its hands.
-    template <class Emit>
-    Progress descend(Emit&& emit) {
+    /// The decision's node is looked up in the next step: by then its place in the table is here.
+    Progress descend() {
         if (tree_.node(cursor_).status == NodeStatus::kPending) return drop_path(Progress::kWaiting);
         const int edge = choose_edge();
         if (cursor_ == TreeT::kRoot) begin_simulation(edge);
         path_.push_back({cursor_, edge});
-        std::uint16_t actions[TreeT::kMaxStride] = {};
-        actions[0] = tree_.edges(cursor_).action[edge];
-        int count = 1;
-        while (count == 1) {
-            move(actions[0]);
+        actions_[0] = tree_.edges(cursor_).action[edge];
+        num_actions_ = 1;
+        while (num_actions_ == 1) {
+            move(actions_[0]);
             if (context_->rules.actor(state_) == kTerminalPlayer) return end_exactly();
-            count = context_->rules.legal(state_, actions);
+            num_actions_ = context_->rules.legal(state_, actions_);
         }
-        return arrive(actions, count, emit);
+        name_ = told_apart();
+        tree_.prefetch_key(name_);
+        arriving_ = true;
+        return Progress::kMoving;
     }
 
     template <class Emit>
-    Progress arrive(const std::uint16_t* actions, int count, Emit&& emit) {
+    Progress arrive(Emit&& emit) {
+        arriving_ = false;
         const int actor = context_->rules.actor(state_);
-        std::int32_t& found = tree_.at(told_apart());
+        const std::uint8_t* view = HasHidden<G> && context_->config.determinizations == 0 ? view_ : nullptr;
+        std::int32_t& found = tree_.at(name_);
         if (found == kNoChild) {
-            found = tree_.create(actor, actions, count, path_.back());
+            found = tree_.create(actor, actions_, num_actions_, path_.back());
             ++new_nodes_;
-            return hand_out(found, emit);
+            return hand_out(found, view, emit);
         }
-        if (new_nodes_ >= G::kNumPlayers && actor == tree_.root().actor) return hand_out(found, emit);  // long enough: judged anew
+        if (new_nodes_ >= G::kNumPlayers && actor == tree_.root().actor) return hand_out(found, view, emit);  // long enough: judged anew
         tree_.prefetch(found);
         cursor_ = found;
         return Progress::kMoving;
@@ -198,18 +204,17 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     }
 
     /// The key of the node at hand: without secrets the way itself; else who cannot tell two worlds apart is in one node.
-    std::uint64_t told_apart() const {
+    std::uint64_t told_apart() {
         if constexpr (!HasHidden<G>) return way_;
         if (context_->config.determinizations > 0) return mix(way_ ^ (std::uint64_t{world_} + 1));
-        std::uint8_t packed[kPackedSize<G>];
-        context_->rules.observe(state_, context_->rules.actor(state_), packed);
-        std::uint64_t key = way_;
+        context_->rules.observe(state_, context_->rules.actor(state_), view_);
+        std::uint64_t sum = 0;  // of words each scrambled by itself and with its place, so that none waits for another
         for (std::size_t at = 0; at < kPackedSize<G>; at += 8) {
             std::uint64_t word = 0;
-            std::memcpy(&word, packed + at, kPackedSize<G> - at < 8 ? kPackedSize<G> - at : 8);
-            key = mix(key ^ word);
+            std::memcpy(&word, view_ + at, kPackedSize<G> - at < 8 ? kPackedSize<G> - at : 8);
+            sum += mix((word ^ way_) + at);
         }
-        return key;
+        return mix(sum);
     }
 
     /// The finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -220,8 +225,8 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     }
 
     template <class Emit>
-    Progress hand_out(std::int32_t leaf, Emit&& emit) {
-        emit(static_cast<const State&>(state_));
+    Progress hand_out(std::int32_t leaf, const std::uint8_t* view, Emit&& emit) {
+        emit(static_cast<const State&>(state_), view);
         pending_states_.push_back(state_);
         path_starts_.push_back(path_start_);
         const Progress progress = Base::await(leaf);
@@ -313,6 +318,11 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
     State state_{};
     std::uint32_t world_ = 0;  ///< Its hidden hands, by number.
     std::uint64_t way_ = 0;
+    bool arriving_ = false;    ///< At a decision, whose actions and name these are.
+    int num_actions_ = 0;
+    std::uint16_t actions_[TreeT::kMaxStride] = {};
+    std::uint64_t name_ = 0;
+    std::uint8_t view_[HasHidden<G> ? kPackedSize<G> : 1];  ///< What the player to move observes there.
     Rng chance_{0, 0, 0, Purpose::kSample};
     int new_nodes_ = 0;
     unsigned views_ = 0;  ///< Bits of the players with an entry in own_view_.

@@ -43,6 +43,9 @@ class NodeTable {
 
     void clear() { ++generation_; }
 
+    /// Starts fetching what `at` touches first.
+    void prefetch(std::uint64_t key) const { __builtin_prefetch(&table_[static_cast<std::size_t>(key) & mask_], 1); }
+
     /// Where the node is, or is to be written: kNoChild where it is new.
     std::int32_t& at(std::uint64_t key) {
         for (std::size_t place = static_cast<std::size_t>(key) & mask_;; place = (place + 1) & mask_) {
@@ -88,7 +91,8 @@ class InfosetTree : public Records<InfosetNode, G::kMaxLegal> {
         nodes_.clear();
     }
 
-    /// See NodeTable::at.
+    /// See NodeTable.
+    void prefetch_key(std::uint64_t key) const { nodes_.prefetch(key); }
     std::int32_t& at(std::uint64_t key) { return nodes_.at(key); }
 
     /// A node for a player with these actions (stride of them readable).

@@ -7,26 +7,35 @@
 #include <bit>
 #include <cstdint>
 
+#include "azq/lanes.hpp"
+
 namespace azq {
 
-/// e^x. 0 below -87 (before float32 becomes subnormal); x is cut at 88.
-[[gnu::always_inline]] inline float exp32(float x) {
+/// exp32 of a number or of lanes of them.
+template <class Word, class Real>
+[[gnu::always_inline]] inline Real exp_of(Real x) {
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest integer in the low mantissa bits
-    const float cut = x > 88.0f ? 88.0f : (x < -87.0f ? -87.0f : x);
-    const float shifted = cut * 1.44269504088896341f + kRound;
-    const float n = shifted - kRound;
-    const float r = (cut - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
+    const Real most = Real{} + 88.0f;
+    const Real least = Real{} - 87.0f;
+    const Real low = x < least ? least : x;
+    const Real cut = low > most ? most : low;
+    const Real shifted = cut * 1.44269504088896341f + kRound;
+    const Real n = shifted - kRound;
+    const Real r = (cut - n * 0.693359375f) + n * 2.12194440e-4f;
+    Real p = 1.9875691500e-4f * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * (r * r) + r) + 1.0f;
-    const auto exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound) + 127u;
-    const float result = p * std::bit_cast<float>(exponent << 23);
-    return x < -87.0f ? 0.0f : result;
+    const Word exponent = std::bit_cast<Word>(shifted) - std::bit_cast<std::uint32_t>(kRound) + 127u;
+    const Real result = p * std::bit_cast<Real>(exponent << 23);
+    return x < least ? Real{} : result;
 }
+
+/// e^x. 0 below -87 (before float32 becomes subnormal); x is cut at 88.
+[[gnu::always_inline]] inline float exp32(float x) { return exp_of<std::uint32_t>(x); }
+[[gnu::always_inline]] inline Floats exp32(Floats x) { return exp_of<Words>(x); }
 
 /// Natural logarithm of a positive normal float.
 inline float log32(float x) {
@@ -61,13 +70,22 @@ struct Half {
     std::uint16_t bits;
 };
 
-inline float to_float(Half half) {
-    const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000u) << 16;
-    const std::uint32_t magnitude = half.bits & 0x7fffu;
+/// to_float of a number's bits or of lanes of them.
+template <class Real, class Word>
+[[gnu::always_inline]] inline Real real_of(Word bits) {
+    const Word sign = (bits & 0x8000u) << 16;
+    const Word magnitude = bits & 0x7fffu;
     // Shifting the fields into place leaves the exponent 112 too small; the product repairs it exactly, subnormals included.
-    const float finite = std::bit_cast<float>(magnitude << 13) * 5.192296858534828e33f;  // 2^112
-    const std::uint32_t special = (magnitude << 13) | 0x7f800000u;                       // infinity or NaN
-    return std::bit_cast<float>((magnitude >= 0x7c00u ? special : std::bit_cast<std::uint32_t>(finite)) | sign);
+    const Real finite = std::bit_cast<Real>(magnitude << 13) * 5.192296858534828e33f;  // 2^112
+    const Word special = (magnitude << 13) | 0x7f800000u;                              // infinity or NaN
+    return std::bit_cast<Real>((magnitude >= 0x7c00u ? special : std::bit_cast<Word>(finite)) | sign);
+}
+
+inline float to_float(Half half) { return real_of<float>(std::uint32_t{half.bits}); }
+
+/// Those of four places.
+[[gnu::always_inline]] inline Floats to_floats(const Half* halves, const std::uint16_t* at) {
+    return real_of<Floats>(Words{halves[at[0]].bits, halves[at[1]].bits, halves[at[2]].bits, halves[at[3]].bits});
 }
 
 /// Rounds to nearest, ties to even, as numpy does.

@@ -128,14 +128,12 @@ class PlySearch {
     int select_edge(std::int32_t index) const {
         const SearchConfig& config = context_->config;
         const auto& node = tree_.node(index);
-        float scores[TreeT::kMaxStride];
-        if (config.algorithm == Algorithm::kPuct) {
-            return select_puct(node, tree_.edges(index), config, index == TreeT::kRoot, scores);
-        }
+        if (config.algorithm == Algorithm::kPuct) return select_puct(node, tree_.edges(index), config, index == TreeT::kRoot);
         if (index == TreeT::kRoot) {
             return select_gumbel_root(tree_, config, context_->schedule, gumbel_, simulations_ + node.in_flight);
         }
         float completed[TreeT::kMaxStride];
+        float scores[TreeT::kMaxStride];
         return select_gumbel(node, tree_.edges(index), config, completed, scores);
     }
 
@@ -166,20 +164,24 @@ class PlySearch {
     /// Expand: turns logits into priors (softmax over the legal actions) and takes the value, as the tree counts it.
     void expand(std::int32_t leaf, const Half* logits, float value) {
         const Edges edges = tree_.edges(leaf);
-        float largest = kPadLogit;
-        for (int i = 0; i < edges.count; ++i) {
-            edges.logit[i] = clamp(to_float(logits[edges.action[i]]), -kMaxLogit, kMaxLogit);
-            largest = edges.logit[i] > largest ? edges.logit[i] : largest;
+        Floats most = in_all(kPadLogit);
+        for (int i = 0; i < edges.stride; i += kLanes) {
+            const Floats cut = larger_of(in_all(-kMaxLogit), smaller_of(in_all(kMaxLogit), to_floats(logits, edges.action + i)));
+            const Floats logit = lanes_from(i) < edges.count ? cut : in_all(kPadLogit);
+            store(edges.logit + i, logit);
+            most = larger_of(logit, most);
         }
-        for (int i = 0; i < edges.stride; ++i) edges.prior[i] = exp32(edges.logit[i] - largest);
-        float sums[4] = {};
-        for (int i = 0; i < edges.stride; i += 4) {
-            for (int lane = 0; lane < 4; ++lane) sums[lane] += edges.prior[i + lane];
+        const Floats largest = spread_largest(most);
+        Floats total{};
+        for (int i = 0; i < edges.stride; i += kLanes) {
+            const Floats weight = exp32(load<Floats>(edges.logit + i) - largest);
+            store(edges.prior + i, weight);
+            total += weight;
         }
-        const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        for (int i = 0; i < edges.count; ++i) {
-            const float prior = edges.prior[i] / sum;
-            edges.prior[i] = prior < kMinPrior ? kMinPrior : prior;
+        const float sum = sum_of(total);
+        for (int i = 0; i < edges.stride; i += kLanes) {
+            const Floats prior = larger_of(in_all(kMinPrior), load<Floats>(edges.prior + i) / sum);
+            store(edges.prior + i, lanes_from(i) < edges.count ? prior : Floats{});
         }
         auto& node = tree_.node(leaf);
         node.raw_value = value;

@@ -18,22 +18,21 @@ namespace azq {
 /// through the node. At the root, where visits become the policy target, a solved child that is not lost still earns its
 /// visits: such a simulation ends at once with the exact value and asks for no evaluation.
 template <class NodeT>
-int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, bool at_root, float* scores) {
+int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, bool at_root) {
     const float sign = node.sign();
     const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight));
     const float urgency = sign * node.mean - config.fpu_reduction;
-    for (int i = 0; i < edges.stride; ++i) {
-        const float started = static_cast<float>(1 + edges.visits[i] + edges.in_flight[i]);
-        const float value = edges.visits[i] > 0 ? sign * edges.q[i] : urgency;
-        scores[i] = value + exploration * edges.prior[i] / started;
+    FirstLargest best;
+    for (int i = 0; i < edges.stride; i += kLanes) {
+        const Ints visits = load<Ints>(edges.visits + i);
+        const Floats q = sign * load<Floats>(edges.q + i);
+        const Floats value = visits > 0 ? q : in_all(urgency);
+        const Floats score = value + exploration * load<Floats>(edges.prior + i) / to_floats(1 + visits + load_shorts(edges.in_flight + i));
+        Ints open = (lanes_from(i) < edges.count) & (load<Ints>(edges.child + i) < kSolvedChild);
+        if (at_root) open |= (lanes_from(i) < edges.count) & (q > -1.0f);  // solved, but not lost
+        best.take(i, open ? score : in_all(kPadLogit));
     }
-    if (node.has_solved_child) {
-        for (int i = 0; i < edges.count; ++i) {
-            const bool left_out = at_root ? edges.lost(i, sign) : edges.solved(i);
-            if (left_out) scores[i] = kPadLogit;
-        }
-    }
-    return best_edge(scores, edges.count);
+    return best.at();
 }
 
 /// Mixes Dirichlet noise into the root's priors (Science 2018, "Self-play"): P = (1 - fraction) * P + fraction * noise.

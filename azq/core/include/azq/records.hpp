@@ -6,7 +6,7 @@
 ///
 ///     prior f32 | q f32 | visits i32 | child i32 | logit f32 | in_flight u16 | action u16        24 bytes an edge
 ///
-/// Pad lanes have prior, q and visits 0 and logit kPadLogit. A node is named by the offset of its record in cache lines: with
+/// Pad lanes have prior, q and visits 0, logit kPadLogit and some action. A node is named by the offset of its record in cache lines: with
 /// thousands of trees nearly every step down is a cache miss, and one name is enough to fetch header and statistics at once.
 /// A parent always lies before its children.
 #pragma once
@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+#include "azq/lanes.hpp"
 
 namespace azq {
 
@@ -63,7 +65,7 @@ class Records {
   public:
     static_assert(std::is_trivially_copyable_v<NodeT>);
 
-    static constexpr int kMaxStride = (MaxEdges + 3) & ~3;
+    static constexpr int kMaxStride = whole_lanes(MaxEdges);
     static constexpr std::size_t kLine = 64;
     static constexpr std::size_t kEdgeBytes = 24;
     static constexpr std::size_t kHeaderBytes = (sizeof(NodeT) + kLine - 1) / kLine * kLine;
@@ -71,7 +73,7 @@ class Records {
 
     /// Lines of a record.
     static constexpr std::int32_t lines(int num_edges) {
-        const auto edge_bytes = static_cast<std::size_t>((num_edges + 3) & ~3) * kEdgeBytes;
+        const auto edge_bytes = static_cast<std::size_t>(whole_lanes(num_edges)) * kEdgeBytes;
         return static_cast<std::int32_t>((kHeaderBytes + edge_bytes + kLine - 1) / kLine);
     }
 
@@ -89,9 +91,9 @@ class Records {
     std::int32_t end() const { return end_; }  ///< Where the next node will be.
     std::int32_t next(std::int32_t index) const { return index + lines(node(index).num_edges); }
 
-    Edges edges(std::int32_t index) const {
+    [[gnu::always_inline]] Edges edges(std::int32_t index) const {
         const int count = node(index).num_edges;
-        const int stride = (count + 3) & ~3;
+        const int stride = whole_lanes(count);
         auto* prior = reinterpret_cast<float*>(memory_ + offset(index) + kHeaderBytes);
         auto* ints = reinterpret_cast<std::int32_t*>(prior + 2 * stride);
         auto* shorts = reinterpret_cast<std::uint16_t*>(prior + 5 * stride);
@@ -127,18 +129,19 @@ class Records {
         num_nodes_ = 0;
     }
 
-    /// Gives the node at end(), whose header is written, fresh statistics for these actions (stride of them readable).
+    /// Gives the node at end(), whose header is written, fresh statistics for these actions (stride of them, the pads any).
     void append(const std::uint16_t* actions, int count) {
         const std::int32_t index = end_;
         node(index).num_edges = static_cast<std::uint16_t>(count);
-        if (count > 0) {
-            const Edges edges = this->edges(index);
-            std::memset(edges.prior, 0, static_cast<std::size_t>(edges.stride) * kEdgeBytes);
-            for (int i = 0; i < edges.stride; ++i) {
-                edges.child[i] = kNoChild;
-                edges.logit[i] = kPadLogit;
-                edges.action[i] = actions[i];
-            }
+        const Edges edges = this->edges(index);
+        for (int i = 0; i < edges.stride; i += kLanes) {
+            store(edges.prior + i, Floats{});
+            store(edges.q + i, Floats{});
+            store(edges.visits + i, Ints{});
+            store(edges.child + i, Ints{} + kNoChild);
+            store(edges.logit + i, in_all(kPadLogit));
+            store(edges.in_flight + i, Shorts{});
+            store(edges.action + i, load<Shorts>(actions + i));
         }
         end_ = next(index);
         ++num_nodes_;

@@ -68,14 +68,14 @@ class GameSearch {
         begin_ply(kNoChild, nullptr);
     }
 
-    /// One small step towards the next leaves: calls emit(which, state) for a new one, plays spent plies on the way. False:
+    /// One small step towards the next leaves: calls emit(which, state, view) for a new one, plays spent plies on the way. False:
     /// nothing more can be done before `apply`, `play` or `start`. `remap`: scratch of capacity_lines entries.
     template <class Emit>
     bool advance(std::int32_t* remap, Emit&& emit) {
         if (status_ != SlotStatus::kBusy) return false;
-        const Progress progress = search_.advance([&](const State& state) {
+        const Progress progress = search_.advance([&](const State& state, const std::uint8_t* view) {
             ++evaluations_;
-            emit(search_.pending(), state);
+            emit(search_.pending(), state, view);
         });
         if (progress != Progress::kSpent) return progress == Progress::kMoving;
         if (!context_->autoplay) {
@@ -108,7 +108,7 @@ class GameSearch {
                 next.uid = record_.uid + stride;
                 start(std::move(next));
             }
-            while (advance(remap, [](int, const State&) {})) {
+            while (advance(remap, [](int, const State&, const std::uint8_t*) {})) {
             }
             for (int which = 0, leaves = pending(); which < leaves; ++which) apply(which, kZeros, kZeros, 0);
         }

@@ -57,8 +57,9 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
         return kNoChild;
     }
 
-    /// One small step, at most one level down the tree; calls emit(state) where it meets a new leaf. Small, so that a caller
-    /// with many trees can let their cache misses overlap by stepping them in turn.
+    /// One small step, at most one level down the tree; calls emit(state, view) where it meets a new leaf, the view being
+    /// its packed observation where that is at hand and else null. Small, so that a caller with many trees can let their cache misses
+    /// overlap by stepping them in turn.
     template <class Emit>
     Progress advance(Emit&& emit) {
         if (cursor_ != kNoChild) return descend(emit);
@@ -98,7 +99,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
 
     template <class Emit>
     Progress hand_out(std::int32_t leaf, Emit&& emit) {
-        emit(static_cast<const State&>(tree_.node(leaf).state));
+        emit(static_cast<const State&>(tree_.node(leaf).state), nullptr);
         const Progress progress = await(leaf);
         add_in_flight(leaf, 1);
         return progress;

@@ -30,33 +30,26 @@ class BitWriter {
   public:
     explicit BitWriter(std::uint8_t* bytes) : bytes_(bytes) {}
 
-    /// The lowest `count` bits, at most 64.
+    /// The lowest `count` bits, 1 to 64.
     void put(std::uint64_t bits, int count) {
-        while (count > 0) {
-            const int taken = count < 8 - filled_ ? count : 8 - filled_;
-            pending_ |= (static_cast<unsigned>(bits) & ((1u << taken) - 1)) << filled_;
-            bits = taken < 64 ? bits >> taken : 0;
-            count -= taken;
-            filled_ += taken;
-            if (filled_ == 8) flush();
-        }
+        bits &= ~std::uint64_t{0} >> (64 - count);
+        pending_ |= bits << filled_;
+        filled_ += count;
+        if (filled_ < 64) return;
+        for (int byte = 0; byte < 8; ++byte) *bytes_++ = static_cast<std::uint8_t>(pending_ >> 8 * byte);
+        filled_ -= 64;
+        pending_ = filled_ > 0 ? bits >> (count - filled_) : 0;
     }
 
-    /// Writes the last byte where it is not full, and returns where the scalars begin.
+    /// Writes what is left, the last byte padded, and returns where the scalars begin.
     std::uint8_t* finish() {
-        if (filled_ > 0) flush();
+        for (; filled_ > 0; filled_ -= 8, pending_ >>= 8) *bytes_++ = static_cast<std::uint8_t>(pending_);
         return bytes_;
     }
 
   private:
-    void flush() {
-        *bytes_++ = static_cast<std::uint8_t>(pending_);
-        pending_ = 0;
-        filled_ = 0;
-    }
-
     std::uint8_t* bytes_;
-    unsigned pending_ = 0;
+    std::uint64_t pending_ = 0;
     int filled_ = 0;
 };
 

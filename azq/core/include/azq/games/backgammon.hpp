@@ -165,12 +165,19 @@ struct Backgammon {
         const auto& own = state.points[player];
         const auto& other = state.points[1 - player];
         BitWriter writer(packed);
-        for (const int least : {1, 2, 3}) writer.put(column_bits(own, least, false), 24);
-        for (const int least : {1, 2, 3}) writer.put(column_bits(other, least, true), 24);
+        const backgammon::Column columns[2] = {backgammon::Column::of(own), backgammon::Column::from_other_side(other)};
+        for (const backgammon::Column& column : columns) {
+            const backgammon::Mask several = column.at_least(2);
+            writer.put(column.at_least(1) & ~several, 24);
+            writer.put(several, 24);
+            writer.put(column.at_least(3), 24);
+        }
         std::uint8_t* at = writer.finish();
+        for (const backgammon::Column& column : columns) {
+            column.write_beyond_third(at);
+            at += 24;
+        }
         const auto put = [&](int value) { *at++ = static_cast<std::uint8_t>(value > 127 ? 127 : value); };
-        for (int point = 1; point <= 24; ++point) put(std::max(own[point] - 3, 0));
-        for (int point = 1; point <= 24; ++point) put(std::max(other[25 - point] - 3, 0));
         for (const auto* points : {&own, &other}) put(4 * (*points)[backgammon::kBar]);
         for (const auto* points : {&own, &other}) put((*points)[backgammon::kOff]);
         const bool rolled = player == state.player && state.phase == Phase::kMove;
@@ -211,17 +218,6 @@ struct Backgammon {
     static int unplayed_of(const State& state, int die) {
         if (state.dice[0] == state.dice[1]) return state.dice[0] == die ? state.unplayed : 0;
         return (state.dice[0] == die && (state.unplayed & 1) != 0) || (state.dice[1] == die && (state.unplayed & 2) != 0) ? 1 : 0;
-    }
-
-    /// Bit k - 1: at least (exactly, for one) so many checkers on my point k.
-    static std::uint64_t column_bits(const backgammon::Points& points, int least, bool from_other_side) {
-        std::uint64_t bits = 0;
-        for (int point = 1; point <= 24; ++point) {
-            const int count = points[from_other_side ? 25 - point : point];
-            const bool set = least == 1 ? count == 1 : count >= least;
-            bits |= static_cast<std::uint64_t>(set) << (point - 1);
-        }
-        return bits;
     }
 
     /// Sources of dice[0] and dice[1] that begin a turn of to_play micro-moves.

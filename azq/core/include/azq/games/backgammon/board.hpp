@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 namespace azq::backgammon {
 
@@ -18,19 +19,49 @@ using Mask = std::uint32_t;
 inline constexpr Mask kHome = 0x7e;  ///< Points 1..6.
 inline constexpr Mask kBarBit = Mask{1} << kBar;
 
+/// A player's checkers on points 1..24 in the order of one side or of the other: three words of eight bytes, the first point lowest.
+struct Column {
+    static_assert(std::endian::native == std::endian::little);
+    static constexpr std::uint64_t kEach = 0x0101010101010101u;
+
+    std::uint64_t words[3];
+
+    static Column of(const Points& points) {
+        Column column;
+        std::memcpy(column.words, points + 1, sizeof column.words);
+        return column;
+    }
+
+    static Column from_other_side(const Points& points) {
+        const Column own = of(points);
+        return Column{{__builtin_bswap64(own.words[2]), __builtin_bswap64(own.words[1]), __builtin_bswap64(own.words[0])}};
+    }
+
+    /// Bit k: at least so many checkers on the k-th point. A byte's highest bit says so, and a product brings the eight together.
+    Mask at_least(int least) const {
+        Mask mask = 0;
+        for (int word = 0; word < 3; ++word) {
+            const std::uint64_t reached = (words[word] + kEach * static_cast<unsigned>(0x80 - least)) >> 7 & kEach;
+            mask |= static_cast<Mask>(reached * 0x0102040810204080u >> 56) << 8 * word;
+        }
+        return mask;
+    }
+
+    /// The checkers beyond the third on each point, as 24 bytes.
+    void write_beyond_third(std::uint8_t* to) const {
+        for (int word = 0; word < 3; ++word) {
+            const std::uint64_t less = (words[word] | 0x80 * kEach) - 3 * kEach;
+            const std::uint64_t beyond = less & (less >> 7 & kEach) * 0x7f;
+            std::memcpy(to + 8 * word, &beyond, sizeof beyond);
+        }
+    }
+};
+
 /// Points, the bar included, that a player's checkers stand on.
-inline Mask occupied(const Points& own) {
-    Mask mask = 0;
-    for (int point = 1; point <= kBar; ++point) mask |= static_cast<Mask>(own[point] > 0) << point;
-    return mask;
-}
+inline Mask occupied(const Points& own) { return Column::of(own).at_least(1) << 1 | static_cast<Mask>(own[kBar] > 0) << kBar; }
 
 /// Points, in a player's own numbering, where the other has at most one checker.
-inline Mask open_points(const Points& other) {
-    Mask mask = 0;
-    for (int point = 1; point <= 24; ++point) mask |= static_cast<Mask>(other[25 - point] <= 1) << point;
-    return mask;
-}
+inline Mask open_points(const Points& other) { return (~Column::from_other_side(other).at_least(2) & 0xffffff) << 1; }
 
 /// Points from which die d may move one checker. The bar comes first; bearing off asks for all checkers at home, and with more
 /// than the point asks for none behind it.
