@@ -47,6 +47,9 @@ def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callabl
         latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
         batch = choose_batch(latencies_s)
         latency_s = latencies_s[batch] / in_flight
+        for size in sizes if in_flight > 1 else ():
+            if batch < 2 * size and size not in latencies_s:
+                evaluate(size)  # what a device records of it now holds up no batch in service
         if measure_threads:
             by_threads_s = measure(on_threads, range(1, engine.placement.cores + 1), clock_s, budget_s=BUDGET_S / 2)
             engine.threads = choose_threads(by_threads_s)

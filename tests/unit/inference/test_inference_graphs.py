@@ -23,6 +23,7 @@ from azq.inference.fallback import Mode, Rung
 from azq.inference.forward import EagerForward
 from azq.inference.model import Model
 from azq.inference.placement import Placement
+from azq.inference.tuner import tune
 from azq.nets import build, from_bytes
 
 EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})
@@ -212,3 +213,13 @@ def test_an_engine_on_cuda_keeps_two_batches_under_way_and_few_sizes(fake_cuda, 
     Engine(InferenceConfig(precision="float32"), placement)
     assert not torch.backends.cudnn.benchmark  # else two threads might answer other bits
     assert Engine(InferenceConfig(), Placement(CPU, torch.bfloat16, 1)).rung.max_batch == 4096
+
+
+def test_tuning_records_the_sizes_that_full_batches_will_have(engine):
+    model = loaded(engine)
+    config = EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto", "threads": 1})
+    enough = tune(model, engine, config).limits.enough
+    likely = [size for size in engine.sizes(model.rung) if 2 * size > enough]
+    assert likely
+    assert all(slot.holds(size) for slot in model._built[2]._slots for size in likely)
+    assert not engine._lanes.in_use  # of later networks, those sizes are recorded that come
