@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from cuda_doubles import GraphEngine, fake_cuda  # noqa: F401
+from cuda_doubles import GraphEngine
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, make_server, observations, serving, weights
@@ -32,7 +32,7 @@ QUICK = settings(max_examples=12, deadline=None, phases=(Phase.generate,), suppr
 
 
 @pytest.fixture
-def engine(fake_cuda):  # noqa: F811
+def engine(fake_cuda):
     torch.set_num_threads(1)
     return GraphEngine(EXACT)
 
@@ -80,7 +80,7 @@ def test_a_flight_says_when_it_is_done_and_lets_its_slot_go(engine):
     assert flight.wait() is flight.wait()
 
 
-def test_each_slot_captures_on_a_stream_of_its_own_on_which_nothing_runs(engine, fake_cuda):  # noqa: F811
+def test_each_slot_captures_on_a_stream_of_its_own_on_which_nothing_runs(engine, fake_cuda):
     models = [loaded(engine, seed) for seed in (1, 2)]
     for model in models:
         for count in (5, 20, 64):
@@ -93,7 +93,7 @@ def test_each_slot_captures_on_a_stream_of_its_own_on_which_nothing_runs(engine,
     assert len({(id(stream), pool) for stream, pool in fake_cuda.captures}) == SLOTS  # and a pool of its own
 
 
-def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):  # noqa: F811
+def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):
     def all_networks_come_and_go():
         first = loaded(engine, 1)
         first.evaluate(observations(64))
@@ -108,7 +108,7 @@ def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):  # no
     assert fake_cuda.pools > SLOTS
 
 
-def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):  # noqa: F811
+def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):
     model = loaded(engine)
     before = torch.cuda.current_stream()
     fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
@@ -120,7 +120,7 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
-def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda):  # noqa: F811
+def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda):
     torch.set_num_threads(1)
     engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
@@ -199,7 +199,7 @@ def test_other_networks_run_as_graphs_too(engine, kind):
     assert np.allclose(values, expected[1].numpy(), atol=2e-3)
 
 
-def test_an_engine_on_cuda_keeps_two_batches_under_way_and_few_sizes(fake_cuda, monkeypatch):  # noqa: F811
+def test_an_engine_on_cuda_keeps_two_batches_under_way_and_few_sizes(fake_cuda, monkeypatch):
     for name in ("allow_tf32", "benchmark"):
         monkeypatch.setattr(torch.backends.cudnn, name, getattr(torch.backends.cudnn, name))  # put back at the end
     placement = Placement(torch.device("cuda:0"), torch.bfloat16, 1)
