@@ -100,6 +100,7 @@ class InferenceServer:
         self._served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
         self._flying: deque[Batch] = deque()
+        self._request_leaves = 1  # of the request that came last
         self._claim_at_s = 0.0
         self._threads = 0
         self._device_s = 0.0
@@ -235,13 +236,17 @@ class InferenceServer:
         room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
         if streams and room > 0:
             with self.phases("idle" if block_ms else "collect"):
-                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=ENTRIES_PER_READ, block_ms=block_ms)
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=self._entries_for(room), block_ms=block_ms)
             self._take(entries)
             return bool(entries)
         if block_ms and not streams:
             with self.phases("idle"):
                 self._follower.news.wait(block_ms / 1e3)
         return False
+
+    def _entries_for(self, room: int) -> int:
+        """How many requests of the size seen last fit: where each is a batch, what one worker reads ahead another waits for."""
+        return min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
 
     def _take(self, entries: Iterable[Entry]) -> None:
         held = {_key(pending.entry) for pending in self._held()}
@@ -260,6 +265,7 @@ class InferenceServer:
                 self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])  # sent again while it waits here: one answer is enough
             else:
                 self._pending.append(pending)
+                self._request_leaves = pending.request.count
 
     def _held(self) -> Iterator[Pending]:
         yield from self._pending

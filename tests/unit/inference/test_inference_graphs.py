@@ -223,3 +223,26 @@ def test_tuning_records_the_sizes_that_full_batches_will_have(engine):
     assert likely
     assert all(slot.holds(size) for slot in model._built[2]._slots for size in likely)
     assert not engine._lanes.in_use  # of later networks, those sizes are recorded that come
+
+
+def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine):
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    one, other = (make_server(bus, bus, shelf, name, EXACT, engine) for name in ("inference@test:1", "inference@test:2"))
+    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    try:
+        for server in (one, other):
+            eventually(lambda server=server: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
+        first = client.submit(observations(64))
+        eventually(lambda: one.step(5) == 64, "the first says how large requests are")
+        handles = [client.submit(observations(64, seed=seed)) for seed in range(8)]
+        one.step(5)
+        assert sum(1 for _ in one._held()) == 2
+        other.step(5)
+        assert sum(1 for _ in other._held()) >= 2
+        with serving(one), serving(other):
+            assert all(client.result(handle, timeout_s=10.0) is not None for handle in (first, *handles))
+    finally:
+        one.close()
+        other.close()
