@@ -15,7 +15,7 @@ import torch
 from azq import games
 from azq.config import Config
 from azq.learner.batches import Draws, Feed, Order
-from azq.learner.device import as_device_likes, autocast_dtype, pick_device, pick_threads
+from azq.learner.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.loss import losses
 from azq.learner.prefetch import feed_of
 from azq.learner.symmetry import Symmetries
@@ -100,7 +100,7 @@ def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None
 def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[[], None]:
     """The least a training loop does: forward, loss, backward, AdamW on tensors that are there already."""
     batch, dtype = config.learner.batch_size, autocast_dtype(config.learner, device)
-    module = as_device_likes(build(config.network, spec, seed=0).to(device), config.learner)
+    module = build(config.network, spec, seed=0).to(device)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=device.type in ("cpu", "cuda"))
     planes = torch.rand(batch, spec.planes, spec.rows, spec.cols, device=device).round()
     scalars = torch.zeros(batch, spec.scalars, device=device)

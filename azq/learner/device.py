@@ -8,7 +8,6 @@ import torch
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.nets import Network
 
 
 def pick_device(name: str, local_rank: int = 0) -> torch.device:
@@ -46,16 +45,6 @@ def cpu_has_bfloat16() -> bool:
     """True when the CPU multiplies bfloat16 (AVX512-BF16 or AMX); elsewhere torch emulates it, slower than float32."""
     capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch on a GPU machine does not say
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
-def as_device_likes(module: Network, config: LearnerConfig) -> Network:
-    """The network with its convolutions' weights channels last on CUDA, whose tensor cores take them so and else turn them each time.
-
-    Not with PowerSGD, whose hook asks for gradients in one piece.
-    """
-    if next(module.parameters()).device.type == "cuda" and config.compression != "powersgd":
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return module
 
 
 def pick_threads(config: LearnerConfig, device: torch.device) -> int:

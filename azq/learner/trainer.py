@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.batches import Batch
-from azq.learner.device import as_device_likes, autocast_dtype
+from azq.learner.device import autocast_dtype
 from azq.learner.ema import Ema
 from azq.learner.growth import grow_tensors
 from azq.learner.loss import Targets, all_losses, weighted
@@ -143,7 +143,7 @@ class Trainer:
 
     def replace(self, module: Network) -> None:
         """Trains this network from now on, with an average and an optimiser of its own."""
-        self._module = as_device_likes(module.to(self._device), self._config).train()
+        self._module = module.to(self._device).train()
         self._ema = Ema(self._module, self._config.ema_decay)
         self._optimizer = _optimizer(self._module, self._config)
         self.join(Alone(self._module))
