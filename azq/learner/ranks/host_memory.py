@@ -114,13 +114,14 @@ class HostReducing:
         (loss * self._share).backward()  # type: ignore[no-untyped-call]
         slots = self._memory[self._turn]
         self._turn = 1 - self._turn
-        torch.cat([_gradient(parameter).flatten() for parameter in self._parameters], out=slots[self._place])
+        gradients = [_gradient(parameter) for parameter in self._parameters]
+        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
         self._watch.begin()
         dist.all_reduce(self._meeting)
         self._watch.end()
         torch.sum(slots, 0, out=self._sums)
-        for parameter, part in zip(self._parameters, self._parts, strict=True):
-            parameter.grad = part.view_as(parameter)
+        for gradient, part in zip(gradients, self._parts, strict=True):
+            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
 
     def after_step(self, step: int) -> None:
         """Nothing to do: all ranks took the same step."""
@@ -131,4 +132,6 @@ class HostReducing:
 
 
 def _gradient(parameter: Tensor) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    if parameter.grad is None:  # nothing of this loss depends on it
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
