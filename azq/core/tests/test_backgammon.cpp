@@ -57,7 +57,8 @@ void test_columns() {
             CHECK((backgammon::occupied(points) >> (at + 1) & 1) == (mine > 0 ? 1u : 0u));
             CHECK((backgammon::open_points(points) >> (at + 1) & 1) == (theirs <= 1 ? 1u : 0u));
         }
-        CHECK((backgammon::occupied(points) & 1) == 0 && (backgammon::occupied(points) >> backgammon::kBar) == (points[backgammon::kBar] > 0 ? 1u : 0u));
+        CHECK((backgammon::occupied(points) & 1) == 0);
+        CHECK(backgammon::occupied(points) >> backgammon::kBar == (points[backgammon::kBar] > 0 ? 1u : 0u));
     }
 }
 

@@ -11,6 +11,8 @@
 namespace azq::test {
 namespace {
 
+bool same_bits(float one, float other) { return std::bit_cast<std::uint32_t>(one) == std::bit_cast<std::uint32_t>(other); }
+
 /// exp32 and to_float of four numbers are those of each.
 void test_lanes_compute_what_numbers_do() {
     Rng rng(1, 2, 3, Purpose::kRandomGame);
@@ -18,17 +20,15 @@ void test_lanes_compute_what_numbers_do() {
         Floats x{};
         for (int lane = 0; lane < kLanes; ++lane) x[lane] = 400.0f * (rng.uniform() - 0.5f);
         const Floats together = exp32(x);
-        for (int lane = 0; lane < kLanes; ++lane) CHECK(std::bit_cast<std::uint32_t>(float{together[lane]}) == std::bit_cast<std::uint32_t>(exp32(x[lane])));
+        for (int lane = 0; lane < kLanes; ++lane) CHECK(same_bits(together[lane], exp32(x[lane])));
     }
     std::vector<Half> halves;
     for (std::uint32_t bits = 0; bits <= 0xffffu; ++bits) halves.push_back(Half{static_cast<std::uint16_t>(bits)});
     for (std::uint32_t first = 0; first <= 0xffffu; first += kLanes) {
-        const auto at = static_cast<std::uint16_t>(first);
-        const std::uint16_t backwards[kLanes] = {static_cast<std::uint16_t>(at + 3), static_cast<std::uint16_t>(at + 2), static_cast<std::uint16_t>(at + 1), at};
+        std::uint16_t backwards[kLanes];
+        for (std::uint32_t i = 0; i < kLanes; ++i) backwards[i] = static_cast<std::uint16_t>(first + kLanes - 1 - i);
         const Floats together = to_floats(halves.data(), backwards);
-        for (int lane = 0; lane < kLanes; ++lane) {
-            CHECK(std::bit_cast<std::uint32_t>(float{together[lane]}) == std::bit_cast<std::uint32_t>(to_float(halves[backwards[lane]])));
-        }
+        for (int lane = 0; lane < kLanes; ++lane) CHECK(same_bits(together[lane], to_float(halves[backwards[lane]])));
     }
 }
 
@@ -40,7 +40,7 @@ void test_first_largest() {
         std::vector<float> scores;
         for (int i = 0; i < count; ++i) scores.push_back(static_cast<float>(rng.below(4)) - 2.0f);
         int expected = 0;
-        for (int i = 1; i < count; ++i) expected = scores[static_cast<std::size_t>(i)] > scores[static_cast<std::size_t>(expected)] ? i : expected;
+        for (int i = 1; i < count; ++i) expected = scores.data()[i] > scores.data()[expected] ? i : expected;
         FirstLargest best;
         for (int i = 0; i < count; i += kLanes) best.take(i, load<Floats>(scores.data() + i));
         CHECK(best.at() == expected);

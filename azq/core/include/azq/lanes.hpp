@@ -48,12 +48,12 @@ template <class Lanes, class Number>
 /// In every lane the largest of all, or the smallest.
 template <class Lanes>
 [[gnu::always_inline]] inline Lanes spread_largest(Lanes lanes) {
-    const Lanes pairs = larger_of(lanes, __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1));
-    return larger_of(pairs, __builtin_shufflevector(pairs, pairs, 1, 0, 3, 2));
+    const Lanes pairs = larger_of(lanes, Lanes{lanes[2], lanes[3], lanes[0], lanes[1]});
+    return larger_of(pairs, Lanes{pairs[1], pairs[0], pairs[3], pairs[2]});
 }
 [[gnu::always_inline]] inline Ints spread_smallest(Ints lanes) {
-    const Ints pairs = smaller_of(lanes, __builtin_shufflevector(lanes, lanes, 2, 3, 0, 1));
-    return smaller_of(pairs, __builtin_shufflevector(pairs, pairs, 1, 0, 3, 2));
+    const Ints pairs = smaller_of(lanes, Ints{lanes[2], lanes[3], lanes[0], lanes[1]});
+    return smaller_of(pairs, Ints{pairs[1], pairs[0], pairs[3], pairs[2]});
 }
 
 /// Finds the largest of many scores; of equal ones the first.
