@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from azq.inference.forward import Landed
-from azq.inference.placement import Placement, cpu_flags
+from azq.inference.placement import Placement, cpu_flags, has_int8
 from azq.nets import Network
 from azq.nets.resnet import POLICY_CHANNELS, VALUE_CHANNELS, VALUE_HIDDEN, Block, ResNet
 
@@ -24,7 +24,7 @@ except ImportError:  # built without it: torch does the work
     _nn = None  # type: ignore[assignment]
 
 MAX_CELLS = 256
-_NEEDED = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
+_BESIDE = frozenset({"avx512bw", "avx512vl", "avx512dq"})  # what CPUs with int8 have, too
 
 
 def suits(module: Network, placement: Placement, flags: frozenset[str] | None = None) -> bool:
@@ -33,7 +33,7 @@ def suits(module: Network, placement: Placement, flags: frozenset[str] | None = 
         return False
     flags = cpu_flags() if flags is None else flags
     fits = module.scalars is None and module.spec.cells <= MAX_CELLS and not module.spec.num_outcomes
-    return fits and flags >= _NEEDED and "amx_bf16" not in flags and _nn.supported()
+    return fits and has_int8(flags) and flags >= _BESIDE and _nn.supported()
 
 
 class NativeForward:

@@ -41,7 +41,9 @@ def place(config: InferenceConfig) -> Placement:
     device = _device(config.device)
     int8 = config.precision in ("auto", "int8") and device.type == "cpu" and has_int8(cpu_flags())
     if config.precision == "int8" and not int8:
-        raise ConfigError(f"inference.precision 'int8' needs a CPU with AVX512-VNNI and AVX512-BF16, which {device} here is not; use auto")
+        raise ConfigError(
+            f"inference.precision 'int8' needs a CPU with AVX512-VNNI, AVX512-BF16 and no AMX, which {device} here is not; use auto"
+        )
     wanted = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(config.precision)
     return Placement(device, wanted or _best_dtype(device), config.threads or max(1, _cores() - 1), _cores(), int8)
 
@@ -61,8 +63,8 @@ def has_bfloat16(flags: frozenset[str]) -> bool:
 
 
 def has_int8(flags: frozenset[str]) -> bool:
-    """True where the CPU has what the native forward pass multiplies bytes with."""
-    return flags >= {"avx512_bf16", "avx512_vnni"}
+    """True where the CPU has what the native forward pass multiplies with, and no AMX, with which torch is faster."""
+    return flags >= {"avx512_bf16", "avx512_vnni"} and "amx_bf16" not in flags
 
 
 def _device(name: str) -> torch.device:

@@ -178,6 +178,7 @@ def test_int8_is_taken_where_the_cpu_has_it_and_refused_elsewhere(monkeypatch):
     flags = frozenset({"avx512_bf16", "avx512_vnni"})
     assert has_int8(flags)
     assert not has_int8(frozenset({"avx512_bf16"}))
+    assert not has_int8(flags | {"amx_bf16"})
     monkeypatch.setattr("azq.inference.placement.cpu_flags", lambda: flags)
     assert place(InferenceConfig(device="cpu")).int8
     assert place(InferenceConfig(device="cpu", precision="int8")).int8
