@@ -104,13 +104,12 @@ def match(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], ar
     for evaluator in evaluators:
         evaluator.close()
     count = result.wins + result.draws + result.losses
-    score = (result.wins + result.draws / 2) / count
-    variance = (result.wins + result.draws / 4) / count - score**2
+    variance = (result.wins + result.draws / 4) / count - result.share**2
     return {
         "wins": result.wins,
         "draws": result.draws,
         "losses": result.losses,
-        "score": round(score, 4),
+        "score": round(result.share, 4),
         "plus_minus": round(Z95 * math.sqrt(variance / count), 4),
         "num_simulations": args.num_simulations,
     }

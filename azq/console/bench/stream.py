@@ -103,7 +103,6 @@ def observations(sections: RunSections, batch: int) -> NDArray[np.uint8]:
 
 def bare_network(machine: Rig, sections: RunSections) -> Model:
     """The network with its weights in this process, without broker or queue."""
-
     from azq.inference.model import Model
     from azq.inference.placement import place
     from azq.nets import NetSpec

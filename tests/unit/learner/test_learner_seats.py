@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from learner_doubles import DictStore, ListTracker, OneRunLedger, SecretSum
+from learner_workplace import run_dry
 from replay_games import frame, play_game
 
 from azq.bus.memory import MemoryBus
@@ -47,17 +46,6 @@ class Place:
     def newest_weights(self):
         event = decode(self.bus.after(keys.weights(RUN), "0")[-1].frame, WeightEvent)
         return self.store.blobs[event.sha256]
-
-
-def run_dry(learner):
-    go = threading.Event()
-    for _ in range(200):
-        learner.turn(go)
-        if learner.status().waiting:
-            learner.turn(go)
-            if learner.status().waiting:
-                return
-    raise AssertionError("the learner never ran dry")
 
 
 @pytest.mark.parametrize(("players", "kind"), [(2, "mlp"), (3, "transformer"), (4, "resnet")])

@@ -20,6 +20,7 @@ from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import Case, Part, cases, parts, split
 from azq.console.bench.suite.report import markdown, summary
 from azq.errors import AzqError, ConfigError, EvaluationTimeout, MissingExtra
+from azq.replay.disk import publish_file
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over
@@ -127,9 +128,7 @@ def write_tables(result: dict[str, Any], folder: Path) -> None:
     """`bench.json` and `bench.md`, each whole at any moment."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("bench.json", json.dumps(result, indent=1) + "\n"), ("bench.md", markdown(result))):
-        draft = folder / f"{name}.tmp"
-        draft.write_text(text, "utf-8")
-        draft.replace(folder / name)
+        publish_file(folder / name, text.encode())
 
 
 def _in_a_process(device: str) -> Measure:
