@@ -102,9 +102,12 @@ def test_values_per_seat_travel_through_the_stream(kind):
     narrow = StreamEvaluator(bus, RUN, "c2", num_actions=20, value_size=1)
     packed = observations(7, spec=SEATS)
     handle, other = client.submit(packed), narrow.submit(packed[:2])
-    answered = 0
-    while answered < 9:
-        answered += server.step(0)
+    try:
+        answered = 0
+        while answered < 9:
+            answered += server.step(0)
+    finally:
+        server.close()  # a thread that still runs torch when the interpreter ends would abort it
     evaluation = client.result(handle, timeout_s=5.0)
     assert evaluation.values.shape == (7, 4)
     assert np.allclose(evaluation.values, plain(data, settings, SEATS, packed)[1], atol=0.1)
