@@ -3,9 +3,9 @@
 Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J] [--json]
 
 The changes are Cosmic Ray's: comparisons, constants, signs, branches. None is written to disk: each runs in a process of its own, forked
-with the libraries loaded, in which one module is compiled from its changed text. `mutants.toml` beside this file names the modules, their
-tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not named there, where one is
-named that is noticed by now, or where a module's score falls below 90 %.
+with the libraries loaded, in which one module is compiled from its changed text. `mutants.toml` beside this file names the modules,
+their tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not named there,
+where one is named that is noticed by now, or where a module's score falls below 90 %.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def mutants(module: Decider, source: str) -> Iterator[Mutant]:
 
 
 def _meaning(source: str) -> str:
-    """The program without annotations and what decorators are told (frozen, slots): both only keep people from mistakes. "" where it is none."""
+    """The program without annotations and the decorators of classes, which only keep people from mistakes; "" where it is none."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
