@@ -20,7 +20,7 @@ def next_round(
     now_ms: int,
     has_positions: Callable[[str], bool],
     *,
-    finished: bool = False,
+    finished: bool,
 ) -> EnqueueEval | None:
     """The round that is due now, or None.
 

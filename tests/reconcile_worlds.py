@@ -65,8 +65,7 @@ def decide(
     full_ms: dict[str, int] | None = None,
     positions: bool = True,
     config: DaemonConfig = CONFIG,
+    changed_ms: int = NOW - 100_000,
 ) -> list[Action]:
-    run = DesiredRun(
-        "r", state, sections, until or {}, changed_ms=NOW - 100_000, unreadable="" if sections else "selfplay.oops: unknown key"
-    )
+    run = DesiredRun("r", state, sections, until or {}, changed_ms=changed_ms, unreadable="" if sections else "selfplay.oops: unknown key")
     return reconcile(Desired((run,)), Observed(workers, {"r": seen}, full_ms or {}), NOW, config, lambda _game: positions)

@@ -12,7 +12,7 @@ from azq.config import ArenaConfig, RunConfig
 from azq.ledger.types import JobState, RunState
 from azq.wire.messages import GradeSpec, MatchSpec
 from daemon.fleet import condense
-from daemon.reconcile import FAILURES_IN_A_ROW, reconcile
+from daemon.reconcile import reconcile
 from daemon.state import (
     CancelQueued,
     Desired,
@@ -117,17 +117,18 @@ def test_settings_that_do_not_parse_fail_the_run_with_the_key() -> None:
 
 
 def test_jobs_that_keep_failing_fail_the_run_and_one_success_forgives() -> None:
-    failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - n, error="no such observation") for n in range(1, FAILURES_IN_A_ROW + 1))
+    failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - n, error=f"no observation {n}") for n in range(1, 6))
     [action] = decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),))
-    assert isinstance(action, FailRun)
-    assert "no such observation" in action.reason
+    assert action == FailRun("r", "5 self-play jobs in a row failed; the last one: no observation 1")
+    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
     forgiven = (dataclasses.replace(failed[0], state=JobState.DONE), *failed[1:])
     assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
 
 
 def test_failures_from_before_the_last_resume_are_forgotten() -> None:
-    failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - 200_000, error="old") for n in range(FAILURES_IN_A_ROW))
-    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
+    for ended_ms in (NOW - 200_000, NOW - 100_000):  # long before, and in the same moment
+        failed = tuple(view(n, JobState.FAILED, ended_ms=ended_ms, error="old") for n in range(5))
+        assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
 
 
 def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
@@ -135,6 +136,23 @@ def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
     assert decide(ObservedRun(EMPTY, jobs=jobs), (), state=RunState.FAILED) == [CancelQueued("r:2"), CancelQueued("r:3")]
     workers = (beat("a", "eval.cpu"),)
     assert decide(ObservedRun(EMPTY, jobs=jobs), workers, state=RunState.FINISHED, full_ms={"eval.cpu": NOW}) == [CancelQueued("r:2")]
+
+
+def test_an_ended_run_whose_settings_do_not_parse_is_only_tidied_up() -> None:
+    jobs = (view(1), view(2, JobState.QUEUED))
+    for state in (RunState.FINISHED, RunState.FAILED):
+        assert decide(ObservedRun(EMPTY, jobs=jobs), state=state, sections=None) == [CancelQueued("r:2")]
+
+
+def test_a_job_behind_a_leased_one_is_published_too() -> None:
+    jobs = (view(1), view(2, JobState.QUEUED, published_ms=0))
+    assert PublishJob(jobs[1]) in decide(ObservedRun(EMPTY, jobs=jobs), (beat("a", "selfplay.cpu"),))
+
+
+def test_goals_nobody_has_begun_or_knows_are_not_reached() -> None:
+    for until in ({"steps": 1.0}, {"moves": 1.0}):
+        assert not any(isinstance(action, FinishRun) for action in decide(ObservedRun(EMPTY), (), until=until))
+    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [FinishRun("r", "steps=0 reached")]
 
 
 class TestEvaluationRounds:
@@ -185,6 +203,29 @@ class TestEvaluationRounds:
         drained = ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 1)
         assert len(self.rounds(drained, state=RunState.FINISHED)) == 1
         assert self.rounds(dataclasses.replace(drained, jobs=(view(1),)), state=RunState.FINISHED) == []
+
+    def test_each_match_of_each_round_has_a_seed_of_its_own_that_any_daemon_would_choose(self) -> None:
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 120_000)
+        for seed, first in ((7, 7 * 1_000_003 + 9 * 1_009), (2**62, (2**62 * 1_000_003 + 9 * 1_009) % 2**63)):
+            sections = SECTIONS.model_copy(update={"run": SECTIONS.run.model_copy(update={"seed": seed})})
+            [action] = self.rounds(seen, sections=sections)
+            assert [spec.seed for spec in action.specs] == [first, first + 1, seed]
+
+    @pytest.mark.parametrize("positions", [0, 1])
+    def test_as_many_positions_are_graded_as_asked_for(self, positions: int) -> None:
+        arena = SECTIONS.arena.model_copy(update={"grade_positions": positions})
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 120_000)
+        [action] = self.rounds(seen, sections=SECTIONS.model_copy(update={"arena": arena}))
+        assert [spec.positions for spec in action.specs if isinstance(spec, GradeSpec)] == [positions] * positions
+
+    def test_a_finished_run_settles_before_its_last_round(self) -> None:
+        drained = ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 500_000)
+        assert self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 3_999) == []
+        assert len(self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 4_000)) == 1
+        assert len(self.rounds(drained, changed_ms=NOW - 1)) == 1  # a running one has nothing to wait for
+
+    def test_a_paused_run_gets_no_round(self) -> None:
+        assert self.rounds(ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 500_000), state=RunState.PAUSED) == []
 
     def test_evaluation_goes_to_another_tag_when_no_eval_worker_has_the_runs_own(self) -> None:
         sections = SECTIONS.model_copy(update={"run": RunConfig(tag="jarvis")})
