@@ -91,6 +91,7 @@ class WorkerConfig(Section):
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
     concurrency: Positive = 1  # jobs at once in one worker
+    game_files: tuple[Path, ...] = ()  # Python files, or folders of them, that runs may have as games on this host
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0
