@@ -46,7 +46,10 @@ class Host:
         return Config(broker=broker, worker=WorkerConfig(game_files=allowed))
 
     def record(self, game: str, **params: Any) -> None:
-        sections = {**dump_run(RunSections(selfplay=SelfPlayConfig(evaluator="uniform"))), "run": RunConfig(game=game, params=params).model_dump(mode="json")}
+        sections = {
+            **dump_run(RunSections(selfplay=SelfPlayConfig(evaluator="uniform"))),
+            "run": RunConfig(game=game, params=params).model_dump(mode="json"),
+        }
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections), {}, str(self.folder / RUN), 1))
 
     def works(self, config: Config) -> str:

@@ -66,9 +66,9 @@ def test_a_configuration_asked_for_must_exist(tmp_path: Path) -> None:
 
 
 def test_the_token_never_shows() -> None:
-    settings = config.load(overrides=["daemon.token=hunter2"])
-    assert "hunter2" not in repr(settings)
-    assert settings.daemon.token.get_secret_value() == "hunter2"
+    settings = config.load(overrides=["daemon.token=hunter22"])
+    assert "hunter22" not in repr(settings)
+    assert settings.daemon.token.get_secret_value() == "hunter22"
 
 
 def test_run_sections_survive_plain_values() -> None:
