@@ -6,6 +6,7 @@ import io
 import json
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -78,6 +79,9 @@ def test_no_log_line_shows_one(form: str, monkeypatch: pytest.MonkeyPatch) -> No
         raise BrokerUnavailable(f"no broker at {settings.broker.control_url}")
     except BrokerUnavailable as error:
         logs.get("test").error("lost", url=URL, reason=str(error), exc_info=error)
+    finally:
+        structlog.reset_defaults()
+        structlog.contextvars.clear_contextvars()
     said = stream.getvalue()
     assert PLANTED not in said
     assert "redis://***@h:1/0" in said
