@@ -118,7 +118,7 @@ def open_store(folder: Path, host: str, size: int, *, timeout_s: float) -> tuple
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for left in folder.iterdir():  # of epochs whose members died
-            left.unlink()
+            left.unlink(missing_ok=True)  # its last member may take it away just now
     except OSError as error:
         raise RuntimeError(f"{folder}, where ranks meet, cannot be used: {error.strerror}; mend its rights") from None
     name = secrets.token_hex(16)
