@@ -256,8 +256,9 @@ def config_show(config: ConfigFile = None, overrides: Overrides = None, as_json:
     """Print every setting in force; secrets are masked."""
     from azq.config import load
     from azq.console.rundir import to_toml
+    from azq.masking import masked_settings
 
-    values = load(config, overrides or []).model_dump(mode="json")
+    values = masked_settings(load(config, overrides or []).model_dump(mode="json"))
     emit(values, as_json, to_toml(values))
 
 

@@ -1,4 +1,7 @@
-"""Structured log lines: an event name, then key=value pairs; JSON with `AZQ_LOG=json`. Secrets are never passed in."""
+"""Structured log lines: an event name, then key=value pairs; JSON with `AZQ_LOG=json`.
+
+Passwords in URLs are masked, and tracebacks show no values of variables; other secrets are never passed in.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import sys
 from typing import TextIO
 
 import structlog
+
+from azq.masking import masked
 
 
 class Tolerant:
@@ -31,13 +36,16 @@ class Tolerant:
 def setup(role: str, *, stream: TextIO | None = None) -> None:
     """Sends this process's log lines to standard error, stamped with its role."""
     output = Tolerant(stream or sys.stderr)
-    renderer: structlog.typing.Processor
-    renderer = structlog.processors.JSONRenderer() if os.environ.get("AZQ_LOG") == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    if os.environ.get("AZQ_LOG") == "json":
+        renderer = structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _mask,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -45,6 +53,10 @@ def setup(role: str, *, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(role=role)
+
+
+def _mask(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {key: masked(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:

@@ -1,12 +1,15 @@
-"""Several ranks of `torch.distributed` in processes of one test, over loopback and gloo, at ports of the system's choice."""
+"""Several ranks of `torch.distributed` in processes of one test, over loopback and gloo."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
+import tempfile
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,8 +27,10 @@ def in_ranks(size: int, body: Callable[[Group], Any], *, seconds: float = 60.0) 
     """
     context = multiprocessing.get_context("fork")
     doors = [context.Pipe() for _ in range(size)]
-    ports = context.SimpleQueue()
-    ranks = [context.Process(target=_rank, args=(place, size, body, doors[place][1], ports), daemon=True) for place in range(size)]
+    names, folder = context.SimpleQueue(), tempfile.mkdtemp(prefix="azq-ranks-")
+    ranks = [
+        context.Process(target=_rank, args=(place, size, body, doors[place][1], names, Path(folder)), daemon=True) for place in range(size)
+    ]
     for rank in ranks:
         rank.start()
     try:
@@ -40,17 +45,18 @@ def in_ranks(size: int, body: Callable[[Group], Any], *, seconds: float = 60.0) 
         for rank in ranks:
             rank.kill()
             rank.join()
+        shutil.rmtree(folder)
 
 
-def _rank(place: int, size: int, body: Callable[[Group], Any], door: Connection, ports: Any) -> None:
+def _rank(place: int, size: int, body: Callable[[Group], Any], door: Connection, names: Any, folder: Path) -> None:
     torch.set_num_threads(1)
     try:
         if place == 0:
-            store = open_store(HOST, size, timeout_s=20)
+            store, name = open_store(folder, HOST, size, timeout_s=20)
             for _ in range(size - 1):
-                ports.put(store.port)
+                names.put(name)
         else:
-            store = reach_store(HOST, ports.get(), size, timeout_s=20)
+            store = reach_store(folder, names.get(), HOST, size, timeout_s=20)
         group = Group(store, 1, place, size, CPU, 20)
         result = body(group)
         group.close()

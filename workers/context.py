@@ -88,7 +88,7 @@ class Context:
 
     def game(self, sections: RunSections) -> Game:
         """The run's rules."""
-        return games.load(sections.run.game, **sections.run.params)
+        return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         """The evaluator the run asks for; the caller closes it."""

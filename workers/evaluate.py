@@ -10,7 +10,6 @@ from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
-from azq.arena.engines.gtp import check_allowed
 from azq.arena.players import Ground, Player, make_player
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
@@ -93,12 +92,10 @@ def evaluate(
     Raises `WireError` for a payload of neither kind.
     """
     spec = read_spec(lease.job.payload)
-    ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick)
+    ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick, engines=engines)
     if isinstance(spec, GradeSpec):
         return _grade(spec, ground)
     try:
-        for name in (spec.first, spec.second):
-            check_allowed(name, engines)
         return _match(spec, ground)
     except (EngineError, MissingExtra) as error:
         log.error("match_failed", job=lease.job.job_id, first=spec.first, second=spec.second, reason=str(error))

@@ -15,7 +15,7 @@ from celery.apps.worker import Worker
 from azq import logs
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
-from azq.config import Config
+from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
 from azq.queue import detect_tags, make_app, split_queue
@@ -165,6 +165,7 @@ def _connect_signals(app: Celery) -> None:
 
     def child(**_: Any) -> None:
         logs.setup("job")
+        forget_environment()  # games in Python run in this process
 
     signals.worker_init.connect(init, weak=False)
     signals.worker_ready.connect(ready, weak=False)

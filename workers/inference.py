@@ -17,11 +17,12 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
-from azq.config import Config, WorkerConfig
+from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import BrokerError, ConfigError, ExitCode
+from azq.games import GameFiles
 from azq.inference.placement import place
 from azq.inference.resident import Fetch, fetch_from
-from azq.inference.server import InferenceServer
+from azq.inference.server import InferenceServer, specs
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process
@@ -53,6 +54,7 @@ def main(config: Config) -> int:
     control_url = config.broker.control_url
     if not control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    forget_environment()  # games in Python run in this process
     client = connect_at_start(control_url, timeout_s=config.broker.connect_timeout_s)  # first: until then a signal simply ends the process
     stop = _catch_signals()
     placement = place(config.inference)
@@ -63,7 +65,8 @@ def main(config: Config) -> int:
     try:
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
         store_of = _store_of(config, client)
-        server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, placement=placement)
+        spec_of = specs(GameFiles(config.worker.game_files))
+        server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, placement=placement)
         pulse = Pulse(control, server, worker, config.worker)
         log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
         try:

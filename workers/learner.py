@@ -64,7 +64,7 @@ def main(config: Config, run: str) -> int:
     place = place_of(os.environ, run_sections(view).learner.ranks)
     if place.rank:
         with _signals() as stop:
-            return follow(view, bus, place, stop)
+            return follow(config, view, bus, place, stop)
     with _signals() as stop, lock_folder(directory), launched(run, place) as launcher:
         beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
@@ -80,11 +80,11 @@ def main(config: Config, run: str) -> int:
     return int(ExitCode.OK)
 
 
-def follow(view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
+def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
-    game = games.load(sections.run.game, **sections.run.params)
+    game = _game(config, sections)
     follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
     follower.run(stop, lambda: notify(WATCHDOG))
@@ -101,7 +101,7 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         run,
         directory,
         sections,
-        games.load(sections.run.game, **sections.run.params),
+        _game(config, sections),
         bus=bus,
         ledger=ledger,
         store=open_store(config.store, directory=directory / "weights", client=client),
@@ -109,6 +109,10 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         consumer=consumer,
         place=place,
     )
+
+
+def _game(config: Config, sections: RunSections) -> games.Game:
+    return games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
 
 
 def run_sections(view: RunView) -> RunSections:

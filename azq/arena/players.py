@@ -28,7 +28,7 @@ from azq.arena.rule_players import rule_book
 from azq.arena.searcher import MAX_SLOTS, Searcher
 from azq.arena.tick import Tick, no_tick
 from azq.config import SearchConfig
-from azq.errors import ConfigError
+from azq.errors import ConfigError, EngineError
 from azq.search.evaluator import Evaluator
 
 FORMS = "weights:<version>, latest, random, uct:<simulations>, pimc:<determinizations>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
@@ -62,13 +62,14 @@ class Ground:
     slots: int = MAX_SLOTS
     tick: Tick = no_tick
     deadline_s: float = DEADLINE_S  # for one answer of an engine's process
+    engines: Sequence[str] = ()  # the commands that `gtp:<command>` may start
 
 
 def make_player(name: str, ground: Ground) -> Player:
     """The player of that name.
 
     Raises `ConfigError` for a name of no known form or a player that does not know the game, `MissingExtra` and `EngineError`
-    for an engine that is not installed or does not start.
+    for an engine that is not installed, not allowed or does not start.
     """
     kind, _, detail = name.partition(":")
     if kind in ("uct", "pimc") and not isinstance(ground.game, _core.Game):
@@ -90,6 +91,8 @@ def make_player(name: str, ground: Ground) -> Player:
     if kind == "gtp" and detail.strip():
         from azq.arena.engines.gtp import GtpPlayer
 
+        if detail not in ground.engines:
+            raise EngineError(f"player {name} is not among this host's engines; its operator can name the command in worker.engines")
         return GtpPlayer(detail, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
     raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
 

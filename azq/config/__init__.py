@@ -7,7 +7,7 @@ Functions elsewhere take the section they need, never the whole.
 
 from azq.config.base import RUN_NAME_PATTERN, TAG_PATTERN, Tag
 from azq.config.host import BrokerConfig, DaemonConfig, InferenceConfig, StoreConfig, TokenConfig, WorkerConfig
-from azq.config.loading import Config, load, merge, parse_overrides, parse_params
+from azq.config.loading import Config, forget_environment, load, merge, parse_overrides, parse_params
 from azq.config.run import (
     ArenaConfig,
     LearnerConfig,
@@ -43,6 +43,7 @@ __all__ = [
     "TokenConfig",
     "WorkerConfig",
     "dump_run",
+    "forget_environment",
     "load",
     "merge",
     "parse_overrides",

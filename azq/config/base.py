@@ -10,9 +10,25 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 RUN_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 TAG_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
-Positive = Annotated[int, Field(gt=0)]
+# Numbers, each with an end: generous ones, so that a slip or a stranger's run costs an error and not a host's memory.
+Positive = Annotated[int, Field(gt=0, le=2**20)]
+Natural = Annotated[int, Field(ge=0, le=2**20)]
+Few = Annotated[int, Field(gt=0, le=1024)]  # threads, processes, connections
+FewOrNone = Annotated[int, Field(ge=0, le=1024)]
+Many = Annotated[int, Field(gt=0, le=10**9)]  # samples, stored games
+Blocks = Annotated[int, Field(gt=0, le=256)]
+Channels = Annotated[int, Field(gt=0, le=4096)]
+Simulations = Annotated[int, Field(gt=0, le=65_535)]  # records count them in 16 bits
+Plies = Annotated[int, Field(ge=0, le=65_535)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Real = Annotated[float, Field(ge=-1e15, le=1e15)]
+Factor = Annotated[float, Field(gt=0.0, le=1e6)]
+Weight = Annotated[float, Field(ge=0.0, le=1e6)]  # 0: without it
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Seconds = Annotated[float, Field(gt=0.0)]
+Seconds = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
+SecondsOrNever = Annotated[float, Field(ge=0.0, le=366 * 86_400.0)]
+Url = Annotated[str, Field(repr=False)]  # may hold a password
+Urls = Annotated[tuple[str, ...], Field(repr=False)]
 Tag = Annotated[str, Field(pattern=TAG_PATTERN)]
 StageT = TypeVar("StageT", bound="Stage")
 

@@ -7,20 +7,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
-from azq.config.base import Positive, Seconds, Section, Tag
+from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Tag, Url, Urls, Whole
+
+SHORTEST_TOKEN = 8  # characters
 
 
 class BrokerConfig(Section):
     """Where the control plane (durable) and the data plane (evaluation streams) are."""
 
-    control_url: str = ""  # empty: an embedded server is started by `azq up`
-    data_url: str = ""  # empty: likewise; may equal control_url
-    public_control_url: str = ""  # how other machines reach them, where that differs: told to whoever joins, without password
-    public_data_url: str = ""
-    data_urls: tuple[str, ...] = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
-    public_data_urls: tuple[str, ...] = ()
-    data_shards: Positive = 1  # embedded data planes that `azq up` starts
-    shards_per_run: Annotated[int, Field(ge=0)] = 0  # data planes that carry one run's evaluations; 0: all
+    control_url: Url = ""  # empty: an embedded server is started by `azq up`
+    data_url: Url = ""  # empty: likewise; may equal control_url
+    public_control_url: Url = ""  # how other machines reach them, where that differs: told to whoever joins, without password
+    public_data_url: Url = ""
+    data_urls: Urls = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
+    public_data_urls: Urls = ()
+    data_shards: Few = 1  # embedded data planes that `azq up` starts
+    shards_per_run: FewOrNone = 0  # data planes that carry one run's evaluations; 0: all
     connect_timeout_s: Seconds = 5.0
 
     @model_validator(mode="after")
@@ -38,11 +40,11 @@ class BrokerConfig(Section):
 class StoreConfig(Section):
     """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
 
-    url: str = "file"
-    chunk_bytes: Annotated[int, Field(ge=1024)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
+    url: Url = "file"
+    chunk_bytes: Annotated[int, Field(ge=1024, le=2**29)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
     timeout_s: Seconds = 30.0  # one operation of a store behind a network
     # Of the fsspec file system, as endpoint_url, key, secret; texts are masked.
-    options: dict[str, bool | int | float | SecretStr] = Field(default_factory=dict)
+    options: dict[str, bool | Whole | Real | SecretStr] = Field(default_factory=dict)
 
     def revealed_options(self) -> dict[str, bool | int | float | str]:
         """The options with their secrets: for the file system, never for a log."""
@@ -52,7 +54,7 @@ class StoreConfig(Section):
 class TokenConfig(Section):
     """One bearer token of the REST interface and what it may do."""
 
-    token: Annotated[SecretStr, Field(min_length=8)]
+    token: Annotated[SecretStr, Field(min_length=SHORTEST_TOKEN)]
     scope: Literal["read", "operate", "worker"] = "read"  # operate includes read, read includes worker
 
 
@@ -63,7 +65,7 @@ class DaemonConfig(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
     tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
-    rate_per_s: Annotated[float, Field(gt=0.0)] = 1000.0  # requests of one token, or of one address where there is none
+    rate_per_s: Factor = 1000.0  # requests of one token, or of one address where there is none
     rate_burst: Positive = 2000
     event_streams: Positive = 64  # open at once
     tls_certificate: Path | None = None  # PEM, the whole chain; both or none
@@ -71,14 +73,16 @@ class DaemonConfig(Section):
     tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
-    max_attempts: Positive = 4
+    max_attempts: Few = 4
     history_every_s: Seconds = 5.0  # between two points of the charts
-    jobs_ahead: Positive = 1  # queued jobs kept beyond what live workers hold, per tag
+    jobs_ahead: Few = 1  # queued jobs kept beyond what live workers hold, per tag
 
     @model_validator(mode="after")
     def _sound(self) -> DaemonConfig:
         secrets = [self.token, *(entry.token for entry in self.tokens.values())]
         given = [secret.get_secret_value() for secret in secrets if secret.get_secret_value()]
+        if 0 < len(self.token.get_secret_value()) < SHORTEST_TOKEN:
+            raise ValueError(f"token has fewer than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 16`")
         if len(set(given)) < len(given):
             raise ValueError("two names share one token; give each its own")
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -90,7 +94,8 @@ class WorkerConfig(Section):
     """This host's Celery workers."""
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
-    concurrency: Positive = 1  # jobs at once in one worker
+    concurrency: Few = 1  # jobs at once in one worker
+    game_files: tuple[Path, ...] = ()  # Python files, or folders of them, that runs may have as games on this host
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0
@@ -102,11 +107,11 @@ class InferenceConfig(Section):
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
-    batch: Annotated[int, Field(ge=0)] = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
-    deadline_ms: Annotated[float, Field(ge=0.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
+    batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
+    deadline_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
     compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
-    threads: Annotated[int, Field(ge=0)] = 0  # 0: chosen by measurement at the start
-    resident_versions: Positive = 8
+    threads: FewOrNone = 0  # 0: chosen by measurement at the start
+    resident_versions: Few = 8
     claim_after_s: Seconds = 2.0
 
 

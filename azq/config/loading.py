@@ -64,6 +64,14 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
         raise ConfigError(explain(error, file)) from None
 
 
+def forget_environment() -> None:
+    """Takes settings, secrets among them, out of this process's environment: for one that has read them and runs code of others."""
+    for variable in tuple(os.environ):
+        prefix, _, name = variable.upper().partition("AZQ_")
+        if not prefix and name.partition("__")[0].lower() in Config.model_fields:
+            del os.environ[variable]
+
+
 def names_no_section(variable: str) -> bool:
     """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a slip that nobody would see."""
     prefix, _, name = variable.upper().partition("AZQ_")

@@ -8,7 +8,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from azq.config.base import Fraction, Positive, Seconds, Section, Stage, Tag, ascending, explain
+from azq.config.base import (
+    Blocks,
+    Channels,
+    Factor,
+    Few,
+    FewOrNone,
+    Fraction,
+    Many,
+    Natural,
+    Plies,
+    Positive,
+    Real,
+    Seconds,
+    SecondsOrNever,
+    Section,
+    Simulations,
+    Stage,
+    Tag,
+    Weight,
+    Whole,
+    ascending,
+    explain,
+)
 from azq.errors import ConfigError
 
 
@@ -16,7 +38,7 @@ class RunConfig(Section):
     """What is trained."""
 
     game: str = "connect_four"
-    params: dict[str, int | float | str | bool] = Field(default_factory=dict)
+    params: dict[str, Whole | Real | str | bool] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     tag: Tag = "cpu"  # hardware tag that its jobs ask for
 
@@ -24,29 +46,27 @@ class RunConfig(Section):
 class SearchStage(Stage):
     """A budget of simulations."""
 
-    num_simulations: Positive
+    num_simulations: Simulations
 
 
 class SearchConfig(Section):
     """Tree search. Gumbel: Danihelka et al., ICLR 2022. PUCT: Silver et al., Science 2018."""
 
     algorithm: Literal["gumbel", "puct"] = "gumbel"
-    num_simulations: Positive = 64
+    num_simulations: Simulations = 64
     leaves_per_step: Positive = 1
     reuse_subtree: bool = True
     max_considered_actions: Positive = 16
-    gumbel_scale: Annotated[float, Field(ge=0.0)] = 1.0
-    c_visit: float = 50.0
-    c_scale: float = 1.0
-    c_puct: float = 1.5
-    fpu_reduction: float = 0.25
-    dirichlet_alpha: Annotated[float, Field(gt=0.0)] = 1.0
+    gumbel_scale: Weight = 1.0
+    c_visit: Real = 50.0
+    c_scale: Real = 1.0
+    c_puct: Real = 1.5
+    fpu_reduction: Real = 0.25
+    dirichlet_alpha: Factor = 1.0
     dirichlet_fraction: Fraction = 0.25
-    temperature: Annotated[float, Field(ge=0.0)] = 1.0
-    temperature_plies: Annotated[int, Field(ge=0)] = 10  # later plies play greedily
-    determinizations: Annotated[int, Field(ge=0)] = (
-        0  # hidden hands; 0: information sets, else plain determinized search over so many worlds
-    )
+    temperature: Weight = 1.0
+    temperature_plies: Plies = 10  # later plies play greedily
+    determinizations: Natural = 0  # hidden hands; 0: information sets, else plain determinized search over so many worlds
     schedule: tuple[SearchStage, ...] = ()  # later budgets of self-play, in the order of the run: progressive simulation
 
     _order = field_validator("schedule")(ascending)
@@ -57,15 +77,17 @@ class SelfPlayConfig(Section):
 
     evaluator: Literal["stream", "local", "uniform"] = "stream"
     games_in_flight: Positive = 1024
-    groups: Positive = 2  # halves in turn, so that search and evaluation overlap
-    threads: Positive = 1
+    groups: Few = 2  # halves in turn, so that search and evaluation overlap
+    threads: Few = 1
     pin_threads: bool = False  # a worker's children keep to cores of their own, as many as they have threads
     slice_s: Seconds = 60.0
     journal_s: Seconds = 5.0
     resend_after_s: Seconds = 5.0
-    max_waiting_games: Positive = 20_000  # finished games that wait for the learner before self-play stalls: they bound the broker's memory
-    random_opening_plies: Annotated[int, Field(ge=0)] = 0  # at most; each game draws its own number of them
-    cache_entries: Annotated[int, Field(ge=0)] = 524_288  # evaluations remembered for all groups of a job, a power of two; 0: none
+    max_waiting_games: Many = 20_000  # finished games that wait for the learner before self-play stalls: they bound the broker's memory
+    random_opening_plies: Plies = 0  # at most; each game draws its own number of them
+    cache_entries: Annotated[int, Field(ge=0, le=2**28)] = (
+        524_288  # evaluations remembered for all groups of a job, a power of two; 0: none
+    )
     merge_symmetries: bool = False  # ask for one of a position's images and turn its evaluation back
 
 
@@ -73,17 +95,17 @@ class NetworkConfig(Section):
     """The evaluator's network, free of batch norm."""
 
     kind: Literal["resnet", "mlp", "transformer"] = "resnet"
-    blocks: Positive = 4
-    channels: Positive = 48
-    heads: Positive = 8  # of a transformer's attention; they divide the channels
+    blocks: Blocks = 4
+    channels: Channels = 48
+    heads: Few = 8  # of a transformer's attention; they divide the channels
     auxiliary: tuple[Literal["reply", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
 
 
 class NetworkStage(Stage):
     """A size of the network, never below the one before."""
 
-    blocks: Positive
-    channels: Positive
+    blocks: Blocks
+    channels: Channels
 
 
 class LearnerConfig(Section):
@@ -91,34 +113,34 @@ class LearnerConfig(Section):
 
     device: str = "auto"
     batch_size: Positive = 512
-    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-3
+    learning_rate: Factor = 2e-3
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
-    warmup_steps: Annotated[int, Field(ge=0)] = 100
-    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
-    value_weight: Annotated[float, Field(gt=0.0)] = 1.0
-    outcome_weight: Annotated[float, Field(ge=0.0)] = 0.5  # loss of the outcome head, where the game has one
-    reply_weight: Annotated[float, Field(ge=0.0)] = 0.15  # losses of the auxiliary heads in network.auxiliary
-    margin_weight: Annotated[float, Field(ge=0.0)] = 0.25
-    hidden_weight: Annotated[float, Field(ge=0.0)] = 0.5
+    warmup_steps: Natural = 100
+    weight_decay: Weight = 1e-4
+    value_weight: Factor = 1.0
+    outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
+    reply_weight: Weight = 0.15  # losses of the auxiliary heads in network.auxiliary
+    margin_weight: Weight = 0.25
+    hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
-    samples_per_insert: Annotated[float, Field(gt=0.0)] = 2.0
-    limiter_slack: Positive = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
-    min_window: Positive = 8_192  # samples before the first step
-    max_window: Positive = 1_000_000
+    samples_per_insert: Factor = 2.0
+    limiter_slack: Many = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
+    min_window: Many = 8_192  # samples before the first step
+    max_window: Many = 1_000_000
     window_fraction: Fraction = 0.5  # the newest share of all samples, once above min_window
     publish_every_s: Seconds = 10.0
     checkpoint_every_s: Seconds = 60.0
     symmetries: bool = True
-    threads: Annotated[int, Field(ge=0)] = 0
+    threads: FewOrNone = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
-    prefetch_batches: Annotated[int, Field(ge=0)] = 2  # gathered ahead by a thread; 0: each when its step begins
-    ranks: Positive = 1  # processes that train together, one a GPU; batch_size is that of all of them
+    prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
+    ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
     sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
     compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
-    most_ratio: Annotated[float, Field(ge=1.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
+    most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
 
     _order = field_validator("growth")(ascending)
@@ -135,12 +157,12 @@ class LearnerConfig(Section):
 class ArenaConfig(Section):
     """Evaluation jobs that follow a run."""
 
-    every_s: Annotated[float, Field(ge=0.0)] = 120.0  # 0: never
-    num_simulations: Positive = 64
+    every_s: SecondsOrNever = 120.0  # 0: never
+    num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs
     opponents: tuple[str, ...] = ("previous", "uct:100")
-    grade_positions: Annotated[int, Field(ge=0)] = 200  # graded positions per evaluation, where the game has a set
-    opening_plies: Annotated[int, Field(ge=0)] = 4  # random plies before a match game
+    grade_positions: Natural = 200  # graded positions per evaluation, where the game has a set
+    opening_plies: Plies = 4  # random plies before a match game
 
 
 def check_growth(network: NetworkConfig, learner: LearnerConfig) -> None:

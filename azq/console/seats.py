@@ -37,7 +37,8 @@ def seated(config: Config, request: Request, names: Sequence[str]) -> Iterator[t
     with ExitStack() as stack:
         agents = {name: _agent(config, request, name, stack) for name in dict.fromkeys(names) if _is_network(name)}
         game = next((agent.game for agent in agents.values()), None) or _rules(config, request)
-        ground = Ground(game, None, SearchConfig(), request.num_simulations, slots=request.slots)
+        engines = [name.partition(":")[2] for name in names]  # whoever sits at this terminal may start what he names
+        ground = Ground(game, None, SearchConfig(), request.num_simulations, slots=request.slots, engines=engines)
         players = []
         for number, name in enumerate(names):
             here = replace(ground, seed=request.seed + number)

@@ -24,6 +24,7 @@ from azq.config import Config, load
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
+from azq.console.guests import with_game
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.remote import url_of
@@ -117,7 +118,7 @@ def read_start(
     chosen = [f'run.game="{game}"'] if game else []
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
-    return Start(config, folder, parse_until(until), as_json)
+    return Start(with_game(config, config.run.game), folder, parse_until(until), as_json)
 
 
 def parse_listen(text: str | None) -> tuple[str, int] | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from azq import _core
 from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, Game, State
+from azq.games.files import GameFiles
 
-__all__ = ["CHANCE_PLAYER", "TERMINAL_PLAYER", "Game", "State", "load", "names"]
+__all__ = ["CHANCE_PLAYER", "TERMINAL_PLAYER", "Game", "GameFiles", "State", "load", "names"]
 
 
 def names() -> tuple[str, ...]:
@@ -18,13 +17,8 @@ def names() -> tuple[str, ...]:
 def load(name: str, /, **params: int | float | str | bool) -> Game:
     """The rules of one game: `load("othello", size=6)`, `load("path/to/my_game.py:MyGame")`, `load("openspiel:kuhn_poker")`.
 
-    Raises `UnknownGameError` naming the known games, `ConfigError` for a parameter the game does not have, `GameContractError` for a
-    Python game that breaks the contract and `MissingExtra` where open_spiel is not installed.
+    For names that a person wrote: a Python file is imported. What a record or a caller over the network names goes through the host's
+    `GameFiles` instead. Raises `UnknownGameError` naming the known games, `ConfigError` for a parameter the game does not have,
+    `GameContractError` for a Python game that breaks the contract and `MissingExtra` where open_spiel is not installed.
     """
-    from azq.games import loading
-
-    if loading.is_python_file(name):
-        return cast(Game, loading.from_python_file(name, params))
-    if name.startswith("openspiel:"):
-        return cast(Game, loading.from_openspiel(name, params))
-    return _core.load_game(name, params)
+    return GameFiles.named(name).load(name, params)

@@ -93,7 +93,7 @@ class InferenceServer:
         self._fetch = fetch
         self._config = config
         self._worker = worker
-        self._spec_of = spec_of or _spec_of
+        self._spec_of = spec_of or specs()
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         self._follower = Follower(control, runs, self._admit, self.stats)
@@ -338,5 +338,6 @@ def _key(entry: Entry) -> tuple[str, str]:
     return entry.stream, entry.id
 
 
-def _spec_of(sections: RunSections) -> NetSpec:
-    return NetSpec.of(games.load(sections.run.game, **sections.run.params))
+def specs(files: games.GameFiles = games.GameFiles()) -> Callable[[RunSections], NetSpec]:
+    """The shapes of any run's game; games in Python files only where they are allowed."""
+    return lambda sections: NetSpec.of(files.load(sections.run.game, sections.run.params))

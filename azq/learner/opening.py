@@ -31,7 +31,7 @@ from azq.learner.prefetch import feed_of
 from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower, FollowerParts
 from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import Place
+from azq.learner.ranks.rules import MEETINGS, Place
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.team import Solo
@@ -107,7 +107,7 @@ def open_learner(
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
     feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
-    team = Leader(run, bus, config, trainer, feed, place) if place.ranks > 1 else Solo(trainer, feed)
+    team = Leader(run, bus, config, trainer, feed, place, directory / MEETINGS) if place.ranks > 1 else Solo(trainer, feed)
     intake = Intake(
         run,
         game,
@@ -160,6 +160,7 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Learne
         FollowerParts(
             run=run,
             place=place,
+            meetings=directory / MEETINGS,
             config=config,
             game=game,
             columns=columns,

@@ -6,7 +6,8 @@ A blob is written whole or not at all and verified whenever it is read. Where it
     redis                 the control plane; URI `redis:<sha256>`
     file:///folder, memory://name, s3://bucket/prefix, any other fsspec URL; URI is the blob's URL
 
-A store writes to one place and reads any URI, so that readers need not be configured like the writer.
+A store writes to one place and reads what lies there, in the run's own folder or in the control plane, named by its hash; no other
+URI is followed, whoever wrote it.
 In the control plane and behind fsspec a blob above `store.chunk_bytes` is kept as chunks under a manifest (`azq.store.chunks`).
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from azq.errors import StoreError
-from azq.store.chunks import Manifest
+from azq.store.chunks import MAX_BLOB_BYTES, Manifest
 
 SUFFIX = ".safetensors"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -31,7 +31,9 @@ class Place(Protocol):
 
     def uri(self, sha256: str) -> str: ...
     def write(self, uri: str, data: bytes) -> None: ...
-    def read(self, uri: str) -> bytes | None: ...
+    def read(self, uri: str) -> bytes | None:
+        """What stands under the blob's name, at most `MAX_BLOB_BYTES`; None where nothing does."""
+
     def remove(self, uri: str) -> None:
         """Forgets a blob with its chunks."""
 
@@ -43,7 +45,12 @@ class ChunkedPlace(Place, Protocol):
         """Writes the chunks, and the manifest under the blob's name once all are there."""
 
     def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
-        """Every chunk in order; None for one that is gone."""
+        """Every chunk in order, no longer than the manifest says; None for one that is gone."""
+
+
+def too_large(uri: str) -> StoreError:
+    """The error for what is larger than any blob."""
+    return StoreError(f"blob at {uri} has more than {MAX_BLOB_BYTES} bytes; such weights azq neither writes nor reads")
 
 
 def hash_in(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes blobs to one place, reads them wherever their URI points."""
+"""Writes blobs to one place; reads them there, in the run's own folder and in the control plane."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import redis
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
-from azq.store.base import ChunkedPlace, Store
+from azq.store.base import ChunkedPlace, Store, hash_in, too_large
 from azq.store.broker import ControlPlane
-from azq.store.chunks import decode_manifest, manifest_of
+from azq.store.chunks import MAX_BLOB_BYTES, decode_manifest, manifest_of
 from azq.store.folder import Folder
 from azq.store.remote import Remote
 
@@ -32,7 +32,7 @@ def weights_folder(said: str, home: Path, run: str) -> Path:
 
 
 class BlobStore:
-    """Writes to one place, reads and deletes wherever a URI points."""
+    """Writes to one place; reads and deletes what its own places name so, and nothing else that a URI may say."""
 
     def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None) -> None:
         self._settings = settings
@@ -44,8 +44,9 @@ class BlobStore:
         """Keeps a blob; returns its sha256 and URI."""
         sha256 = hashlib.sha256(data).hexdigest()
         uri = self._place.uri(sha256)
-        manifest = manifest_of(data, self._settings.chunk_bytes)
-        if manifest is None or isinstance(self._place, Folder):
+        if len(data) > MAX_BLOB_BYTES:
+            raise too_large(uri)
+        if isinstance(self._place, Folder) or (manifest := manifest_of(data, self._settings.chunk_bytes)) is None:
             self._place.write(uri, data)
         else:
             self._place.write_chunks(uri, manifest, data)
@@ -79,24 +80,17 @@ class BlobStore:
         _check_no_secret(url)
         if url.startswith("file://"):
             return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
-        return self._remote(url.rstrip("/"))
+        return Remote(url.rstrip("/"), self._settings.revealed_options(), self._settings.timeout_s)
 
     def _place_of_blob(self, uri: str) -> Folder | ChunkedPlace:
-        if uri.startswith("file://"):
-            folder, _, _ = uri.rpartition("/")
-            return Folder(Path(folder.removeprefix("file://")), base=folder)
-        if uri.startswith("file:"):
-            return Folder(self._directory)
-        if uri.startswith("redis:"):
-            return ControlPlane(self._need_client())
-        if "://" in uri:
-            return self._remote(uri.rpartition("/")[0])
-        raise StoreError(f"blob URI {uri!r} has no known form; was it written by another version of azq?")
-
-    def _remote(self, base: str) -> Remote:
-        """The file system of a URL; the options belong to the scheme of `store.url` and go nowhere else."""
-        same = base.partition("://")[0] == self._settings.url.partition("://")[0]
-        return Remote(base, self._settings.revealed_options() if same else {}, self._settings.timeout_s)
+        """The place that gives a blob this very URI. Raises `StoreError` where this host has none: weight events are written by others."""
+        sha256 = hash_in(uri)
+        for place in (self._place, Folder(self._directory), *([ControlPlane(self._client)] if self._client else [])):
+            if place.uri(sha256) == uri:
+                return place
+        raise StoreError(
+            f"blob URI {uri!r} is in no place of this host (store.url is {self._settings.url}); set store.url alike on every host"
+        )
 
     def _need_client(self) -> redis.Redis:
         if self._client is None:

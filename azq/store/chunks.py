@@ -10,7 +10,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from azq.errors import StoreError
+
 MAGIC = b"azq-chunks 1 "
+MAX_BLOB_BYTES = 8 * 2**30  # nobody makes room for more
+MAX_CHUNKS = 100_000
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -24,6 +28,11 @@ class Manifest(msgspec.Struct, frozen=True):
         """A name for each chunk within its blob; other chunk sizes give other names."""
         return tuple(f"{self.chunk_bytes}-{index:05d}" for index in range(-(-self.size // self.chunk_bytes)))
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Bytes of each chunk."""
+        return tuple(min(self.chunk_bytes, self.size - start) for start in range(0, self.size, self.chunk_bytes))
+
     def cut(self, data: bytes) -> Iterator[memoryview]:
         """The chunks of a blob, in order, without a copy."""
         view = memoryview(data)
@@ -32,7 +41,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def manifest_of(data: bytes, chunk_bytes: int) -> Manifest | None:
-    """How a blob is to be cut; None for one that is small enough to stay whole."""
+    """How a blob is to be cut; None for one that is small enough to stay whole. Raises `StoreError` for too many chunks."""
+    if len(data) > chunk_bytes * MAX_CHUNKS:
+        raise StoreError(f"{len(data)} bytes are more than {MAX_CHUNKS} chunks of {chunk_bytes}; raise store.chunk_bytes")
     return Manifest(len(data), chunk_bytes) if len(data) > chunk_bytes else None
 
 
@@ -42,11 +53,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest | None:
-    """The manifest in these bytes; None where they are none."""
+    """The manifest in these bytes; None where they are none, or one of more than a blob may have."""
     if not data.startswith(MAGIC):
         return None
     try:
         manifest = msgspec.json.decode(data[len(MAGIC) :], type=Manifest)
     except msgspec.DecodeError:
         return None
-    return manifest if manifest.size > 0 and manifest.chunk_bytes > 0 else None
+    whole = 0 < manifest.size <= MAX_BLOB_BYTES and manifest.chunk_bytes > 0
+    return manifest if whole and manifest.size <= manifest.chunk_bytes * MAX_CHUNKS else None

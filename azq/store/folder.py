@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 
 from azq.errors import StoreError
-from azq.store.base import SUFFIX, hash_in
+from azq.store.base import SUFFIX, hash_in, too_large
+from azq.store.chunks import MAX_BLOB_BYTES
 
 
 class Folder:
@@ -46,6 +48,9 @@ class Folder:
         """The file's bytes, or None where there is none."""
         path = self._path(uri)
         try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BLOB_BYTES:
+                raise too_large(uri)
             return path.read_bytes()
         except FileNotFoundError:
             return None

@@ -8,8 +8,8 @@ from typing import Any
 
 from azq import logs
 from azq.errors import ConfigError, MissingExtra, StoreError
-from azq.store.base import SUFFIX
-from azq.store.chunks import Manifest, encode_manifest
+from azq.store.base import SUFFIX, too_large
+from azq.store.chunks import MAX_BLOB_BYTES, Manifest, encode_manifest
 
 BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
 CHUNKS = ".chunks"
@@ -61,9 +61,13 @@ class Remote:
     def read(self, uri: str) -> bytes | None:
         """The object, or None."""
         try:
+            if (self._call("size", self._path(uri)) or 0) > MAX_BLOB_BYTES:
+                raise too_large(uri)
             return bytes(self._call("cat_file", self._path(uri)))
         except FileNotFoundError:
             return None
+        except StoreError:
+            raise
         except Exception as error:
             raise self._refusal("read", uri, error) from None
 
@@ -71,13 +75,13 @@ class Remote:
         """Every chunk, fetched side by side where the file system can."""
         paths = [f"{self._path(uri)}{CHUNKS}/{name}" for name in manifest.names]
         try:
-            found = self._call("cat", paths, on_error="return")
+            found = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
         except Exception as error:
             raise self._refusal("read", uri, error) from None
-        for path in paths:
-            if isinstance(found.get(path), Exception) and not isinstance(found[path], FileNotFoundError):
-                raise self._refusal("read", uri, found[path])
-        return [found[path] if isinstance(found.get(path), bytes) else None for path in paths]
+        for chunk in found:
+            if isinstance(chunk, Exception) and not isinstance(chunk, FileNotFoundError):
+                raise self._refusal("read", uri, chunk)
+        return [chunk if isinstance(chunk, bytes) else None for chunk in found]
 
     def remove(self, uri: str) -> None:
         """Deletes the object first, then its chunks."""

@@ -236,9 +236,10 @@ class RankTable(Message, frozen=True):
     """Who trains together, by the learner, which is rank 0 and not named."""
 
     epoch: int = 0  # grows with each change
-    host: str = ""  # where the members meet
-    port: int = 0
+    host: str = ""  # of rank 0
+    port: int = 0  # not used any more: 0
     members: tuple[tuple[int, str], ...] = ()  # (rank, name of its process), by rank
+    meeting: str = ""  # the file in the run's folder where the members meet; empty: not now
 
 
 class HistoryPoint(Message, frozen=True):

@@ -61,6 +61,6 @@ def _rules(settings: RunConfig) -> tuple[games.Game | None, str]:
     if is_python_file(settings.game):
         return None, "positions are not shown: this game is a Python file, and the daemon runs no code of games"
     try:
-        return games.load(settings.game, **settings.params), ""
+        return games.GameFiles().load(settings.game, settings.params), ""
     except AzqError as error:
         return None, f"positions are not shown: {error}"

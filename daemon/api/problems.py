@@ -28,6 +28,7 @@ from azq.errors import (
     WeightsError,
     WireError,
 )
+from azq.masking import masked
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -76,7 +77,7 @@ def problem(
     status: int, detail: str, *, kind: str = "about:blank", instance: str = "", headers: dict[str, str] | None = None, **extra: Any
 ) -> ProblemResponse:
     """A response of that status; `kind` names the error class, `extra` are members of its own."""
-    body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": detail, "instance": instance, **extra}
+    body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": masked(detail), "instance": instance, **extra}
     return ProblemResponse(body, status, headers)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, cast
 
@@ -13,6 +14,7 @@ from azq.arena.rating import rate
 from azq.bus.redis import order
 from azq.config import RunSections, dump_run, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
+from azq.games import openspiel
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunState
 from azq.presets import preset
@@ -146,20 +148,22 @@ def run_matches(run: str, use: Use, request: Request, response: Response, limit:
 def _sections(body: NewRun, use: Services) -> RunSections:
     """Settings of a new run. Raises `ConfigError`, `UnknownGameError`."""
     if body.game is not None:
-        _check_game(body.game, use)
+        _check_game(body.game, {}, use)
     values = merge(preset(body.game, body.preset) if body.game is not None else {}, body.sections)
     sections = parse_run(values, "request body, sections")
     if body.game not in (None, sections.run.game):
         raise ConfigError(f"request body: game is {body.game!r} and sections.run.game is {sections.run.game!r}; name one")
-    _check_game(sections.run.game, use)
+    _check_game(sections.run.game, sections.run.params, use)
     return sections
 
 
-def _check_game(game: str, use: Services) -> None:
+def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:
     names = use.game_names()
     if is_python_file(game):
         raise ConfigError("games in Python files are started with `azq up`: no caller over the network makes workers import a file")
-    if game not in names and not game.startswith("openspiel:"):
+    if game.startswith(openspiel.PREFIX):
+        openspiel.check_openspiel(game, params)
+    elif game not in names:
         raise UnknownGameError(f"no game {game!r}; there are: {', '.join(names)}")
 
 

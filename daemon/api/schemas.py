@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from azq.arena.rating import Rating, score_share
 from azq.config import RUN_NAME_PATTERN, Tag
+from azq.config.base import Positive as Count
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
@@ -132,7 +133,7 @@ class NewJob(Body):
     kind: Literal["selfplay", "eval"]
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
-    games: Positive | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
+    games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
     slice_s: Annotated[float, Field(gt=0, le=600)] | None = Field(
         default=None, description="Self-play: seconds; absent: the run's setting."
     )

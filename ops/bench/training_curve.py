@@ -43,7 +43,8 @@ def score(folder: Path, weights: Path, opponent: str, games: int, num_simulation
     config = load_config(overrides=[f'home="{folder.parent}"'])
     agent = open_player(config, game=None, run=folder.name, weights=str(weights), num_simulations=num_simulations)
     spec = MatchSpec("latest", opponent, games, num_simulations, opening_plies, seed=1)
-    ground = Ground(agent.game, agent.evaluator, agent.search, num_simulations, seed=1, latest=LATEST, slots=games)
+    engines = [opponent.partition(":")[2]]
+    ground = Ground(agent.game, agent.evaluator, agent.search, num_simulations, seed=1, latest=LATEST, slots=games, engines=engines)
     first, second = make_player("latest", ground), make_player(opponent, ground)
     try:
         return figures(play_match(spec, agent.game, first, second))

@@ -31,3 +31,6 @@ def test_games_that_raise_are_abandoned_by_name_and_the_rest_is_learned(tmp_path
     assert counts["inserted"] == counts["finished"] >= 40
     logs = "".join(path.read_text("utf-8") for path in (tmp_path / "fragile" / "logs").iterdir())
     assert "the heap fell over" in logs
+    again = azq(tmp_path, "up", "--run", "fragile", "--until", "games=20", "--json", *QUICK)  # its file was named when it was made
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert json.loads(again.stdout.splitlines()[-1])["ledger"]["finished"] >= counts["finished"] + 20

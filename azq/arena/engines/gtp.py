@@ -10,7 +10,7 @@ from azq.arena.engines.coordinates import PASS, coordinates
 from azq.arena.engines.process import DEADLINE_S, EngineProcess
 from azq.arena.position import from_the_start, position
 from azq.arena.tick import Tick, no_tick
-from azq.errors import ConfigError, EngineError
+from azq.errors import ConfigError
 
 RESIGN = -1  # an action that `choose` may answer: the engine gives the game up
 COLOURS = ("black", "white")
@@ -99,10 +99,3 @@ class GtpPlayer:
 
 def _start(lines: Sequence[str]) -> int:
     return next(number for number, line in enumerate(lines) if line.startswith(("=", "?")))
-
-
-def check_allowed(player: str, allowed: Sequence[str]) -> None:
-    """Raises `EngineError` where a job asks for a command that this host's operator has not named."""
-    kind, _, command = player.partition(":")
-    if kind == "gtp" and command not in allowed:
-        raise EngineError(f"player {player} is not among this host's engines; its operator can name the command in worker.engines")

@@ -11,7 +11,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -24,6 +24,11 @@ END_AFTER_S = 2.0
 MAX_ANSWER_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 16
 LAST_WORDS = 200  # characters of its standard error that a crash report quotes
+#: what an engine gets of this process's environment, which holds passwords and tokens
+INHERITED = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "TEMP", "TMP"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS"),
+)
 
 Complete = Callable[[Sequence[str]], bool]
 
@@ -49,7 +54,12 @@ class EngineProcess:
         self._last_words = b""
         try:
             self._process = subprocess.Popen(
-                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(os.environ),
+                start_new_session=True,
             )
         except (OSError, ValueError) as error:
             raise EngineError(f"engine {name} cannot be started: {error}; {remedy}") from None
@@ -149,6 +159,11 @@ class EngineProcess:
         code = self._process.poll()
         how = "closed its output" if code is None else f"died (exit code {code})"
         return f"{how} when asked {question[:80]!r}" + (f", last saying {words!r}," if words else "")
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """What an engine gets to see of this process's environment. Pure."""
+    return {name: value for name, value in own.items() if name in INHERITED or name.startswith("LC_")}
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -21,6 +21,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.console.brokers import Brokers
+from azq.console.guests import with_game
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.supervisor import ChildSpec, Process, Supervisor
 from azq.errors import EvaluationTimeout
@@ -51,7 +52,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
         home = Path(folder)
         with Brokers(apart(config, home), home) as brokers:
-            config = brokers.apply(apart(config, home))
+            config = with_game(brokers.apply(apart(config, home)), sections.run.game)
             ledger = Ledger(brokers.control)
             weights = _publish(brokers.control, ledger, config, sections, home)
             supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})

@@ -23,6 +23,7 @@ from azq.config import Config, load
 from azq.console.brokers import resolve
 from azq.console.drill.evidence import Evidence
 from azq.console.drill.scenarios import PROCESSES
+from azq.console.guests import with_game
 from azq.errors import AzqError, EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
@@ -146,7 +147,7 @@ class System:
         return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
 
     def _settings(self) -> Config:
-        return load(None, self._overrides)
+        return with_game(load(None, self._overrides), self._game)
 
     def counts(self) -> LedgerCounts | None:
         """The ledger."""

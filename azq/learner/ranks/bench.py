@@ -1,7 +1,7 @@
 """How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
 synchronise, which tells what the cores take from each other. Each rank has the same batch.
 
-A rank is a process of its own: `python -m azq.learner.ranks.bench` with its task as JSON. Rank 0 prints its port, then its figures.
+A rank is a process of its own: `python -m azq.learner.ranks.bench` with its task as JSON. Rank 0 prints where they meet, then its figures.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -50,17 +52,18 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     Raises `RankFailed` when a rank ends before its figures are there.
     """
     sections = config.run_sections().model_dump(mode="json")
-    task = {"sections": sections, "ranks": ranks, "seconds": seconds, "port": 0}
-    first = _start({**task, "place": 0})
-    processes = [first]
-    try:
-        port = json.loads(_line(first))["port"]
-        processes += [_start({**task, "place": place, "port": port}) for place in range(1, ranks)]
-        return dict(json.loads(_line(first)))
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
+        task = {"sections": sections, "ranks": ranks, "seconds": seconds, "folder": folder}
+        first = _start({**task, "place": 0})
+        processes = [first]
+        try:
+            meeting = json.loads(_line(first))["meeting"]
+            processes += [_start({**task, "place": place, "meeting": meeting}) for place in range(1, ranks)]
+            return dict(json.loads(_line(first)))
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
 
 
 def _start(task: dict[str, Any]) -> subprocess.Popen[str]:
@@ -113,10 +116,10 @@ def main(text: str) -> None:
     if device.type == "cpu":
         _take_core(place)
     if place == 0:
-        store = open_store(LOOPBACK, size, timeout_s=JOIN_S)
-        print(json.dumps({"port": store.port}), flush=True)  # noqa: T201
+        store, name = open_store(Path(task["folder"]), LOOPBACK, size, timeout_s=JOIN_S)
+        print(json.dumps({"meeting": name}), flush=True)  # noqa: T201
     else:
-        store = reach_store(LOOPBACK, int(task["port"]), size, timeout_s=JOIN_S)
+        store = reach_store(Path(task["folder"]), task["meeting"], LOOPBACK, size, timeout_s=JOIN_S)
     group = Group(store, 1, place, size, device, JOIN_S)
     rank = _rank(sections, device, group)
     try:

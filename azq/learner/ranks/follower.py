@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
@@ -46,6 +47,7 @@ class FollowerParts:
 
     run: str
     place: Place
+    meetings: Path
     config: LearnerConfig
     game: Rules
     columns: Columns
@@ -130,7 +132,7 @@ class Follower:
         place, size = 1 + names.index(self._name), 1 + len(names)
         group: Group | None = None
         try:
-            store = reach_store(table.host, table.port, size, timeout_s=JOIN_S)
+            store = reach_store(parts.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
             group = Group(store, table.epoch, place, size, parts.trainer.device, timeouts(parts.config.rank_timeout_s, place))
             log.info("rank_joined", rank=parts.place.rank, epoch=table.epoch, ranks=size)
             self._serve(group, stop, on_turn)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
+import secrets
 import struct
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from azq.learner.burst import Burst, Timing
@@ -24,6 +27,7 @@ from azq.learner.ranks.rules import LOOPBACK
 
 WORD_BYTES = 4096
 _LENGTH = struct.Struct("<I")
+_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -42,7 +46,6 @@ class Group:
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
         self.place, self.size = place, size
         self._buffer = torch.zeros(WORD_BYTES, dtype=torch.uint8)
-        self._store = store  # rank 0's is the server: it lives as long as the group
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         # A member that is silent: end the kernels that wait for it, and not, as by default, this process.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
@@ -106,18 +109,31 @@ class Group:
             dist.destroy_process_group()
 
 
-def open_store(host: str, size: int, *, timeout_s: float) -> TCPStore:
-    """Rank 0's meeting place for `size` members, at a port that the system chooses."""
-    if host == LOOPBACK:
-        _keep_to_loopback()
-    return TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
+def open_store(folder: Path, host: str, size: int, *, timeout_s: float) -> tuple[Store, str]:
+    """Rank 0's meeting place for `size` members and its name: a file that only this user's processes can open, and no port.
+
+    Raises `RuntimeError` where the folder cannot be used.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        for left in folder.iterdir():  # of epochs whose members died
+            left.unlink(missing_ok=True)  # its last member may take it away just now
+    except OSError as error:
+        raise RuntimeError(f"{folder}, where ranks meet, cannot be used: {error.strerror}; mend its rights") from None
+    name = secrets.token_hex(16)
+    return reach_store(folder, name, host, size, timeout_s=timeout_s), name
 
 
-def reach_store(host: str, port: int, size: int, *, timeout_s: float) -> TCPStore:
+def reach_store(folder: Path, name: str, host: str, size: int, *, timeout_s: float) -> Store:
     """Another rank's way to the meeting place."""
+    if not _NAME.fullmatch(name):
+        raise RuntimeError(f"{name!r} names no meeting place of ranks")
     if host == LOOPBACK:
         _keep_to_loopback()
-    return TCPStore(host, port, size, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
+    store = FileStore(str(folder / name), size)
+    store.set_timeout(timedelta(seconds=timeout_s))
+    return store
 
 
 def _keep_to_loopback() -> None:

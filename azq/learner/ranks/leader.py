@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from msgspec.structs import replace as changed
 
@@ -35,7 +36,7 @@ log = logs.get(__name__)
 
 
 class Leader:
-    """A `Team` of this process and those that come. Alone while nobody is there, and after each loss until the others are back."""
+    """A `Team` of this process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Leader:
         trainer: Trainer,
         feed: Feed,
         place: Place,
+        meetings: Path,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -54,6 +56,7 @@ class Leader:
         self._trainer = trainer
         self._feed = feed
         self._place = place
+        self._meetings = meetings
         self._clock = clock
         self._outage = Outage(clock=clock)
         self._alone = Solo(trainer, feed)
@@ -167,8 +170,8 @@ class Leader:
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
-        store = open_store(self._place.host, size, timeout_s=JOIN_S)
-        self._table = changed(table, port=store.port)
+        store, name = open_store(self._meetings, self._place.host, size, timeout_s=JOIN_S)
+        self._table = changed(table, meeting=name)
         self._outage.attempt(self._put_table)
         self._group = Group(store, table.epoch, 0, size, self._trainer.device, timeouts(self._config.rank_timeout_s, 0))
         self._group.send_state(self._trainer.tensors(), self._trainer.step)
@@ -198,7 +201,7 @@ class Leader:
         self._release()
         self._broken = True
         if self._table is not None:
-            self._table = changed(self._table, port=0)  # nobody is to look for that meeting place any more
+            self._table = changed(self._table, meeting="")  # nobody is to look for that meeting place any more
         self._due_s = self._clock() + SETTLE_S
 
     def _tell_leave(self) -> None:

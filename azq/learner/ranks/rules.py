@@ -16,6 +16,7 @@ from azq.errors import ConfigError
 from azq.wire.messages import RankBeat, RankTable
 
 LOOPBACK = "127.0.0.1"
+MEETINGS = ".ranks"  # folder of a run where ranks find each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,14 @@ class Place:
     rank: int = 0
     ranks: int = 1
     local: int = 0  # among those of its host: which GPU it takes
-    host: str = LOOPBACK  # where the others reach rank 0
+    host: str = LOOPBACK  # rank 0's, as the others know it
     launched: bool = False  # something else, such as torchrun, starts the other ranks
 
 
 def place_of(environ: Mapping[str, str], ranks: int) -> Place:
     """The place that RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR tell, as torchrun sets them; rank 0 of `ranks` without them.
 
-    MASTER_PORT is not used: every epoch meets at a port of its own, which the table tells. Raises `ConfigError` for what is no place.
+    MASTER_PORT is not used: ranks meet in the run's folder. Raises `ConfigError` for what is no place.
     """
     if "RANK" not in environ:
         return Place(ranks=ranks)
@@ -57,12 +58,12 @@ def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> 
         return table
     numbers = {rank for rank, _ in came}
     members = sorted([member for member in kept if member[0] not in numbers] + list(dict(came).items()))
-    return replace(table, epoch=table.epoch + 1, members=tuple(members), port=0)
+    return replace(table, epoch=table.epoch + 1, members=tuple(members), meeting="")
 
 
 def invited(table: RankTable | None, name: str, last_epoch: int) -> bool:
     """True when a table is newer than the epoch that this process was last in, and names it."""
-    return table is not None and table.epoch > last_epoch and table.port > 0 and any(member == name for _, member in table.members)
+    return table is not None and table.epoch > last_epoch and bool(table.meeting) and any(member == name for _, member in table.members)
 
 
 def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from azq import games
 from azq.arena.engines.coordinates import coordinates
-from azq.arena.engines.gtp import RESIGN, GtpPlayer, answered, check_allowed
+from azq.arena.engines.gtp import RESIGN, GtpPlayer, answered
 from azq.arena.engines.process import EngineProcess
 from azq.arena.match import play_match
 from azq.arena.players import Ground, make_player
@@ -211,16 +211,36 @@ def test_a_command_line_that_is_none_is_refused() -> None:
         make_player("gtp:", Ground(OTHELLO, None, SearchConfig(), 1))
 
 
-def test_a_job_starts_only_what_the_operator_named() -> None:
-    check_allowed("gtp:/usr/games/gtp-rhino", ["/usr/games/gtp-rhino"])
-    check_allowed("uct:100", [])
+def test_only_commands_that_are_allowed_are_started(engine: str, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    ground = Ground(GOMOKU, None, SearchConfig(), 1, engines=[engine])
     with pytest.raises(EngineError, match=r"worker\.engines"):
-        check_allowed("gtp:rm -r x", ["/usr/games/gtp-rhino"])
+        make_player(f"gtp:touch {marker}", ground)
+    with pytest.raises(EngineError, match=r"worker\.engines"):
+        make_player(f"gtp:{engine}", Ground(GOMOKU, None, SearchConfig(), 1))
+    assert not marker.exists()
+    make_player(f"gtp:{engine}", ground).close()
+
+
+def test_an_engine_sees_no_secret_of_the_process_that_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {
+        "AZQ_BROKER__CONTROL_URL": "redis://:planted@h:1/0",
+        "AZQ_DAEMON": '{"token": "planted"}',
+        "AWS_SECRET_ACCESS_KEY": "planted",
+    }
+    for name, value in {**secrets, "LC_ALL": "C.UTF-8"}.items():
+        monkeypatch.setenv(name, value)
+    code = "import json, os, sys; [print(json.dumps(dict(os.environ)), flush=True) for _ in sys.stdin]"
+    process = EngineProcess("spy", [sys.executable, "-c", code], remedy="none")
+    seen = process.ask_json({}, "the start")
+    process.close()
+    assert "planted" not in str(seen)
+    assert (seen["LC_ALL"], seen["PATH"]) == ("C.UTF-8", os.environ["PATH"])
 
 
 @pytest.mark.skipif(RHINO is None, reason="gtp-rhino is not installed")
 def test_rhino_beats_random_players_through_passes() -> None:
-    ground = Ground(OTHELLO, None, SearchConfig(), 1, seed=2)
+    ground = Ground(OTHELLO, None, SearchConfig(), 1, seed=2, engines=[str(RHINO)])
     rhino, other = make_player(f"gtp:{RHINO}", ground), make_player("random", ground)
     try:
         result = play_match(MatchSpec(rhino.name, "random", 20, 1, 6, 4), OTHELLO, rhino, other)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,9 @@ def test_a_configuration_asked_for_must_exist(tmp_path: Path) -> None:
 
 
 def test_the_token_never_shows() -> None:
-    settings = config.load(overrides=["daemon.token=hunter2"])
-    assert "hunter2" not in repr(settings)
-    assert settings.daemon.token.get_secret_value() == "hunter2"
+    settings = config.load(overrides=["daemon.token=hunter22"])
+    assert "hunter22" not in repr(settings)
+    assert settings.daemon.token.get_secret_value() == "hunter22"
 
 
 def test_run_sections_survive_plain_values() -> None:
@@ -86,3 +87,14 @@ def test_a_services_credentials_lie_between_file_and_environment(tmp_path: Path,
     settings = config.load(tmp_path / "azq.toml")
     assert settings.broker.control_url == "unix://:pw@/run/x.sock"
     assert (settings.daemon.host, settings.daemon.port, settings.daemon.tick_s) == ("127.0.0.9", 2000, 4.0)
+
+
+def test_settings_are_taken_out_of_the_environment_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZQ_BROKER", "AZQ_BROKER__CONTROL_URL", "azq_daemon__token", "AZQ_HOME", "AZQ_STORE__OPTIONS__SECRET"):
+        monkeypatch.setenv(name, "planted")
+    kept = {"AZQ_LOG": "json", "AZQ_PARENT_PID": "7", "AWS_REGION": "x", "MY_AZQ_BROKER": "x"}
+    for name, value in kept.items():
+        monkeypatch.setenv(name, value)
+    config.forget_environment()
+    assert "planted" not in os.environ.values()
+    assert {name: os.environ[name] for name in kept} == kept

@@ -58,6 +58,15 @@ def test_a_stored_run_keeps_its_settings(tmp_path: Path) -> None:
         read(run="mine", preset="gpu")
 
 
+def test_a_python_file_that_was_named_is_allowed_to_this_runs_own_processes(tmp_path: Path) -> None:
+    (tmp_path / "nim.py").write_text((Path(__file__).parents[2] / "games" / "nim.py").read_text("utf-8"), "utf-8")
+    first = read(game="nim.py:Nim", overrides=['worker.game_files=["/games"]'])
+    assert first.config.worker.game_files == (Path("/games"), tmp_path / "nim.py")
+    RunDir(tmp_path / "runs", "nim").create(first.config.run_sections())
+    assert read(run="nim").config.worker.game_files == (tmp_path / "nim.py",)
+    assert read(game="tic_tac_toe").config.worker.game_files == ()
+
+
 def test_unknown_games_end_before_anything_starts() -> None:
     with pytest.raises(UnknownGameError, match="connect_four"):
         read(game="nonsense")

@@ -96,6 +96,10 @@ def test_a_run_is_created_listed_and_shown(site: Site) -> None:
         ({"sections": {"search": {"num_simulations": 0}}}, ("search.num_simulations",)),
         ({"sections": {"run": {"game": "chess3d"}}}, ("chess3d", "tic_tac_toe")),
         ({"sections": {"run": {"game": "/anywhere/game.py:Game"}}}, ("Python files", "azq up")),
+        ({"sections": {"run": {"game": "openspiel:efg_game(filename=/etc/hostname)"}}}, ("none of openspiel:NAME",)),
+        ({"game": "openspiel:../x"}, ("none of openspiel:NAME",)),
+        ({"sections": {"run": {"game": "openspiel:efg_game", "params": {"filename": "fifo"}}}}, ("open no files",)),
+        ({"sections": {"run": {"game": "openspiel:pig", "params": {"text": "/dev/zero"}}}}, ("open no files",)),
         ({"until": {"hours": 1}}, ("hours",)),
         ({"until": {"minutes": -1}}, ("minutes",)),
         ({"colour": "red"}, ("colour",)),
@@ -335,13 +339,18 @@ def test_openapi_has_examples_that_the_interface_accepts(site: Site) -> None:
 
 
 def test_a_configured_token_is_asked_for_even_on_loopback() -> None:
-    site = Site(token=SecretStr("s3cret"))
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic s3cret"}, {"Authorization": "Bearer s3cret2"}):
+    site = Site(token=SecretStr("s3cret-token"))
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic s3cret-token"},
+        {"Authorization": "Bearer s3cret-token2"},
+    ):
         response = site.client.get("/v1/runs", headers=headers)
         assert_problem(response, 401)
         assert response.headers["www-authenticate"] == "Bearer"
-        assert "s3cret" not in response.text
-    assert site.client.get("/v1/runs", headers={"Authorization": "Bearer s3cret"}).status_code == 200
+        assert "s3cret-token" not in response.text
+    assert site.client.get("/v1/runs", headers={"Authorization": "Bearer s3cret-token"}).status_code == 200
     assert site.client.get("/metrics").status_code == 401
     assert site.client.get("/healthz").status_code == 200
     assert_problem(site.client.get("/readyz"), 503)
@@ -357,16 +366,16 @@ def test_binding_beyond_loopback_needs_a_token() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.4", "trainer.example"):
         with pytest.raises(ConfigError, match=r"daemon\.token"):
             check_binding(DaemonConfig(host=host))
-        check_binding(DaemonConfig(host=host, token=SecretStr("x")))
+        check_binding(DaemonConfig(host=host, token=SecretStr("x" * 8)))
     for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
         check_binding(DaemonConfig(host=host))
         assert is_loopback(host)
 
 
 def test_the_token_is_compared_whole() -> None:
-    keyring = Keyring.of(DaemonConfig(token=SecretStr("s3cret")))
-    assert keyring.identify("bearer s3cret") is not None
-    for wrong in ("Bearer s3cre", "Bearer ", "", "Bearer sécret", "s3cret"):
+    keyring = Keyring.of(DaemonConfig(token=SecretStr("s3cret-token")))
+    assert keyring.identify("bearer s3cret-token") is not None
+    for wrong in ("Bearer s3cret-toke", "Bearer ", "", "Bearer sécret-token", "s3cret-token"):
         assert keyring.identify(wrong) is None
 
 

@@ -12,12 +12,20 @@ from azq.errors import ConfigError
 from azq.games.check import check
 
 pyspiel = pytest.importorskip("pyspiel")
-NAMES = ["tic_tac_toe", "kuhn_poker", "kuhn_poker(players=3)", "leduc_poker", "pig", "breakthrough(rows=5,columns=4)", "y(board_size=4)"]
+GAMES: list[tuple[str, dict[str, int]]] = [
+    ("tic_tac_toe", {}),
+    ("kuhn_poker", {}),
+    ("kuhn_poker", {"players": 3}),
+    ("leduc_poker", {}),
+    ("pig", {}),
+    ("breakthrough", {"rows": 5, "columns": 4}),
+    ("y", {"board_size": 4}),
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_step_is_open_spiels(name: str) -> None:
-    game, theirs = games.load(f"openspiel:{name}"), pyspiel.load_game(name)
+@pytest.mark.parametrize(("name", "params"), GAMES)
+def test_every_step_is_open_spiels(name: str, params: dict[str, int]) -> None:
+    game, theirs = games.load(f"openspiel:{name}", **params), pyspiel.load_game(name, params)
     utility = max(abs(theirs.min_utility()), abs(theirs.max_utility()))
     rng = random.Random(1)
     for _ in range(20):
@@ -37,9 +45,9 @@ def test_every_step_is_open_spiels(name: str) -> None:
         np.testing.assert_allclose(np.multiply(state.returns(), utility), other.returns(), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_they_keep_the_rules_of_azq(name: str) -> None:
-    report = check(games.load(f"openspiel:{name}"), games=2)
+@pytest.mark.parametrize(("name", "params"), GAMES)
+def test_they_keep_the_rules_of_azq(name: str, params: dict[str, int]) -> None:
+    report = check(games.load(f"openspiel:{name}", **params), games=2)
     assert report.sound, report.findings
 
 

@@ -98,8 +98,8 @@ def test_self_play_records_replay_and_go_on_elsewhere() -> None:
 
 def test_games_of_openspiel_with_chance_secrets_and_many_players() -> None:
     pytest.importorskip("pyspiel")
-    for name in ("openspiel:kuhn_poker", "openspiel:leduc_poker", "openspiel:pig", "openspiel:breakthrough(rows=5,columns=4)"):
-        game = games.load(name)
+    for name, params in {"kuhn_poker": {}, "leduc_poker": {}, "pig": {}, "breakthrough": {"rows": 5, "columns": 4}}.items():
+        game = games.load(f"openspiel:{name}", **params)
         search = make_search(game, Settings("gumbel", 8).core(), num_slots=3, seed=1)
         evaluate = HashEvaluator(game.num_distinct_actions(), value_size=game.value_size())
         records = Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).play([1, 2, 3])

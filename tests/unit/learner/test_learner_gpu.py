@@ -99,10 +99,10 @@ def test_a_checkpoint_of_the_device_goes_on_there_and_on_the_cpu(tmp_path):
         assert np.isfinite(other.mean_losses().policy)
 
 
-def test_a_group_of_one_trains_with_nccl_as_one_alone():
+def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
     device = torch.device("cuda")
     alone = steps_on(device)[0]
-    group = Group(open_store(LOOPBACK, 1, timeout_s=30.0), 1, 0, 1, device, 30.0)
+    group = Group(open_store(tmp_path, LOOPBACK, 1, timeout_s=30.0)[0], 1, 0, 1, device, 30.0)
     try:
         for options in ({}, {"compression": "fp16"}, {"sync_every": 4}):
 

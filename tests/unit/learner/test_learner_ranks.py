@@ -14,6 +14,7 @@ from azq.learner.ranks.rules import Place, invited, is_mine, next_table, place_o
 from azq.wire.messages import RankBeat, RankTable
 
 EMPTY = RankTable()
+MEETING = "0" * 32
 
 
 def free(rank: int, name: str) -> RankBeat:
@@ -26,20 +27,20 @@ def busy(rank: int, name: str) -> RankBeat:
 
 def test_a_table_stays_while_nobody_comes():
     assert next_table(EMPTY, [], broken=False) is EMPTY
-    table = RankTable(3, "h", 77, ((1, "a"), (2, "b")))
+    table = RankTable(3, "h", 0, ((1, "a"), (2, "b")), MEETING)
     assert next_table(table, [busy(1, "a"), busy(2, "b")], broken=False) is table
     assert next_table(table, [], broken=False) is table  # beats that are late are no death: the group itself tells
 
 
 def test_who_comes_joins_the_next_epoch():
     table = next_table(EMPTY, [free(2, "b")], broken=False)
-    assert (table.epoch, table.members, table.port) == (1, ((2, "b"),), 0)
+    assert (table.epoch, table.members, table.meeting) == (1, ((2, "b"),), "")
     table = next_table(table, [free(1, "a"), busy(2, "b")], broken=False)
     assert (table.epoch, table.members) == (2, ((1, "a"), (2, "b")))
 
 
 def test_a_broken_epoch_keeps_only_who_says_that_it_is_free():
-    table = RankTable(4, "h", 77, ((1, "a"), (2, "b"), (3, "c")))
+    table = RankTable(4, "h", 0, ((1, "a"), (2, "b"), (3, "c")), MEETING)
     beats = [free(1, "a"), busy(2, "b")]  # the last words of the dead, still alive in the control plane
     after = next_table(table, beats, broken=True)
     assert (after.epoch, after.members) == (5, ((1, "a"),))
@@ -48,12 +49,12 @@ def test_a_broken_epoch_keeps_only_who_says_that_it_is_free():
 
 
 def test_a_rank_that_was_started_again_takes_the_place_of_its_dead():
-    table = RankTable(4, "h", 77, ((1, "a"), (2, "b")))
+    table = RankTable(4, "h", 0, ((1, "a"), (2, "b")), MEETING)
     assert next_table(table, [busy(1, "a"), free(2, "new")], broken=False).members == ((1, "a"), (2, "new"))
 
 
 def test_an_invitation_is_for_a_newer_epoch_with_a_meeting_place_and_ones_name():
-    table = RankTable(4, "h", 77, ((1, "a"),))
+    table = RankTable(4, "h", 0, ((1, "a"),), MEETING)
     assert invited(table, "a", 3)
     assert not invited(table, "a", 4)
     assert not invited(table, "b", 3)

@@ -11,7 +11,7 @@ from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import StoreError, WeightsError
 from azq.store import open_store, remote
-from azq.store.chunks import MAGIC, Manifest, decode_manifest, encode_manifest, manifest_of
+from azq.store.chunks import MAGIC, MAX_BLOB_BYTES, MAX_CHUNKS, Manifest, decode_manifest, encode_manifest, manifest_of
 from azq.wire import keys
 
 CHUNK = 1024
@@ -26,6 +26,18 @@ def test_the_cuts_cover_a_blob_and_nothing_else():
         assert len(manifest.names) == len(list(manifest.cut(data))) == len(set(manifest.names))
         assert decode_manifest(encode_manifest(manifest)) == manifest
     assert manifest_of(bytes(CHUNK), CHUNK) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk_bytes"), [(2**60, 2**20), (2**60, 2**60), (MAX_BLOB_BYTES + 1, 2**20), (2**30, 1), (2**62, 2**62), (100_001, 1)]
+)
+def test_nobody_makes_room_for_a_manifest_that_promises_too_much(size, chunk_bytes):
+    assert decode_manifest(encode_manifest(Manifest(size, chunk_bytes))) is None
+
+
+def test_a_blob_of_too_many_chunks_is_refused_by_its_writer():
+    with pytest.raises(StoreError, match=r"raise store\.chunk_bytes"):
+        manifest_of(bytes(MAX_CHUNKS + 1), 1)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +124,18 @@ def test_a_lost_or_damaged_chunk_is_noticed_and_mended_by_publishing_again(site)
     with pytest.raises(StoreError, match="lacks 1 of its 3 chunks"):
         site.store().get(uri, sha256)
     site.store().put(data)
+    assert site.store().get(uri, sha256) == data
+
+
+def test_no_more_of_a_chunk_is_read_than_the_manifest_says(site):
+    data = os.urandom(3 * CHUNK - 1)
+    sha256, uri = site.store().put(data)
+    for name in site.names():
+        if "-0000" in name:
+            site.write(name, site.read(name) + bytes(100 * CHUNK))
+    place = site.store()._place
+    chunks = place.read_chunks(uri, Manifest(len(data), CHUNK))
+    assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, CHUNK - 1]
     assert site.store().get(uri, sha256) == data
 
 

@@ -12,6 +12,7 @@ from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
 from azq.store import BlobStore, open_store
+from azq.store.chunks import MAX_BLOB_BYTES
 
 
 @pytest.fixture(params=["file", "redis", "file://", "memory://"])
@@ -49,10 +50,79 @@ def test_a_deleted_blob_is_missing_and_deleting_again_is_harmless(store):
         store.get(uri, sha256)
 
 
-def test_any_reader_finds_a_blob_by_its_uri(store, tmp_path):
+def test_a_reader_finds_a_blob_in_its_own_places_and_no_other(store, tmp_path):
     sha256, uri = store.put(b"weights")
-    reader = BlobStore(StoreConfig(url="file"), tmp_path / "weights", getattr(store, "_client", None))
-    assert reader.get(uri, sha256) == b"weights"
+    reader = BlobStore(StoreConfig(url="file"), tmp_path / "weights", store._client)
+    if uri.startswith(("file:/", "memory:/")):
+        with pytest.raises(StoreError, match=r"set store\.url alike"):
+            reader.get(uri, sha256)
+        with pytest.raises(StoreError, match=r"set store\.url alike"):
+            reader.delete(uri)
+    else:
+        assert reader.get(uri, sha256) == b"weights"
+
+
+SHA256 = hashlib.sha256(b"weights").hexdigest()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://169.254.169.254/{}.safetensors",
+        "local:///etc/{}.safetensors",
+        "file:///etc/{}.safetensors",
+        "file://{base}/../{}.safetensors",
+        "file://{base}/more/{}.safetensors",
+        "file://{base}/{}",
+        "file://{base}/{}.safetensors?x",
+        "file://{base}//{}.safetensors",
+        "simplecache::file://{base}/{}.safetensors",
+        "file://{base}::http://h/{}.safetensors",
+        "reference://::file://{base}/{}.safetensors",
+        "file:/{}",
+        "file:{}.safetensors",
+        "redis:{}",
+        "file:more/{}",
+        "FILE:{}",
+        " file:{}",
+    ],
+)
+def test_no_other_uri_is_followed(uri, tmp_path, monkeypatch):
+    import fsspec
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("asked for a file system")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", never)
+    store = open_store(f"file://{tmp_path}", directory=tmp_path / "own")
+    store.put(b"weights")
+    said = uri.replace("{base}", str(tmp_path)).replace("{}", SHA256)
+    for ask in (lambda: store.get(said, SHA256), lambda: store.delete(said)):
+        with pytest.raises(StoreError):
+            ask()
+    assert store.get(f"file://{tmp_path}/{SHA256}.safetensors", SHA256) == b"weights"
+
+
+def test_what_is_no_file_or_too_large_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / f"{SHA256}.safetensors")
+    store = open_store("file", directory=tmp_path)
+    with pytest.raises(StoreError, match="neither writes nor reads"):
+        store.get(f"file:{SHA256}", SHA256)
+    os.remove(tmp_path / f"{SHA256}.safetensors")
+    with (tmp_path / f"{SHA256}.safetensors").open("wb") as file:
+        file.truncate(MAX_BLOB_BYTES + 1)  # a hole: no bytes on disk
+    with pytest.raises(StoreError, match="neither writes nor reads"):
+        store.get(f"file:{SHA256}", SHA256)
+
+
+def test_a_large_object_behind_fsspec_is_not_fetched(tmp_path, monkeypatch):
+    import fsspec
+
+    store = open_store(f"memory://{uuid.uuid4().hex}", directory=tmp_path)
+    sha256, uri = store.put(b"weights")
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "size", lambda *_: MAX_BLOB_BYTES + 1)
+    with pytest.raises(StoreError, match="neither writes nor reads"):
+        store.get(uri, sha256)
 
 
 def test_a_damaged_file_is_noticed(tmp_path):

@@ -1,0 +1,132 @@
+"""Games of OpenSpiel: `openspiel:NAME`, with parameters of its own."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from azq.errors import ConfigError, GameContractError, MissingExtra, UnknownGameError
+from azq.games.adapter import SCALE, AdaptedGame, play_random
+
+PREFIX = "openspiel:"
+PROBE_GAMES = 5
+SECRETS = ("information_state_string", "resample_from_infostate")
+CHANCE = ("is_chance_node", "chance_outcomes")
+_NAME = re.compile(r"[a-z0-9_]+")
+_A_FILE = re.compile(r"file(name)?$")  # as efg_game's `filename`, bargaining's `instances_file`
+_A_PATH = re.compile(r"[/\\]|\.\.|^~")
+
+
+def check_openspiel(name: str, params: Mapping[str, Any]) -> str:
+    """The name by which open_spiel knows the game; `ConfigError` for what is no bare name, and for parameters that name a file. Pure."""
+    short = name.removeprefix(PREFIX)
+    if not _NAME.fullmatch(short):
+        bare = _NAME.match(short)
+        raise ConfigError(
+            f"game {name} is none of openspiel:NAME with letters, digits and '_'; write openspiel:{bare.group() if bare else 'NAME'}, "
+            "and its parameters as --set run.params.rows=5 (--param rows=5)"
+        )
+    for key, value in params.items():
+        if _A_FILE.search(key) or (isinstance(value, str) and _A_PATH.search(value)):
+            raise ConfigError(f"game {name} with {key}={value!r}: azq has OpenSpiel open no files; leave the parameter out")
+    return short
+
+
+def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
+    """A sequential game of OpenSpiel; returns are divided by the largest utility.
+
+    Numbers in its tensors that are no bits travel 16 to one, or fewer where random games show some that would not fit an int8.
+    Raises `MissingExtra` without open_spiel, `UnknownGameError` for a name it does not know, `ConfigError` for a game that azq
+    cannot play: simultaneous moves, dice inside a state, two players who are no opponents, secrets that cannot be drawn anew, or
+    nothing for a network to look at; and for what `check_openspiel` refuses.
+    """
+    short = check_openspiel(name, params)
+    try:
+        import pyspiel
+    except ImportError:
+        raise MissingExtra(f"game {name} needs open_spiel; `pip install open_spiel`") from None
+    try:
+        game = pyspiel.load_game(short, dict(params)) if params else pyspiel.load_game(short)
+    except Exception as error:
+        raise UnknownGameError(f"open_spiel has no game {short!r} with {dict(params)}: {str(error).splitlines()[0]}") from None
+    kind = game.get_type()
+    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
+        raise ConfigError(f"game {name} has simultaneous moves; azq plays sequential games")
+    if game.num_players() == 2 and kind.utility != pyspiel.GameType.Utility.ZERO_SUM:
+        raise ConfigError(f"game {name} has two players and is not zero-sum; azq's value of two players is one number")
+    if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
+        raise ConfigError(f"game {name} rolls dice inside its states, so a recorded game would not replay; azq plays explicit chance")
+    hidden = kind.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
+    if not kind.provides_observation_tensor and not kind.provides_information_state_tensor:
+        raise ConfigError(f"game {name} provides no observation tensor, so no network can look at it")
+    utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
+    absent = frozenset(() if hidden else SECRETS) | frozenset(
+        () if kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC else CHANCE
+    )
+
+    def make() -> _OpenSpielState:
+        return _OpenSpielState(game.new_initial_state(), absent, kind.provides_observation_tensor)
+
+    common = {
+        "players": game.num_players(),
+        "actions": game.num_distinct_actions(),
+        "utility": utility,
+        "max_length": game.max_game_length(),
+    }
+    probe = AdaptedGame(name, params, make, binary=False, **common)
+    binary, largest = _look(probe, name, hidden)
+    scale = min(SCALE, 127.0 / largest) if largest else SCALE
+    return AdaptedGame(name, params, make, binary=binary, scale=scale, **common)
+
+
+def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
+    """Whether some random games show nothing but 0 and 1, and the largest number they show; tries the redrawing of secrets too."""
+    rng = random.Random(0)
+    bits, largest = True, 0.0
+    for number in range(PROBE_GAMES):
+        for state in play_random(game.new_initial_state(), rng.choice):
+            seen = state.raw_observation(state.current_player())
+            bits = bits and bool(((seen == 0.0) | (seen == 1.0)).all())
+            largest = max(largest, float(np.abs(seen).max()))
+            if hidden and number == 0:
+                try:
+                    state.resample_from_infostate(state.current_player(), 1)
+                except GameContractError as error:
+                    raise ConfigError(f"game {name} hides information and open_spiel cannot draw it anew ({error})") from None
+    return bits, largest
+
+
+class _OpenSpielState:
+    """OpenSpiel's state; only what its game has, and its tensors flat."""
+
+    def __init__(self, state: Any, absent: frozenset[str], observes: bool) -> None:
+        self._state, self._absent, self._observes = state, absent, observes
+        if "resample_from_infostate" not in absent:
+            self.resample_from_infostate = self._resample
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._absent:
+            raise AttributeError(name)
+        return getattr(self._state, name)
+
+    def observation_tensor(self, player: int) -> Any:
+        """Flat floats."""
+        return self._state.observation_tensor(player) if self._observes else self._state.information_state_tensor(player)
+
+    def action_to_string(self, action: int) -> str:
+        """For whoever is to move."""
+        return str(self._state.action_to_string(self._state.current_player(), action))
+
+    def clone(self) -> _OpenSpielState:
+        """A copy."""
+        return _OpenSpielState(self._state.clone(), self._absent, self._observes)
+
+    def _resample(self, player: int, rng: Any) -> _OpenSpielState:
+        return _OpenSpielState(self._state.resample_from_infostate(player, rng), self._absent, self._observes)
+
+    def __str__(self) -> str:
+        return str(self._state)

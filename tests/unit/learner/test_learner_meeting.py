@@ -1,0 +1,58 @@
+"""Where ranks meet is open to this user's processes and to nobody on the network."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+from rank_processes import in_ranks
+
+from azq.learner.ranks.group import Group, open_store, reach_store
+from azq.learner.ranks.rules import LOOPBACK
+
+LISTEN, AT_LOOPBACK = "0A", "0100007F"
+
+
+def listening() -> list[str]:
+    """Addresses at which this process listens, as the kernel writes them."""
+    mine = {os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()}
+    lines = [line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/self/net/{file}").read_text().splitlines()[1:]]
+    return [words[1].partition(":")[0] for words in lines if words[3] == LISTEN and f"socket:[{words[9]}]" in mine]
+
+
+def test_the_meeting_place_is_a_file_of_this_user_and_leftovers_go(tmp_path):
+    folder = tmp_path / ".ranks"
+    _, first = open_store(folder, LOOPBACK, 2, timeout_s=1.0)
+    (folder / first).touch()  # its members were killed
+    _, second = open_store(folder, LOOPBACK, 2, timeout_s=1.0)
+    assert first != second
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {file.name for file in folder.iterdir()} <= {second}
+
+
+@pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a" * 31, "A" * 32, "0" * 32 + "\n"])
+def test_a_table_leads_to_no_other_file(tmp_path, name):
+    with pytest.raises(RuntimeError, match="names no meeting place"):
+        reach_store(tmp_path, name, LOOPBACK, 2, timeout_s=1.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_used_loses_the_epoch_and_not_the_learner(tmp_path):
+    (tmp_path / ".ranks").write_text("")
+    with pytest.raises(RuntimeError, match="where ranks meet, cannot be used"):
+        open_store(tmp_path / ".ranks", LOOPBACK, 2, timeout_s=1.0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_ranks_of_one_host_listen_on_loopback_alone():
+    def body(group: Group) -> tuple[int, list[str]]:
+        group.meet()
+        return dist.get_world_size(), listening()
+
+    for size, addresses in in_ranks(2, body):
+        assert size == 2
+        assert set(addresses) == {AT_LOOPBACK}
