@@ -17,6 +17,7 @@
     ├── LeaseLost                this worker's claim on a job was taken over               (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
+    │   └── EvaluationRefused    it will answer this request to nobody: asking again is of no use
     ├── DeviceError              the device fails, or computes something else              exit 14
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── NotFound                 no such run, job, weights                                 exit 9
@@ -161,6 +162,10 @@ class EvaluatorFailure(AzqError):
     """An inference worker answered a request with a named failure."""
 
     exit_code = ExitCode.EVALUATION
+
+
+class EvaluationRefused(EvaluatorFailure):
+    """No inference worker will answer this request, however often it is asked; the message says why."""
 
 
 class DeviceError(AzqError):

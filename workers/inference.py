@@ -153,6 +153,7 @@ class Pulse:
             sent_ms=time.time_ns() // 1_000_000,
             rates={**self._server.rates(), **usage()},
             weight_versions=self._server.versions,
+            unserved=self._server.unserved,
         )
 
 

@@ -11,8 +11,8 @@ from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, eve
 
 from azq.bus.memory import MemoryBus
 from azq.inference.client import StreamEvaluator
-from azq.inference.follower import RUNS_S
 from azq.inference.local import LocalEvaluator
+from azq.inference.roster import LOOK_S
 from azq.inference.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
@@ -91,5 +91,5 @@ def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
         eventually(lambda: place.server.versions == {RUN: 1}, "the weights")
         before = place.server._served[RUN]
         looks = place.runs.looks
-        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * RUNS_S)
+        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
         assert place.server._served[RUN] is before
