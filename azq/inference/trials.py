@@ -107,9 +107,10 @@ class Trials:
         if note is None:
             self._seen.pop(key, None)
             return 0.0
-        if self._seen.get(key, (b"", 0.0))[0] != note:
-            self._seen[key] = note, now_s
-        return now_s - self._seen[key][1]
+        before = self._seen.get(key)
+        if before is None or before[0] != note:
+            before = self._seen[key] = note, now_s
+        return now_s - before[1]
 
     def _mute(self, error: BrokerError) -> None:
         self._mute_until_s = self._clock_s() + MUTE_S
