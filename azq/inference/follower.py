@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.errors import BrokerError, DeviceError
+from azq.errors import BrokerError, DeviceError, EvaluationTimeout
 from azq.inference.roster import LOOK_S, Roster
 from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
@@ -19,6 +20,8 @@ from azq.ledger.types import RunView
 
 WAIT_S = 0.1  # for a weight event, which ends the wait at once
 ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
+CLOSE_S = 10.0
+HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would get new weights any more
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 
 
@@ -38,6 +41,7 @@ class Follower:
         self._lives: dict[str, Life] = {}  # of each run there is: one made again under its name has other weights
         self._failures = Unserved()
         self._failure: DeviceError | None = None
+        self._loading = ("", float("inf"))  # which run is at work, and since when
         self._ask = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -54,9 +58,12 @@ class Follower:
         return {**waiting, **self._failures.reasons}
 
     def start(self) -> None:
-        """Begins where it has not begun; raises the DeviceError that ended its thread."""
+        """Begins where it has not begun; raises the DeviceError that ended its thread, EvaluationTimeout where one run holds it up."""
         if self._failure is not None:
             raise self._failure
+        run, since_s = self._loading
+        if time.monotonic() - since_s > HANGS_S:
+            raise EvaluationTimeout(f"loading run {run} has not ended within {HANGS_S:.0f} s; after three times this host leaves it out")
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
@@ -67,7 +74,7 @@ class Follower:
         self._stop.set()
         self._ask.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)  # one that hangs ends with the process
             self._thread = None
 
     def ask(self) -> None:
@@ -84,8 +91,17 @@ class Follower:
                 if one.catalog.stream == entry.stream:
                     one.catalog.take([entry])
         for one in served:
-            changed |= one.follow(self._stats) | one.load_wanted()
+            with self._at(one.run):
+                changed |= one.follow(self._stats) | one.load_wanted()
         return changed
+
+    @contextmanager
+    def _at(self, run: str) -> Iterator[None]:
+        self._loading = run, time.monotonic()
+        try:
+            yield
+        finally:
+            self._loading = "", float("inf")
 
     def _follow(self) -> None:
         torch.set_num_threads(1)  # the cores are for evaluations
@@ -143,7 +159,8 @@ class Follower:
 
     def _try_to_admit(self, view: RunView) -> ServedRun | None:
         try:
-            served = self._admit(view)
+            with self._at(view.record.run):
+                served = self._admit(view)
         except NOT_THE_RUNS:
             raise
         except (Exception, SystemExit) as error:  # a game's own code may do anything

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +67,12 @@ def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: f
         raise BadRequest(request, f"{reason}; lower selfplay.games_in_flight: a request holds {most} such leaves", final=True)
     packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, spec.packed_size)
     return Pending(run, entry, request, packed, now_s, claimed or request.sends > 1)
+
+
+def replies(members: Sequence[Pending], weight_version: int, outputs: Outputs) -> list[tuple[str, bytes]]:
+    """What to tell the clients of a batch, whose leaves lie one after the other."""
+    ends = accumulate(pending.request.count for pending in members)
+    return [reply(pending, weight_version, outputs, end - pending.request.count) for pending, end in zip(members, ends, strict=True)]
 
 
 def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -> tuple[str, bytes]:

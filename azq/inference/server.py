@@ -357,6 +357,9 @@ class InferenceServer:
         try:
             with self.phases("forward"):
                 outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
+            busy_s = time.monotonic() - batch.began_s
+            with self.phases("reply"):
+                replies = requests.replies(batch.members, batch.weight_version, outputs)
         except WeightsError as error:
             self._refuse(batch.served.run, batch.weight_version, batch.members, error)
             return 0
@@ -367,17 +370,12 @@ class InferenceServer:
             return 0
         finally:
             batch.served.give_back(batch.weight_version)
-        leaves, busy_s = batch.leaves, time.monotonic() - batch.began_s
-        self.stats.batch(leaves, busy_s)
+        self.stats.batch(batch.leaves, busy_s)
         if batch.alone:
-            batch.served.observe(leaves, busy_s)
+            batch.served.observe(batch.leaves, busy_s)
         with self.phases("reply"):
-            replies, start = [], 0
-            for pending in batch.members:
-                replies.append(requests.reply(pending, batch.weight_version, outputs, start))
-                start += pending.request.count
             self._answer(batch.members, replies)
-        return leaves
+        return batch.leaves
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:
         self._data.answer(replies, members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
