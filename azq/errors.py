@@ -222,3 +222,13 @@ class TooManyRequests(RequestError):
 
 class DaemonUnavailable(RequestError):
     """Nobody answers at the daemon's address, or it is not ready."""
+
+
+def reason_of(error: BaseException, most: int = 300) -> str:
+    """An error in one line of at most so many characters, all of which can be written; foreign ones with their type."""
+    try:
+        said = str(error)
+    except Exception:  # of a class that others wrote
+        said = "says nothing"
+    text = said if isinstance(error, AzqError) else f"{type(error).__name__}: {said}"
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:most]

@@ -11,11 +11,11 @@ import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.errors import BrokerError, DeviceError, EvaluationTimeout
+from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
 from azq.inference.roster import LOOK_S, Roster
 from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
-from azq.inference.unserved import NOT_THE_RUNS, Life, Unserved, reason_of, retry_after_s
+from azq.inference.unserved import NOT_THE_RUNS, Life, Unserved, retry_after_s
 from azq.ledger.types import RunView
 
 WAIT_S = 0.1  # for a weight event, which ends the wait at once

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from azq import logs
-from azq.errors import AzqError, StoreError, WeightsError
+from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.inference.catalog import WeightCatalog
 from azq.inference.model import Model
 from azq.inference.resident import ResidentModels
 from azq.inference.stats import Stats
 from azq.inference.tuning import Limits, Tuned
-from azq.inference.unserved import LONGEST_S, NOT_THE_RUNS, reason_of, retry_after_s
+from azq.inference.unserved import LONGEST_S, NOT_THE_RUNS, retry_after_s
 from azq.nets import NetSpec
 from azq.wire.messages import LATEST, WeightEvent
 

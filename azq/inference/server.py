@@ -16,7 +16,7 @@ import torch
 from azq import logs, metrics
 from azq.bus.base import Bus, Entry, RequestBus
 from azq.config import InferenceConfig, RunSections
-from azq.errors import AzqError, WeightsError, WireError
+from azq.errors import AzqError, WeightsError, WireError, reason_of
 from azq.inference import requests
 from azq.inference.admission import Admission
 from azq.inference.batching import Waiting, plan
@@ -32,7 +32,7 @@ from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
 from azq.inference.trials import REQUEST, Trials, Verdict
 from azq.inference.tuning import Limits
-from azq.inference.unserved import NOT_THE_RUNS, reason_of
+from azq.inference.unserved import NOT_THE_RUNS
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
@@ -342,8 +342,8 @@ class InferenceServer:
 
     def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
         """Tells clients why there is no answer."""
-        self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=str(error))
-        self._answer(members, [requests.refusal(pending.request, str(error)) for pending in members])
+        self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=reason_of(error))
+        self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
     def _land_all(self) -> int:
         """Waits for all that is in flight."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from azq import logs
-from azq.errors import AzqError, BrokerError, DeviceError
+from azq.errors import BrokerError, DeviceError, reason_of
 
 FIRST_S, LONGEST_S = 5.0, 300.0
 MAX_REASON = 200
@@ -30,12 +30,6 @@ def retry_after_s(failures: int) -> float:
     return float(min(FIRST_S * 2 ** min(failures - 1, 16), LONGEST_S))
 
 
-def reason_of(error: BaseException) -> str:
-    """An error in one line of bounded length; foreign ones with their type."""
-    text = str(error) if isinstance(error, AzqError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:MAX_REASON]
-
-
 class Unserved:
     """What went wrong with which runs. One thread notes; `reasons` is replaced and never changed, so another may read it."""
 
@@ -51,7 +45,7 @@ class Unserved:
 
     def failed(self, life: Life, error: BaseException) -> None:
         """Notes a failure; each reason is logged once."""
-        before, reason = self._failures.get(life), reason_of(error)
+        before, reason = self._failures.get(life), reason_of(error, MAX_REASON)
         count = before.count + 1 if before else 1
         if before is None or before.reason != reason:
             logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=retry_after_s(count))

@@ -11,7 +11,7 @@ import pytest
 from inference_doubles import RUN
 
 from azq.bus.memory import MemoryBus
-from azq.errors import EvaluatorFailure, WireError
+from azq.errors import EvaluationRefused, EvaluatorFailure, WireError
 from azq.inference.client import StreamEvaluator
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
@@ -139,6 +139,14 @@ def test_a_named_failure_raises(bus, client):
     handle = submit(client)
     answer(bus, sent(bus)[0], error="no weights version 9", count=0)
     with pytest.raises(EvaluatorFailure, match="inference worker: no weights version 9"):
+        client.result(handle, timeout_s=0.0)
+
+
+def test_a_final_one_says_that_asking_again_is_of_no_use(bus, client):
+    handle = submit(client)
+    (request,) = sent(bus)
+    bus.reply([(REPLIES, codec.encode(EvalReply(request.request_id, 0, 0, b"", b"", "it kills", True)))])
+    with pytest.raises(EvaluationRefused, match="inference worker: it kills"):
         client.result(handle, timeout_s=0.0)
 
 
