@@ -185,7 +185,9 @@ class InferenceServer:
     def _plan(self) -> Now:
         """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""
         now_s = time.monotonic()
-        asked = [pending for pending in self._pending if self._not_before_s.get(_key(pending.entry), 0.0) <= now_s]
+        asked = self._pending
+        if self._not_before_s:
+            asked = [pending for pending in asked if self._not_before_s.get(_key(pending.entry), 0.0) <= now_s]
         grouped = [(pending, self._group(pending)) for pending in asked]
         groups = {group for _, group in grouped}
         ready = {group for group in groups if self._served[group[0]].ready(group[1])}
