@@ -190,10 +190,12 @@ class StreamEvaluator:
         while self._unsent and credits > 0:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
+                request, frame = waiting.request, waiting.frame
                 if waiting.sends:
-                    waiting.request = msgspec.structs.replace(waiting.request, sends=waiting.request.sends + 1)
-                    waiting.frame = codec.encode(waiting.request)
-                self._bus.publish(self._stream, waiting.frame, max_length=STREAM_FUSE)
+                    request = msgspec.structs.replace(request, sends=request.sends + 1)
+                    frame = codec.encode(request)
+                self._bus.publish(self._stream, frame, max_length=STREAM_FUSE)
+                waiting.request, waiting.frame = request, frame
                 waiting.sent_s = self._clock_s()
                 waiting.sends += 1
                 self.resent += waiting.sends > 1
