@@ -17,6 +17,7 @@
     ├── LeaseLost                this worker's claim on a job was taken over               (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
+    │   └── EvaluationRefused    it will answer this request to nobody: asking again is of no use
     ├── DeviceError              the device fails, or computes something else              exit 14
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── NotFound                 no such run, job, weights                                 exit 9
@@ -163,6 +164,10 @@ class EvaluatorFailure(AzqError):
     exit_code = ExitCode.EVALUATION
 
 
+class EvaluationRefused(EvaluatorFailure):
+    """No inference worker will answer this request, however often it is asked; the message says why."""
+
+
 class DeviceError(AzqError):
     """The device of this process fails, or computes something else than the network; nothing more is answered from it."""
 
@@ -217,3 +222,13 @@ class TooManyRequests(RequestError):
 
 class DaemonUnavailable(RequestError):
     """Nobody answers at the daemon's address, or it is not ready."""
+
+
+def reason_of(error: BaseException, most: int = 300) -> str:
+    """An error in one line of at most so many characters, all of which can be written; foreign ones with their type."""
+    try:
+        said = str(error)
+    except Exception:  # of a class that others wrote
+        said = "says nothing"
+    text = said if isinstance(error, AzqError) else f"{type(error).__name__}: {said}"
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:most]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -122,6 +122,7 @@ class RunStatus:
     ranks: RanksStatus = field(default=RanksStatus())
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
     network: NetworkStatus | None = None
+    not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
 
 
 def summarise(
@@ -133,6 +134,7 @@ def summarise(
     team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
     rates = team.rates
     leased = sum(view.state is JobState.LEASED for view in facts.jobs)
+    not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
     version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
     return RunStatus(
         run=name,
@@ -168,7 +170,8 @@ def summarise(
         workers=team.workers,
         ranks=ranks_status(learner) if learner else RanksStatus(),
         network=network_status(facts.view.record, facts.weights),
-        conditions=(*conditions, *failed_matches(facts.matches)),
+        conditions=(*conditions, *refusals(not_served), *failed_matches(facts.matches)),
+        not_served=not_served,
     )
 
 
@@ -186,6 +189,14 @@ def ranks_status(learner: LearnerStatus) -> RanksStatus:
         sync_s=learner.sync_s,
         efficiency=learner.scaling_efficiency,
     )
+
+
+def refusals(not_served: Mapping[str, str]) -> list[str]:
+    """The hosts that do not serve a run, a line for each reason."""
+    hosts: dict[str, list[str]] = {}
+    for host, reason in sorted(not_served.items()):
+        hosts.setdefault(reason, []).append(host)
+    return [f"not served by {', '.join(named)}: {reason}" for reason, named in hosts.items()]
 
 
 def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
@@ -247,6 +258,7 @@ __all__ = [
     "fleet_rates",
     "ledger_status",
     "ranks_status",
+    "refusals",
     "strength",
     "summarise",
     "worker_status",

@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -65,9 +65,15 @@ class OneRun:
         self.views = [RunView(record, RunState.RUNNING, "", 0, 0)]
         self.looks = 0
 
-    def runs(self) -> list[RunView]:
+    def names(self) -> list[str]:
+        return [view.record.run for view in self.views]
+
+    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
         self.looks += 1
-        return self.views
+        return [view for view in self.views if names is None or view.record.run in names]
+
+    def stirring(self, names: Sequence[str]) -> list[str]:
+        return []
 
 
 class Shelf:

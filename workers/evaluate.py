@@ -13,7 +13,7 @@ from azq.arena import positions
 from azq.arena.players import Ground, Player, make_player
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
-from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError
+from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError, reason_of
 from azq.games import Game
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
@@ -22,7 +22,7 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from workers.context import Context
-from workers.jobs import Interrupted, held_job, reason_of
+from workers.jobs import Interrupted, held_job
 
 log = logs.get(__name__)
 

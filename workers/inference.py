@@ -20,9 +20,10 @@ from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
+from azq.inference.admission import specs
 from azq.inference.placement import place
 from azq.inference.resident import Fetch, fetch_from
-from azq.inference.server import InferenceServer, specs
+from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process
@@ -156,6 +157,7 @@ class Pulse:
             sent_ms=time.time_ns() // 1_000_000,
             rates={**self._server.rates(), **usage()},
             weight_versions=self._server.versions,
+            unserved=self._server.unserved,
         )
 
 

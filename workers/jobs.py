@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from azq import logs
-from azq.errors import AzqError, BrokerError, LeaseLost
+from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
 from azq.ledger.types import Lease
 from workers.context import Context
 
 log = logs.get(__name__)
-MAX_REASON = 300
 NO_LIMIT = 2**31  # a stopped worker is not the job's fault
 
 
@@ -52,12 +51,6 @@ def _answering(context: Context, lease: Lease) -> Iterator[None]:
         _fail(context, lease, error, NO_LIMIT)
     except Exception as error:
         _fail(context, lease, error, context.config.daemon.max_attempts)
-
-
-def reason_of(error: BaseException) -> str:
-    """An error in one line; foreign ones with their type."""
-    text = str(error) if isinstance(error, AzqError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:MAX_REASON]
 
 
 def _fail(context: Context, lease: Lease, error: Exception, max_attempts: int) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from azq import _core
-from azq.actor.turn import group_sizes
+from azq.actor.turn import group_sizes, groups_that_fit
 from azq.config import RunSections
 from azq.search.make import make_cache, make_search
 from azq.search.settings import exploring
+from azq.wire.leaves import most_leaves
 
 MakeSearch = Callable[..., Any]
 
@@ -27,12 +28,16 @@ class Arenas:
     def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[_core.Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
+        More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
+
         All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own. `run` tells runs
         apart, also those that bear one name in turn.
         """
         key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
         if key != self._key:
             self.forget()  # the old arenas go before the new ones come
+            most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size())
+            groups = groups_that_fit(games, sections.selfplay.groups, sections.search.leaves_per_step, most)
             self._cache = make_cache(game, sections.selfplay.cache_entries)
             config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
             self._searches = [
@@ -46,7 +51,7 @@ class Arenas:
                     cache=self._cache,
                     merge_symmetries=sections.selfplay.merge_symmetries,
                 )
-                for size in group_sizes(games, sections.selfplay.groups)
+                for size in group_sizes(games, groups)
             ]
             self._key = key
         if run != self._run and self._cache is not None:

@@ -18,7 +18,16 @@ from azq.actor.link import Link
 from azq.actor.progress import Progress, counts_of
 from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
 from azq.config import RunSections
-from azq.errors import BrokerError, EvaluationTimeout, EvaluatorFailure, GameContractError, IllegalActionError, LeaseLost, WireError
+from azq.errors import (
+    BrokerError,
+    EvaluationRefused,
+    EvaluationTimeout,
+    EvaluatorFailure,
+    GameContractError,
+    IllegalActionError,
+    LeaseLost,
+    WireError,
+)
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.phases import Phases
@@ -196,6 +205,8 @@ class SelfPlay:
             if evaluation is not None:
                 group.check(evaluation)
             return evaluation
+        except EvaluationRefused:
+            raise  # the job fails with the reason: these games meet the same leaves again
         except (EvaluatorFailure, EvaluationTimeout, BrokerError, WireError) as error:
             self._ask_again(group, error)
             return None

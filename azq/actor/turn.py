@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from azq.errors import ConfigError
 from azq.ledger.types import Directive
 
 
@@ -68,6 +69,15 @@ def group_sizes(games: int, groups: int) -> tuple[int, ...]:
         raise ValueError(f"{games} games in {groups} groups")
     count = min(games, groups)
     return tuple(games // count + (index < games % count) for index in range(count))
+
+
+def groups_that_fit(games: int, groups: int, leaves_per_step: int, most_leaves: int) -> int:
+    """So many groups, or as many more as it takes that no group's request holds over `most_leaves`; `ConfigError` where one game's does."""
+    slots = most_leaves // leaves_per_step
+    if slots < 1:
+        reason = f"search.leaves_per_step = {leaves_per_step} leaves of one game do not fit a message, {most_leaves} do"
+        raise ConfigError(f"{reason}; lower search.leaves_per_step")
+    return max(groups, -(-games // slots))
 
 
 def next_group(group: int, groups: int) -> int:

@@ -17,6 +17,7 @@ from azq.config import SearchConfig
 from azq.search.evaluator import Evaluator
 from azq.search.make import make_search
 from azq.search.settings import strongest
+from azq.wire.leaves import most_leaves
 from azq.wire.messages import LATEST
 
 MAX_SLOTS = 256
@@ -44,7 +45,8 @@ class Searcher:
         self._evaluator = evaluator
         self._weight_version = weight_version
         self._tick = tick
-        self._slots = max(1, min(slots, MAX_SLOTS))
+        most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size()) // config.leaves_per_step
+        self._slots = max(1, min(slots, MAX_SLOTS, most))
         self._search = make_search(game, strongest(config, num_simulations), num_slots=self._slots, seed=seed, autoplay=False)
         capacity = self._slots * config.leaves_per_step
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,8 +144,14 @@ class _BenchRun:
         record = RunRecord(BENCH_RUN, json.dumps(dump_run(sections)).encode(), {}, "", 0)
         self._views = [RunView(record, RunState.RUNNING, "", 0, 0)]
 
-    def runs(self) -> list[RunView]:
-        return self._views
+    def names(self) -> list[str]:
+        return [BENCH_RUN]
+
+    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
+        return self._views if names is None or BENCH_RUN in names else []
+
+    def stirring(self, names: Sequence[str]) -> list[str]:
+        return list(names)
 
 
 def _serve(server: InferenceServer, stop: threading.Event) -> None:

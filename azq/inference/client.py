@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from azq import logs, metrics
 from azq.bus.base import Bus
-from azq.errors import BrokerError, EvaluatorFailure, WireError
+from azq.errors import BrokerError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation
 from azq.wire import codec, keys
@@ -34,7 +35,7 @@ class Outstanding:
     request: EvalRequest
     frame: bytes
     sent_s: float | None = None  # None: not sent yet, or to be sent again
-    sends: int = 0
+    sends: int = 0  # by this client; its request counts those before too
 
 
 class StreamEvaluator:
@@ -71,7 +72,7 @@ class StreamEvaluator:
         self._clock_s = clock_s
         self._outstanding: dict[int, Outstanding] = {}
         self._unsent: deque[int] = deque()
-        self._answers: dict[int, Evaluation | str] = {}  # str: a named failure
+        self._answers: dict[int, Evaluation | EvaluatorFailure] = {}
         self._next_id = time.time_ns() >> 10  # a client of the same name that died may have left replies behind
         self._pause = threading.Event()  # never set: a wait on it is a back-off
         self._backoff_s = 0.0
@@ -79,12 +80,15 @@ class StreamEvaluator:
         self.unknown_replies = 0
         self._latency_s = 0.0
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
-        """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either."""
+    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST, sends: int = 0) -> int:
+        """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either.
+
+        `sends` is how often they were sent elsewhere: a request that may have killed who had it is to keep its history.
+        """
         self._next_id += 1
         sent_ms = time.time_ns() // 1_000_000
         with self._phases("encode"):
-            request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms)
+            request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame)
         self._unsent.append(request.request_id)
@@ -96,7 +100,8 @@ class StreamEvaluator:
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
         """The evaluation, or None if it is not there after `timeout_s`; sends again what waits too long.
 
-        Raises EvaluatorFailure when an inference worker answered with a named failure, KeyError for an unknown handle.
+        Raises EvaluatorFailure when an inference worker answered with a named failure, EvaluationRefused where asking again is of no use,
+        KeyError for an unknown handle.
         """
         if handle not in self._answers and handle not in self._outstanding:
             raise KeyError(handle)
@@ -107,8 +112,8 @@ class StreamEvaluator:
         if handle not in self._answers:
             return None
         answer = self._answers.pop(handle)
-        if isinstance(answer, str):
-            raise EvaluatorFailure(f"inference worker: {answer}")
+        if isinstance(answer, EvaluatorFailure):
+            raise answer
         return answer
 
     def forget(self, handle: int) -> None:
@@ -185,7 +190,12 @@ class StreamEvaluator:
         while self._unsent and credits > 0:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
-                self._bus.publish(self._stream, waiting.frame, max_length=STREAM_FUSE)
+                request, frame = waiting.request, waiting.frame
+                if waiting.sends:
+                    request = msgspec.structs.replace(request, sends=request.sends + 1)
+                    frame = codec.encode(request)
+                self._bus.publish(self._stream, frame, max_length=STREAM_FUSE)
+                waiting.request, waiting.frame = request, frame
                 waiting.sent_s = self._clock_s()
                 waiting.sends += 1
                 self.resent += waiting.sends > 1
@@ -199,7 +209,7 @@ class StreamEvaluator:
             if waiting is None:
                 self.unknown_replies += 1
                 return
-            answer = message.error or self._read(message, waiting.request.count)
+            answer = _failure_in(message) or self._read(message, waiting.request.count)
         except WireError as error:
             logs.get(__name__).warning("reply_unreadable", client=self._client, error=str(error))
             return
@@ -226,3 +236,9 @@ class StreamEvaluator:
             self._backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * self._backoff_s))
         else:
             self._backoff_s = 0.0
+
+
+def _failure_in(message: EvalReply) -> EvaluatorFailure | None:
+    if not message.error:
+        return None
+    return (EvaluationRefused if message.final else EvaluatorFailure)(f"inference worker: {message.error}")

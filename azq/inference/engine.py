@@ -8,7 +8,7 @@ import threading
 import torch
 
 from azq import logs
-from azq.config import InferenceConfig
+from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference import native
 from azq.inference.batching import buckets
@@ -16,8 +16,10 @@ from azq.inference.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
 from azq.inference.forward import EagerForward, Forward
 from azq.inference.placement import Placement
-from azq.nets import Network
+from azq.nets import NetSpec, Network
 from azq.nets.resnet import ResNet
+
+Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 
 CPU = torch.device("cpu")
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
@@ -36,6 +38,7 @@ class Engine:
         self.falls = 0
         self._compile = config.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
+        self._learnt: dict[Shape, Rung] = {}  # what memory taught networks of a shape
         self._changing = threading.Lock()
         self._lanes: Lanes | None = None
         if placement.device.type == "cuda":
@@ -89,10 +92,15 @@ class Engine:
         if self._lanes is not None:
             self._lanes.in_use.clear()
 
-    def fall(self, rung: Rung, failure: Failure, what: str) -> Rung:
+    def rung_for(self, shape: Shape) -> Rung:
+        """Where networks of a shape begin."""
+        return self.rung.lower(self._learnt.get(shape, self.rung))
+
+    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
         """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
 
-        What is true of the whole device holds for all networks loaded later; the rest may be one network's own.
+        What is true of the whole device holds for all networks loaded later, what was too large for it for those of its shape: a run's
+        enormous network is to slow no other down. The rest may be one version's own.
         """
         lower = after(rung, failure, modes_on(self.placement.device.type))
         if isinstance(lower, Leave):
@@ -103,6 +111,8 @@ class Engine:
             self.falls += 1
             if failure in HOST_WIDE:
                 self.rung = self.rung.lower(lower)
+            if failure is Failure.OUT_OF_MEMORY:
+                self._learnt[shape] = self.rung_for(shape).lower(lower)
         return lower
 
 

@@ -119,7 +119,7 @@ class FailoverEvaluator:
             if holder is old and number in waiting:
                 request = waiting[number]
                 packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, -1)
-                self._where[handle] = stream, stream.submit(packed, weight_version=request.weight_version)
+                self._where[handle] = stream, stream.submit(packed, weight_version=request.weight_version, sends=request.sends)
                 old.forget(number)
                 self._moved_resent += 1
 

@@ -38,7 +38,7 @@ class CaptureRefused(RuntimeError):
     """A graph that could not be recorded."""
 
 
-HOST_WIDE = frozenset({Failure.OUT_OF_MEMORY, Failure.CAPTURE})  # true of every network on the device; the others may be one network's own
+HOST_WIDE = frozenset({Failure.CAPTURE})  # true of every network on the device
 
 
 @dataclass(frozen=True, slots=True)

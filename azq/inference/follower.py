@@ -4,57 +4,66 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.errors import BrokerError, ConfigError
+from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
+from azq.inference.roster import LOOK_S, Roster
 from azq.inference.served import ServedRun
 from azq.inference.stats import Stats
-from azq.ledger.types import RunState, RunView
+from azq.inference.unserved import NOT_THE_RUNS, Life, Unserved, retry_after_s
+from azq.ledger.types import RunView
 
-RUNS_S = 0.25  # between looks at the runs
 WAIT_S = 0.1  # for a weight event, which ends the wait at once
 ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
+CLOSE_S = 10.0
+HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would get new weights any more
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
-SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
-
-
-class Runs(Protocol):
-    """The part of the ledger that names the runs."""
-
-    def runs(self) -> list[RunView]: ...
 
 
 class Follower:
-    """The runs that are served. Its thread replaces `served` and never changes it, so that whoever reads it needs no lock."""
+    """The runs that are served. Its thread replaces `served` and never changes it, so that whoever reads it needs no lock.
 
-    def __init__(self, control: Bus, runs: Runs, admit: Callable[[RunView], ServedRun], stats: Stats) -> None:
+    Whatever goes wrong with one run costs that run alone: it is told (`unserved`), and tried again after a growing while.
+    """
+
+    def __init__(self, control: Bus, roster: Roster, admit: Callable[[RunView], ServedRun], stats: Stats) -> None:
         self.served: dict[str, ServedRun] = {}
         self.news = threading.Event()  # set after every change
         self._control = control
-        self._runs = runs
+        self._roster = roster
         self._admit = admit
         self._stats = stats
-        self._made_ms: dict[str, int] = {}  # when each served run was created: one made again under its name has other weights
-        self._unusable: set[tuple[str, int]] = set()  # runs whose settings this host cannot serve, said once
-        self._failure: Exception | None = None
+        self._lives: dict[str, Life] = {}  # of each run there is: one made again under its name has other weights
+        self._failures = Unserved()
+        self._failure: DeviceError | None = None
+        self._loading = ("", float("inf"))  # which run is at work, and since when
         self._ask = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._runs_at_s = 0.0
         self._changed_s = 0.0
         self._asked_s = 0.0
         self._lost = False
+        self._stumbles = 0  # in a row, for reasons that nobody foresaw
         self._log = logs.get(__name__)
 
+    @property
+    def unserved(self) -> dict[str, str]:
+        """Runs that should be served and are not, and why."""
+        waiting = {run: one.problem for run, one in self.served.items() if one.problem and not one.current}
+        return {**waiting, **self._failures.reasons}
+
     def start(self) -> None:
-        """Begins where it has not begun; raises what ended its thread."""
+        """Begins where it has not begun; raises the DeviceError that ended its thread, EvaluationTimeout where one run holds it up."""
         if self._failure is not None:
             raise self._failure
+        run, since_s = self._loading
+        if time.monotonic() - since_s > HANGS_S:
+            raise EvaluationTimeout(f"loading run {run} has not ended within {HANGS_S:.0f} s; after three times this host leaves it out")
         if self._thread is None:
             self._stop.clear()
             self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
@@ -65,7 +74,7 @@ class Follower:
         self._stop.set()
         self._ask.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_S)  # one that hangs ends with the process
             self._thread = None
 
     def ask(self) -> None:
@@ -74,30 +83,46 @@ class Follower:
 
     def look(self) -> bool:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
-        changed = self._look_at_runs()
+        views = self._roster.look()
+        changed = views is not None and self._take_over(views)
         served = list(self.served.values())
         for entry in self._control.after_each({one.catalog.stream: one.catalog.last_id for one in served}):
             for one in served:
                 if one.catalog.stream == entry.stream:
                     one.catalog.take([entry])
         for one in served:
-            changed |= one.follow(self._stats) | one.load_wanted()
+            with self._at(one.run):
+                changed |= one.follow(self._stats) | one.load_wanted()
         return changed
+
+    @contextmanager
+    def _at(self, run: str) -> Iterator[None]:
+        self._loading = run, time.monotonic()
+        try:
+            yield
+        finally:
+            self._loading = "", float("inf")
 
     def _follow(self) -> None:
         torch.set_num_threads(1)  # the cores are for evaluations
         while not self._stop.is_set():
             try:
                 self._look_and_tell()
+                self._stumbles = 0
             except BrokerError as error:
                 if not self._lost:
                     self._log.warning("control_plane_lost", error=str(error), remedy="evaluations go on with the weights at hand")
                 self._lost = True
-                self._stop.wait(RUNS_S)
-            except Exception as error:  # told to the serving thread, which ends with it
+                self._stop.wait(LOOK_S)
+            except DeviceError as error:  # told to the serving thread, which ends with it
                 self._failure = error
                 self.news.set()
                 return
+            except Exception as error:  # what is served goes on; a restart would meet the same
+                self._stumbles += 1
+                again_s = retry_after_s(self._stumbles)
+                self._log.error("follower_stumbled", reason=reason_of(error), again_s=again_s, exc_info=error)
+                self._stop.wait(again_s)
 
     def _look_and_tell(self) -> None:
         if self.look():
@@ -121,28 +146,30 @@ class Follower:
         else:
             self._ask.wait(ASKED_WAIT_S)
 
-    def _look_at_runs(self) -> bool:
-        if time.monotonic() < self._runs_at_s:
-            return False
-        views = {view.record.run: view for view in self._runs.runs() if view.state in SERVED_STATES}
-        self._runs_at_s = time.monotonic() + RUNS_S
-        kept = {run: served for run, served in self.served.items() if run in views and self._made_ms[run] == made_ms(views[run])}
-        new = [view for run, view in views.items() if run not in kept and (run, made_ms(view)) not in self._unusable]
+    def _take_over(self, views: dict[str, RunView]) -> bool:
+        lives = {run: life_of(view) for run, view in views.items()}
+        kept = {run: served for run, served in self.served.items() if self._lives[run] == lives.get(run)}
+        new = [view for run, view in views.items() if run not in kept and self._failures.due(lives[run])]
         admitted = {view.record.run: served for view in new if (served := self._try_to_admit(view))}
         changed = bool(admitted) or len(kept) < len(self.served)
-        self._made_ms = {run: made_ms(view) for run, view in views.items()}
+        self._failures.keep(lives.values())
+        self._lives = lives
         self.served = {**kept, **admitted}
         return changed
 
     def _try_to_admit(self, view: RunView) -> ServedRun | None:
         try:
-            return self._admit(view)
-        except (ConfigError, ValueError) as error:
-            self._unusable.add((view.record.run, made_ms(view)))
-            self._log.error("run_not_served", run=view.record.run, error=str(error))
+            with self._at(view.record.run):
+                served = self._admit(view)
+        except NOT_THE_RUNS:
+            raise
+        except (Exception, SystemExit) as error:  # a game's own code may do anything
+            self._failures.failed(life_of(view), error)
             return None
+        self._failures.mended(life_of(view))
+        return served
 
 
-def made_ms(view: RunView) -> int:
+def life_of(view: RunView) -> Life:
     """What tells a run from an earlier one of its name: when it was created."""
-    return view.record.created_ms
+    return view.record.run, view.record.created_ms

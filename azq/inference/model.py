@@ -44,7 +44,7 @@ class Model:
         self._config = config
         self._engine = engine or Engine(config, placement or place(config))
         self._reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
-        self.rung = self._engine.rung
+        self.rung = self._engine.rung_for((spec, network))
         self._built: tuple[Rung, Network, Forward] | None = None
         self._probe = _probe(spec)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -64,7 +64,7 @@ class Model:
         self._expected = self._plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        self.rung = self._engine.rung
+        self.rung = self._engine.rung_for((self.spec, self.network))
         self._settle(self._try())
         self.version = version
 
@@ -110,7 +110,8 @@ class Model:
     def _settle(self, failure: Failure | None) -> None:
         """Goes down until a rung passes the self-test."""
         while failure:
-            self.rung = self._engine.fall(self.rung, failure, f"the forward pass of {self.network.kind} weights")
+            what = f"the forward pass of {self.network.kind} weights"
+            self.rung = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
             failure = self._try()
 
     def _try(self) -> Failure | None:

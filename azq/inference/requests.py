@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,7 @@ from azq.errors import WireError
 from azq.inference.forward import Outputs
 from azq.nets import NetSpec
 from azq.wire import codec, keys
+from azq.wire.leaves import answer_bytes, most_leaves
 from azq.wire.messages import EvalReply, EvalRequest
 
 MAX_CLIENT_NAME = 200
@@ -26,23 +30,25 @@ class Pending:
     request: EvalRequest
     packed: NDArray[np.uint8]  # (L, P), a view of the frame
     arrived_s: float
+    suspect: bool = False  # whoever had it before may have died of it
 
     @property
-    def group(self) -> tuple[str, int]:
-        """Requests of one group are evaluated together."""
-        return self.run, self.request.weight_version
+    def what(self) -> str:
+        """Names it by its leaves, so under whichever id and from whomever they come."""
+        return blake2b(self.request.packed, digest_size=16).hexdigest()
 
 
 class BadRequest(WireError):
-    """A request that decodes and cannot be answered; the client can be told why."""
+    """A request that decodes and cannot be answered; the client can be told why, and whether anybody else would (`final`: nobody)."""
 
-    def __init__(self, request: EvalRequest, reason: str) -> None:
+    def __init__(self, request: EvalRequest, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
         self.request = request
+        self.final = final
 
 
-def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: float) -> Pending:
-    """Checks a frame against a run's shapes.
+def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: float, *, claimed: bool = False) -> Pending:
+    """Checks a frame against a run's shapes; one that was claimed from another worker, or sent before, is suspect.
 
     Raises WireError when nobody can be answered, BadRequest when the client can.
     """
@@ -55,19 +61,32 @@ def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: f
     if request.count > max_batch:
         remedy = "raise inference.max_batch or lower selfplay.games_in_flight"
         raise BadRequest(request, f"request of {request.count} leaves exceeds inference.max_batch = {max_batch}; {remedy}")
+    if request.count > (most := most_leaves(spec.packed_size, spec.num_actions, spec.value_size)):
+        size = answer_bytes(request.count, spec.num_actions, spec.value_size)
+        reason = f"the answer to {request.count} leaves of {spec.num_actions} actions has {size} bytes, a message {codec.MAX_FRAME_BYTES}"
+        raise BadRequest(request, f"{reason}; lower selfplay.games_in_flight: a request holds {most} such leaves", final=True)
     packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, spec.packed_size)
-    return Pending(run, entry, request, packed, now_s)
+    return Pending(run, entry, request, packed, now_s, claimed or request.sends > 1)
+
+
+def replies(members: Sequence[Pending], weight_version: int, outputs: Outputs) -> list[tuple[str, bytes]]:
+    """What to tell the clients of a batch, whose leaves lie one after the other."""
+    ends = accumulate(pending.request.count for pending in members)
+    return [reply(pending, weight_version, outputs, end - pending.request.count) for pending, end in zip(members, ends, strict=True)]
 
 
 def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -> tuple[str, bytes]:
-    """Reply list and frame for one request whose leaves begin at `start` of a batch."""
-    end = start + pending.request.count
+    """Reply list and frame for one request whose leaves begin at `start` of a batch; a refusal where they do not fit a frame."""
+    request, end = pending.request, start + pending.request.count
     logits, values = outputs[0][start:end], outputs[1][start:end]
-    message = EvalReply(pending.request.request_id, weight_version, pending.request.count, logits.tobytes(), values.tobytes())
-    return keys.reply(pending.request.client), codec.encode(message)
+    try:
+        frame = codec.encode(EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes()))
+    except WireError as error:
+        return refusal(request, str(error), final=True)
+    return keys.reply(request.client), frame
 
 
-def refusal(request: EvalRequest, reason: str) -> tuple[str, bytes]:
-    """Reply list and frame that tell a client why its request is not answered."""
-    message = EvalReply(request.request_id, request.weight_version, 0, b"", b"", reason)
+def refusal(request: EvalRequest, reason: str, *, final: bool = False) -> tuple[str, bytes]:
+    """Reply list and frame that tell a client why its request is not answered, and whether it may ask again."""
+    message = EvalReply(request.request_id, request.weight_version, 0, b"", b"", reason, final)
     return keys.reply(request.client), codec.encode(message)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from azq import logs
-from azq.errors import StoreError, WeightsError
+from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.inference.catalog import WeightCatalog
 from azq.inference.model import Model
 from azq.inference.resident import ResidentModels
 from azq.inference.stats import Stats
 from azq.inference.tuning import Limits, Tuned
+from azq.inference.unserved import LONGEST_S, NOT_THE_RUNS, retry_after_s
 from azq.nets import NetSpec
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -24,19 +26,31 @@ RETRY_STORE_S = 5.0
 class ServedRun:
     """Weights of one run; the newest usable ones are `current`."""
 
-    def __init__(self, run: str, spec: NetSpec, catalog: WeightCatalog, models: ResidentModels, tune: Callable[[Model], Tuned]) -> None:
+    def __init__(
+        self,
+        run: str,
+        spec: NetSpec,
+        catalog: WeightCatalog,
+        models: ResidentModels,
+        tune: Callable[[Model], Tuned],
+        first: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.run = run
         self.spec = spec
         self.catalog = catalog
         self.current = 0  # version; 0: no usable weights yet
         self._models = models
         self._tune = tune
+        self._first = first  # surrounds the loading of the first weights
         self._tuned: Tuned | None = None
         self._tuned_for: object = None  # a network
         self._since_ms = _now_ms()
+        self.problem = ""  # why the newest weights are not used
         self._refused: dict[int, float] = {}  # version -> when to try again
+        self._failures = 0  # in a row, for reasons that nobody foresaw
+        self._prepare_at_s = 0.0
         self._wanted: set[int] = set()  # pinned versions that requests wait for
-        self._reasons: dict[int, WeightsError | StoreError] = {}  # why wanted versions cannot be had
+        self._reasons: dict[int, AzqError] = {}  # why wanted versions cannot be had
         self._log = logs.get(__name__)
 
     # -- the loading thread
@@ -60,13 +74,26 @@ class ServedRun:
         for version in wanted:
             try:
                 self._models.get(self._event(version), keep=self.current)
-            except (WeightsError, StoreError) as error:
+            except NOT_THE_RUNS:
+                raise
+            except AzqError as error:
                 self._reasons[version] = error
+            except Exception as error:
+                self._reasons[version] = WeightsError(f"weights version {version} cannot be loaded: {reason_of(error)}")
         return bool(wanted)
 
     def prepare(self) -> bool:
         """Makes a spare model ahead; True when it made one."""
-        return self._models.prepare()
+        if time.monotonic() < self._prepare_at_s:
+            return False
+        try:
+            return self._models.prepare()
+        except NOT_THE_RUNS:
+            raise
+        except Exception as error:  # the next version is loaded without, or says why not
+            self._prepare_at_s = time.monotonic() + LONGEST_S
+            self._log.warning("spare_not_made", run=self.run, reason=reason_of(error))
+            return False
 
     # -- the serving thread
 
@@ -87,7 +114,7 @@ class ServedRun:
         return False
 
     def borrow(self, version: int) -> Model | None:
-        """A version's model, to be given back; None where it must be waited for, WeightsError or StoreError where it cannot be had."""
+        """A version's model, to be given back; None where it must be waited for. Raises why it cannot be had."""
         model = self._models.borrow(version)
         if model is None and (reason := self._reasons.pop(version, None)):
             raise reason
@@ -113,18 +140,30 @@ class ServedRun:
 
     def _switch(self, event: WeightEvent, stats: Stats) -> bool:
         try:
-            model = self._models.get(event, keep=self.current)
-        except (WeightsError, StoreError) as error:
-            again_s = RETRY_STORE_S if isinstance(error, StoreError) else float("inf")
-            self._refused[event.version] = time.monotonic() + again_s
-            self._log.warning("weights_refused", run=self.run, version=event.version, kept=self.current, error=str(error))
+            # Later weights are of a network that lived through its first.
+            with nullcontext() if self.current else self._first():
+                model = self._models.get(event, keep=self.current)
+                if self._tuned_for != model.network:
+                    self._tuned, self._tuned_for = self._tune(model), model.network
+        except NOT_THE_RUNS:
+            raise
+        except Exception as error:
+            self._refuse(event.version, error)
             return False
-        if self._tuned_for != model.network:
-            self._tuned, self._tuned_for = self._tune(model), model.network
-        self.current = event.version
+        self.current, self.problem, self._failures = event.version, "", 0
         stats.weight_switch_s = max(0, _now_ms() - max(event.published_ms, self._since_ms)) / 1e3
         self._log.info("weights_switched", run=self.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
         return True
+
+    def _refuse(self, version: int, error: Exception) -> None:
+        """Keeps the weights before; those of bytes that are wrong are not tried again."""
+        self._failures += 1
+        again_s = float("inf") if isinstance(error, WeightsError) else RETRY_STORE_S
+        if not isinstance(error, (WeightsError, StoreError)):
+            again_s = retry_after_s(self._failures)
+        self._refused[version] = time.monotonic() + again_s
+        self.problem = f"weights version {version}: {reason_of(error)}"
+        self._log.warning("weights_refused", run=self.run, version=version, kept=self.current, error=reason_of(error))
 
 
 def _now_ms() -> int:

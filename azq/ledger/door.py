@@ -62,9 +62,9 @@ class ScriptDoor:
             word, *answer = self._script(body)(keys=run_keys(run, once), args=[self._now(), number, *arguments])
         return [bytes(word).decode(), *answer]
 
-    def read_all(self, body: str, read: Callable[[str, list[Any]], T]) -> list[T]:
-        """What a script answers of each run, all asked in one round trip."""
-        names, found = self.names(), []
+    def read_all(self, body: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
+        """What a script answers of each run, or of each of some, all asked in one round trip."""
+        names, found = self.names() if names is None else names, []
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
             for name in names:
                 self._script(body)(keys=run_keys(name), args=[self._now(), ""], client=pipe)
@@ -95,6 +95,7 @@ class ScriptDoor:
         return answer
 
     def names(self) -> list[str]:
+        """The names of all runs, in order."""
         with translate(self.client):
             names: Any = self.client.smembers(keys.RUNS)
         return sorted(name.decode() for name in names)

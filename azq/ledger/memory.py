@@ -72,9 +72,17 @@ class MemoryLedger:
     def run(self, name: str) -> RunView:
         return rules.run_view(self.state(name), self._clock_ms())
 
-    def runs(self) -> list[RunView]:
+    def names(self) -> list[str]:
         with self._lock:
-            return [self.run(name) for name in sorted(self._runs)]
+            return sorted(self._runs)
+
+    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
+        with self._lock:
+            return [self.run(name) for name in (self.names() if names is None else names) if name in self._runs]
+
+    def stirring(self, names: Sequence[str]) -> list[str]:
+        with self._lock:
+            return [view.record.run for view in self.runs(names) if view.state is RunState.RUNNING or self.jobs(view.record.run, limit=1)]
 
     def look(self) -> list[RunLook]:
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -50,9 +50,23 @@ class LedgerRuns(ScriptDoor):
         now_ms, values = self._read_run(name)
         return run_view(now_ms, values)
 
-    def runs(self) -> list[RunView]:
-        """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
-        return self.read_all(scripts.runs.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
+    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
+        """All runs, by name, or those of some names; one whose record does not decode is said and left out, so that it stops no other."""
+        return self.read_all(scripts.runs.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])), names)
+
+    def stirring(self, names: Sequence[str]) -> list[str]:
+        """Those of some runs that run, or have jobs queued or leased: two plain commands a run, in one round trip."""
+        with translate(self.client), self.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.hget(keys.run(name), "state")
+                pipe.exists(keys.jobs(name))
+            answers = pipe.execute()
+        states, jobs = answers[::2], answers[1::2]
+        return [
+            name
+            for name, state, has in zip(names, states, jobs, strict=True)
+            if state == RunState.RUNNING.value.encode() or (state and has)
+        ]
 
     def look(self) -> list[RunLook]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""

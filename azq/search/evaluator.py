@@ -34,7 +34,7 @@ class Evaluator(Protocol):
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
         """The evaluation, or None if it is not there after `timeout_s` (ask again). Re-sends by itself.
 
-        Raises `EvaluatorFailure` when an inference worker answered with a named failure.
+        Raises `EvaluatorFailure` when an inference worker answered with a named failure, `EvaluationRefused` where nobody will answer.
         """
 
     def close(self) -> None:

@@ -30,6 +30,7 @@ control plane
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
     azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
     azq:{run}:history               stream     HistoryPoint frames, capped: about two days at the daemon's default interval; plain readers
+    azq:{run}:trial:<what>          string     how often an inference worker began what may kill it, and which   ten minutes to live
     azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
     azq:dead                        stream     DeadLetter frames, capped                           (either plane)
     azq:dead:count                  string     dead letters ever                                   (either plane)
@@ -139,6 +140,10 @@ def rank(name: str, number: int) -> str:
 
 def stall(name: str) -> str:
     return f"azq:{{{name}}}:stall"
+
+
+def trial(name: str, what: str) -> str:
+    return f"azq:{{{name}}}:trial:{what}"
 
 
 def history(name: str) -> str:

@@ -29,6 +29,7 @@ class EvalRequest(Message, frozen=True):
     count: int  # L
     packed: bytes  # uint8 (L, P)
     sent_ms: int  # sender's clock, for latency metrics only
+    sends: int = 1  # how often it was sent, this time included
 
 
 class EvalReply(Message, frozen=True):
@@ -40,6 +41,7 @@ class EvalReply(Message, frozen=True):
     logits: bytes  # float16 (L, A)
     values: bytes  # float16 (L, V)
     error: str = ""
+    final: bool = False  # with an error: nobody will answer this, however often it is asked
 
 
 class GameRecord(Message, frozen=True):
@@ -170,6 +172,7 @@ class Heartbeat(Message, frozen=True):
     slots: int = 1  # jobs it can hold at once
     rates: dict[str, float] = {}  # names are those of azq.metrics
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
+    unserved: dict[str, str] = {}  # run -> why an inference worker does not serve it; some, where there are many
 
 
 class Fleet(Message, frozen=True):

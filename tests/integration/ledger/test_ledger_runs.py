@@ -74,3 +74,19 @@ def test_a_runs_record_can_be_changed(world):
     assert world.ledger.update_run(changed).record == changed
     with pytest.raises(NotFound):
         world.ledger.update_run(record("zz"))
+
+
+def test_some_runs_are_read_and_those_that_stir_are_known(world):
+    for name in ("a", "b", "c"):
+        world.ledger.create_run(record(name))
+    assert world.ledger.names() == ["a", "b", "c", "r"]
+    assert [view.record.run for view in world.ledger.runs(["b", "r", "gone"])] == ["b", "r"]
+    assert world.ledger.runs([]) == world.ledger.stirring([]) == []
+    for name in ("a", "b", "c"):
+        world.ledger.set_run_state(name, RunState.FINISHED)
+    view = world.ledger.enqueue("b", "eval", "cpu")
+    assert world.ledger.stirring(["a", "b", "c", "r", "gone"]) == ["b", "r"]
+    lease = world.ledger.claim(view.job.job_id, 1, "w", 9.0)
+    assert world.ledger.stirring(["a", "b"]) == ["b"]
+    world.ledger.complete(lease, b"")
+    assert world.ledger.stirring(["a", "b"]) == []

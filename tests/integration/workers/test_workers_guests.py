@@ -15,8 +15,9 @@ from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import ConfigError
 from azq.games import GameFiles
+from azq.inference.admission import specs
 from azq.inference.follower import Follower
-from azq.inference.server import InferenceServer, specs
+from azq.inference.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.codec import encode

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from azq.actor import Arenas, Stop
 from azq.actor import selfplay as engine
-from azq.errors import BrokerUnavailable, EvaluatorFailure, LeaseLost
+from azq.errors import BrokerUnavailable, EvaluationRefused, EvaluatorFailure, LeaseLost
 from azq.ledger.types import RunState
 from azq.search.evaluator import Evaluation, UniformEvaluator
 from azq.wire import keys
@@ -293,3 +293,14 @@ def test_progress_is_told_while_playing(table: Table) -> None:
     table.play(clock=lambda: next(clock), report=lambda progress: told.append(progress.evaluations), should_stop=after(300))
     assert len(told) > 3
     assert told == sorted(told)
+
+
+def test_leaves_that_nobody_will_evaluate_fail_the_job_with_the_reason(table: Table) -> None:
+    class Refusing(UniformEvaluator):
+        def result(self, handle: int, *, timeout_s: float) -> Evaluation:
+            raise EvaluationRefused("inference worker: 9 leaves killed their inference worker")
+
+    evaluator = Refusing(9)
+    with pytest.raises(EvaluationRefused, match="killed their inference worker"):
+        table.play(evaluator=evaluator)
+    assert evaluator._next <= 2, "they are not asked for again"

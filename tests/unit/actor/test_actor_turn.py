@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.turn import Limits, Moment, Stop, backoff_s, group_sizes, journal_interval_s, next_group, why_stop
+from azq.actor.turn import Limits, Moment, Stop, backoff_s, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
 from azq.ledger.types import Directive
 
 LIMITS = Limits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
@@ -43,6 +43,14 @@ def test_groups_share_the_games_out(games: int, groups: int) -> None:
     assert len(sizes) == min(games, groups)
     assert max(sizes) - min(sizes) <= 1
     assert min(sizes) >= 1
+
+
+@given(st.integers(1, 5000), st.integers(1, 16), st.integers(1, 8), st.integers(8, 5000))
+def test_groups_are_as_many_as_asked_for_or_as_fit(games: int, groups: int, leaves_per_step: int, most: int) -> None:
+    found = groups_that_fit(games, groups, leaves_per_step, most)
+    assert found >= groups
+    assert max(group_sizes(games, found)) * leaves_per_step <= most
+    assert found == groups or max(group_sizes(games, found - 1)) * leaves_per_step > most
 
 
 @pytest.mark.parametrize(("games", "groups"), [(0, 2), (4, 0)])

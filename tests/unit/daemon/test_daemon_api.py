@@ -261,6 +261,14 @@ def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:
     assert {worker["worker"] for worker in status["workers"]} == {"w1", "i1"}
 
 
+def test_the_status_names_hosts_that_do_not_serve_the_run(site: Site) -> None:
+    site.create()
+    site.put(beat("i1", role="inference", unserved={"first": "needs open_spiel"}))
+    status = site.client.get("/v1/runs/first/status").json()
+    assert status["not_served"] == {"h": "needs open_spiel"}
+    assert status["conditions"] == ["not served by h: needs open_spiel"]
+
+
 def test_weights_matches_ledger_workers(site: Site) -> None:
     fill(site)
     assert [item["version"] for item in site.client.get("/v1/runs/first/weights").json()] == [2, 1]

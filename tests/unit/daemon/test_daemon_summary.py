@@ -85,3 +85,18 @@ def test_settings_that_do_not_parse_have_the_network_that_is_the_default() -> No
     broken = RunView(RunRecord("r", b"oops", {}, "runs/r", 0), RunState.FAILED, "", 0, 0)
     assert default is not None
     assert summarise(RunFacts(broken, COUNTS), 0).network == default
+
+
+def test_hosts_that_do_not_serve_a_run_are_named_with_their_reason() -> None:
+    def inference(host: str, **unserved: str) -> Heartbeat:
+        return Heartbeat("inference", f"inference@{host}:1", host, 1, "0", 1, 0, 0, unserved=unserved)
+
+    workers = (
+        inference("a", r="needs open_spiel"),
+        inference("b", r="needs open_spiel", s="x"),
+        inference("c", r="KeyError"),
+        inference("d"),
+    )
+    status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 0)
+    assert status.not_served == {"a": "needs open_spiel", "b": "needs open_spiel", "c": "KeyError"}
+    assert status.conditions == ("not served by a, b: needs open_spiel", "not served by c: KeyError")

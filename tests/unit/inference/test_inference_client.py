@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 from inference_doubles import RUN
 
 from azq.bus.memory import MemoryBus
-from azq.errors import EvaluatorFailure, WireError
+from azq.errors import EvaluationRefused, EvaluatorFailure, WireError
 from azq.inference.client import StreamEvaluator
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
@@ -99,7 +100,7 @@ def test_an_overdue_request_is_sent_again_under_its_id(bus, client, clock):
     clock.now_s += 0.2
     assert client.result(handle, timeout_s=0.0) is None
     first, second = sent(bus)
-    assert first == second
+    assert second == msgspec.structs.replace(first, sends=2)
     assert client.resent == 1
     answer(bus, first)
     answer(bus, second)
@@ -138,6 +139,14 @@ def test_a_named_failure_raises(bus, client):
     handle = submit(client)
     answer(bus, sent(bus)[0], error="no weights version 9", count=0)
     with pytest.raises(EvaluatorFailure, match="inference worker: no weights version 9"):
+        client.result(handle, timeout_s=0.0)
+
+
+def test_a_final_one_says_that_asking_again_is_of_no_use(bus, client):
+    handle = submit(client)
+    (request,) = sent(bus)
+    bus.reply([(REPLIES, codec.encode(EvalReply(request.request_id, 0, 0, b"", b"", "it kills", True)))])
+    with pytest.raises(EvaluationRefused, match="inference worker: it kills"):
         client.result(handle, timeout_s=0.0)
 
 

@@ -101,6 +101,7 @@ def test_a_broker_that_is_lost_is_left_with_everything_unanswered(make, brokers)
     again = sent(brokers[0])
     assert [request.packed[0] for request in again] == [1, 3]
     assert {request.client for request in again} == {"c#0"}
+    assert {request.sends for request in again} == {2}  # whoever had them may have died of them
     for request in again:
         answer(brokers[0], request, request.packed[0])
     for number, handle in enumerate(handles, 1):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, SPEC, FakeEngine, answering, observations, raising, weights
 
+from azq.config import NetworkConfig
 from azq.errors import DeviceError, ExitCode, WeightsError
 from azq.inference.fallback import SMALLEST_BATCH, CaptureRefused, Failure, Leave, Mode, Rung, after, classify, modes_on
 from azq.inference.forward import Landed, all_finite
@@ -160,7 +161,8 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
     engine.failing[Mode.FAST] = small_only
     logits, values = model.evaluate(packed)
     assert model.rung == Rung(Mode.FAST, 64)
-    assert engine.rung == Rung(Mode.FAST, 64)  # other networks share the device's memory
+    assert engine.rung_for((SPEC, NETWORK)) == Rung(Mode.FAST, 64)  # its next version need not find out again
+    assert engine.rung_for((SPEC, NetworkConfig(blocks=9))) == Rung(Mode.FAST, 256)  # one that is too large slows no other down
     assert logits.shape == (250, 7)
     assert np.allclose(logits, reference(data, packed)[0], atol=2e-3)
     assert np.allclose(values, reference(data, packed)[1], atol=2e-3)

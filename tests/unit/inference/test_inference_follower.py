@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import msgspec
@@ -10,9 +11,11 @@ import torch
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, eventually, observations, same_bits, serving, weights
 
 from azq.bus.memory import MemoryBus
+from azq.errors import EvaluationTimeout
+from azq.inference import follower, unserved
 from azq.inference.client import StreamEvaluator
-from azq.inference.follower import RUNS_S
 from azq.inference.local import LocalEvaluator
+from azq.inference.roster import LOOK_S
 from azq.inference.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
@@ -91,5 +94,40 @@ def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
         eventually(lambda: place.server.versions == {RUN: 1}, "the weights")
         before = place.server._served[RUN]
         looks = place.runs.looks
-        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * RUNS_S)
+        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
         assert place.server._served[RUN] is before
+
+
+def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, begun, let_go = Place(), threading.Event(), threading.Event()
+
+    def hangs(_sections: object) -> NetSpec:
+        begun.set()
+        let_go.wait(WAIT_S)
+        return SPEC
+
+    server = InferenceServer(place.bus, place.bus, place.runs, place.shelf.fetch, CONFIG, "inference@h:1", spec_of=hangs)
+    server.step(1)
+    assert begun.wait(WAIT_S)
+    monkeypatch.setattr(follower, "HANGS_S", 0.0)
+    with pytest.raises(EvaluationTimeout, match="loading run r1 has not ended"):
+        eventually(lambda: server.step(1) < 0, "the worker ends")
+    assert place.bus.get(keys.trial(RUN, "load@h:cpu")) == b"1 inference@h:1"
+    let_go.set()
+    server.close()
+
+
+def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
+    place = Place()
+    place.shelf.publish(1, weights(1))
+    with serving(place.server):
+        client = place.client("c1")
+        ask(client, observations(4))
+        stumbles: list[int] = []
+        monkeypatch.setattr(place.runs, "names", lambda: stumbles.append(1) or 1 / 0)
+        eventually(lambda: len(stumbles) > 1, "it stumbles and goes on")
+        assert len(ask(client, observations(4)).logits) == 4
+        monkeypatch.undo()
+        place.shelf.publish(2, weights(2, version=2))
+        eventually(lambda: place.server.versions == {RUN: 2}, "it follows again", 30.0)

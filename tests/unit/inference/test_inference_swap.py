@@ -16,12 +16,14 @@ from inference_doubles import (
     NETWORK,
     RUN,
     SPEC,
+    FakeEngine,
     OneRun,
     Shelf,
     ask,
     eventually,
     make_server,
     observations,
+    raising,
     same_bits,
     serving,
     weights,
@@ -29,9 +31,12 @@ from inference_doubles import (
 
 from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
+from azq.errors import DeviceError
+from azq.inference import unserved
 from azq.inference.batching import bucket_of, buckets
 from azq.inference.client import StreamEvaluator
 from azq.inference.engine import SMALLEST_EXACT, fastest_layout
+from azq.inference.fallback import Mode
 from azq.inference.forward import gather
 from azq.inference.local import LocalEvaluator
 from azq.inference.model import Model
@@ -167,13 +172,27 @@ def test_a_lost_control_plane_stops_no_evaluation(bus):
         eventually(lambda: ask(client, packed).weight_version == 2, "it follows again")
 
 
-def test_an_unforeseen_error_of_the_follower_ends_the_server(bus):
+def test_an_unforeseen_error_of_one_version_costs_that_version(bus, monkeypatch):
+    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
+    shelf, client = Shelf(bus), StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    blob = shelf.blobs[shelf.publish(1, weights(1)).uri]
+    shelf.blobs.clear()  # the shelf raises KeyError, which no store does
+    server = make_server(bus, bus, shelf)
+    with serving(server):
+        eventually(lambda: RUN in server.unserved, "the run is named")
+        assert server.unserved[RUN] == "weights version 1: KeyError: 'shelf:1'"
+        shelf.blobs["shelf:1"] = blob
+        assert ask(client, observations(4)).weight_version == 1
+        assert server.unserved == {}
+
+
+def test_a_lost_device_ends_the_server(bus):
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
-    shelf.blobs.clear()
-    server = make_server(bus, bus, shelf)
-    with pytest.raises(KeyError):
-        eventually(lambda: server.step(20) < 0, "the load fails in a way nobody foresaw")
+    lost = raising(RuntimeError("CUDA error: unspecified launch failure"))
+    server = make_server(bus, bus, shelf, engine=FakeEngine(dict.fromkeys(Mode, lost)))
+    with pytest.raises(DeviceError):
+        eventually(lambda: server.step(20) < 0, "the follower tells of it")
     server.close()
 
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from azq import metrics
 from azq.actor.progress import Progress
 from azq.config import Config, WorkerConfig
-from azq.errors import BrokerUnavailable, ConfigError
+from azq.errors import BrokerUnavailable, ConfigError, reason_of
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
 from workers.board import Board, Figures
-from workers.jobs import reason_of
 from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
 from workers.rates import Meter, merge, versions
 

@@ -14,7 +14,7 @@ from workers.inference import Pulse
 
 
 def make(control, heartbeat_s=1e-9):
-    server = SimpleNamespace(rates=dict, versions={"r1": 3})
+    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
     return Pulse(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
 
 

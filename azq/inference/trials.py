@@ -1,0 +1,125 @@
+"""What may kill an inference worker is noted in the control plane before it is begun and struck out after it: a note left is a death."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.errors import BrokerError, DeviceError, EvaluationRefused
+
+LIFE_S = 600.0  # of a note: after so long it is tried again, it may have been mended
+MUTE_S = 10.0  # without notes after the control plane failed: evaluation goes on without it
+
+
+class Verdict(Enum):
+    """What to do with something that may kill."""
+
+    TRY = auto()
+    WAIT = auto()  # somebody is at it, or died of it a moment ago
+    REFUSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many notes may be left (`deaths`) before a thing is refused, and how old a note must be to count as left (`wait_s`)."""
+
+    deaths: int
+    wait_s: float
+
+
+REQUEST = Patience(deaths=2, wait_s=5.0)  # evaluated alone; far longer than a batch takes
+LOAD = Patience(deaths=3, wait_s=0.0)  # a host's own; whoever starts there again cannot meet itself
+
+
+def judge(notes: int, age_s: float, patience: Patience) -> Verdict:
+    """The verdict on what was noted so often, the last time `age_s` ago."""
+    if notes == 0:
+        return Verdict.TRY
+    if age_s < patience.wait_s:
+        return Verdict.WAIT
+    return Verdict.REFUSE if notes >= patience.deaths else Verdict.TRY
+
+
+class Trials:
+    """The notes of one kind as one worker sees and writes them; used by one thread."""
+
+    def __init__(self, control: Bus, worker: str, patience: Patience, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._control = control
+        self._worker = worker
+        self._patience = patience
+        self._clock_s = clock_s
+        self._seen: dict[str, tuple[bytes, float]] = {}  # key -> a note, and when it was met first: no two clocks are compared
+        self._mute_until_s = float("-inf")
+
+    def begin(self, key: str) -> Verdict:
+        """Whether to try what this key names, which is then noted; `end` strikes it out. Without the control plane nothing is noted."""
+        if self._clock_s() < self._mute_until_s:
+            return Verdict.TRY
+        try:
+            note = self._control.get(key)
+            notes = _number(note)
+            verdict = judge(notes, self._age_s(key, note), self._patience)
+            if verdict is Verdict.TRY:
+                self._control.put(key, f"{notes + 1} {self._worker}".encode(), life_s=LIFE_S)
+        except BrokerError as error:
+            self._mute(error)
+            return Verdict.TRY
+        return verdict
+
+    def end(self, key: str) -> None:
+        """It was no death."""
+        self._seen.pop(key, None)
+        if self._clock_s() < self._mute_until_s:
+            return
+        try:
+            self._control.delete(key)
+        except BrokerError as error:
+            self._mute(error)
+
+    @contextmanager
+    def survived(self, key: str) -> Iterator[None]:
+        """Ends what was begun, however it ends but with the device or with the process."""
+        try:
+            yield
+        except DeviceError:
+            raise
+        except BaseException:
+            self.end(key)
+            raise
+        self.end(key)
+
+    @contextmanager
+    def noted(self, key: str, what: str) -> Iterator[None]:
+        """Both in one; `EvaluationRefused` names `what` where it has killed too often."""
+        if self.begin(key) is Verdict.REFUSE:
+            remedy = f"mend it; it is tried again {LIFE_S / 60:.0f} minutes after the last time"
+            raise EvaluationRefused(f"{what} has killed its inference worker {self._patience.deaths} times here; {remedy}")
+        with self.survived(key):
+            yield
+
+    def _age_s(self, key: str, note: bytes | None) -> float:
+        now_s = self._clock_s()
+        if note is None:
+            self._seen.pop(key, None)
+            return 0.0
+        before = self._seen.get(key)
+        if before is None or before[0] != note:
+            before = self._seen[key] = note, now_s
+        return now_s - before[1]
+
+    def _mute(self, error: BrokerError) -> None:
+        self._mute_until_s = self._clock_s() + MUTE_S
+        logs.get(__name__).warning("trials_not_noted", error=str(error), seconds=MUTE_S)
+
+
+def _number(note: bytes | None) -> int:
+    """How often it was noted; a note that nobody can read counts as one."""
+    if note is None:
+        return 0
+    number = note.partition(b" ")[0]
+    return int(number) if number.isdigit() and len(number) < 10 else 1

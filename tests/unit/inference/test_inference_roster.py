@@ -1,0 +1,119 @@
+"""How many requests it takes to follow runs, most of which are over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from azq.inference.roster import LOOK_S, REST_AFTER_MS, REST_LOOK_S, Roster, rests
+from azq.ledger.types import RunState, RunView
+from azq.wire.messages import RunRecord
+
+NOW_MS = 10 * REST_AFTER_MS
+
+
+def view(name: str, state: RunState = RunState.RUNNING, changed_ms: int = 0) -> RunView:
+    return RunView(RunRecord(name, b"{}", {}, "", 0), state, "", 0, changed_ms)
+
+
+class CountingRuns:
+    """A ledger that counts the runs it is asked for: `scripts` those read whole, `plain` those only glanced at."""
+
+    def __init__(self, *views: RunView) -> None:
+        self.views = {one.record.run: one for one in views}
+        self.jobs: set[str] = set()
+        self.scripts = self.plain = self.lists = 0
+
+    def names(self) -> list[str]:
+        self.lists += 1
+        return sorted(self.views)
+
+    def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
+        found = [self.views[name] for name in (self.views if names is None else names) if name in self.views]
+        self.scripts += len(found)
+        return found
+
+    def stirring(self, names: Sequence[str]) -> list[str]:
+        self.plain += len(names)
+        return [name for name in names if name in self.jobs or self.views[name].state is RunState.RUNNING]
+
+
+class Place:
+    """A roster whose clock is set forward by hand."""
+
+    def __init__(self, *views: RunView) -> None:
+        self.now_s = 0.0
+        self.runs = CountingRuns(*views)
+        self.roster = Roster(self.runs, lambda: self.now_s, lambda: NOW_MS + int(self.now_s * 1000))
+        self.served: set[str] = set()
+
+    def pass_s(self, seconds: float) -> set[str]:
+        """Looks as a follower does, ten times a second; the runs served at the end."""
+        for _ in range(round(seconds * 10)):
+            self.now_s += 0.1
+            if (found := self.roster.look()) is not None:
+                self.served = set(found)
+        return self.served
+
+
+def test_a_thousand_finished_runs_cost_next_to_nothing() -> None:
+    old = [view(f"old{number:04}", RunState.FINISHED) for number in range(1000)]
+    place = Place(view("a"), view("b", RunState.PAUSED, NOW_MS), *old)
+    assert place.pass_s(2) == {"a", "b"}
+    place.runs.scripts = place.runs.plain = place.runs.lists = 0
+    assert place.pass_s(60) == {"a", "b"}
+    assert place.runs.lists <= 60 / LOOK_S
+    assert place.runs.scripts <= 2 * 60 / LOOK_S  # all of them four times a second would be 240,000
+    assert place.runs.plain <= 1000 * 60 / REST_LOOK_S
+
+
+def test_a_new_run_is_seen_at_the_next_look() -> None:
+    place = Place(view("a"))
+    place.pass_s(1)
+    place.runs.views["b"] = view("b")
+    assert place.pass_s(2 * LOOK_S) == {"a", "b"}
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.FINISHED])
+def test_an_old_run_sleeps_and_wakes_when_it_goes_on_or_has_jobs(state: RunState) -> None:
+    place = Place(view("a"), view("old", state))
+    assert place.pass_s(1) == {"a"}
+    place.runs.jobs.add("old")
+    assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
+    assert place.pass_s(3 * REST_LOOK_S) == {"a", "old"}, "as long as it has them"
+    place.runs.jobs.clear()
+    assert place.pass_s(REST_LOOK_S + 1) == {"a"}
+    place.runs.views["old"] = view("old", changed_ms=NOW_MS)
+    assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
+
+
+def test_a_run_that_finishes_is_served_for_its_last_evaluation_and_a_failed_one_is_not() -> None:
+    place = Place(view("a"), view("b"))
+    place.pass_s(1)
+    place.runs.views |= {"a": view("a", RunState.FINISHED, NOW_MS), "b": view("b", RunState.FAILED, NOW_MS)}
+    place.runs.jobs.add("b")
+    assert place.pass_s(3 * REST_LOOK_S) == {"a"}
+    assert place.pass_s(REST_AFTER_MS / 1000) == set()
+
+
+def test_a_run_that_is_deleted_is_forgotten() -> None:
+    place = Place(view("a"), view("old", RunState.FINISHED))
+    place.pass_s(1)
+    place.runs.views.clear()
+    assert place.pass_s(1) == set()
+
+
+@pytest.mark.parametrize(
+    ("state", "age_ms", "expected"),
+    [
+        (RunState.RUNNING, 10**9, False),
+        (RunState.PAUSED, REST_AFTER_MS, False),
+        (RunState.PAUSED, REST_AFTER_MS + 1, True),
+        (RunState.FINISHED, 0, False),
+        (RunState.FINISHED, REST_AFTER_MS + 1, True),
+        (RunState.FAILED, 0, True),
+    ],
+)
+def test_what_rests(state: RunState, age_ms: int, expected: bool) -> None:
+    assert rests(view("r", state, NOW_MS - age_ms), NOW_MS) is expected
