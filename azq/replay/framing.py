@@ -9,7 +9,7 @@ A batch of records is written, fsynced, and a mark is written behind it, which t
 Damage with a mark somewhere behind it is a loss of what was on disk, and an error. Damage without one is the tail of a write that was
 never synced, whatever else of that write reached the disk; nobody was told that it had, and it is cut off. After a power cut the last mark
 may be missing behind a batch that was synced and acknowledged. But that batch is whole, since it was synced, and whole records are kept,
-marked or not. So only a disk that loses synced data, and in the very last batch, goes unnoticed here; the ledger, which counts what was
+marked or not. So only a disk that loses what was synced, and up to the file's end, goes unnoticed here; the ledger, which counts what was
 acknowledged, sees that.
 
 Older logs have a header without time and checksum, and no marks. There damage before a whole record is no tail.
