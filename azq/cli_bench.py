@@ -133,6 +133,17 @@ def bench_rest(
     _bench("rest", as_json, config, overrides, workers=workers, runs=runs, rate=rate, seconds=seconds)
 
 
+@bench_app.command("replay")
+def bench_replay(
+    games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Opening a long segment log, and storing games in it."""
+    _bench("replay", as_json, config, overrides, games=games)
+
+
 @bench_app.command("peers")
 def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""

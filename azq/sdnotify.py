@@ -35,6 +35,11 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
     return True
 
 
+def more_time(seconds: float) -> str:
+    """The state line that asks for so much longer, from now on, before a start counts as failed; to be said again before it is over."""
+    return f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}"
+
+
 def _drop() -> None:
     DROPPED.add(1)
     number = int(DROPPED.total)

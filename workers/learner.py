@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import msgspec
 import redis
 
 import azq
-from azq import games
+from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
@@ -35,7 +35,7 @@ from azq.ledger.types import RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
-from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.sdnotify import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
 from azq.usage import usage
 from azq.wire import keys
@@ -45,6 +45,10 @@ from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
 from workers.ranks import launched
 
 LOCK_NAME = ".learner.lock"
+OPENING_EVERY_S = 2.0
+OPENING_MORE_S = 120.0  # one file of a Python game may take a while
+
+log = logs.get(__name__)
 
 
 def main(config: Config, run: str) -> int:
@@ -68,7 +72,7 @@ def main(config: Config, run: str) -> int:
     with _signals() as stop, lock_folder(directory), launched(run, place) as launcher:
         beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
-        learner = _open(config, view, bus, client, ledger, beat.worker, place)
+        learner = _open(config, view, bus, client, ledger, beat, place)
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
@@ -91,7 +95,7 @@ def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threadin
     return int(ExitCode.OK)
 
 
-def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str, place: Place) -> Learner:
+def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: Place) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
@@ -106,8 +110,10 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         ledger=ledger,
         store=open_store(config.store, directory=directory / "weights", client=client),
         tracker=tracker,
-        consumer=consumer,
+        consumer=beat.worker,
         place=place,
+        created_ms=view.record.created_ms,
+        progress=Opening(run, beat).turn,
     )
 
 
@@ -157,6 +163,25 @@ def _signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Opening:
+    """Says that a learner which reads a long log lives and needs its time: to systemd, in the log, and by its heartbeat."""
+
+    def __init__(self, run: str, beat: Beat, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._beat = beat
+        self._clock = clock
+        self._due = clock() + OPENING_EVERY_S
+
+    def turn(self, what: str) -> None:
+        """Told of every file and game that is read."""
+        if self._clock() < self._due:
+            return
+        self._due = self._clock() + OPENING_EVERY_S
+        notify(more_time(OPENING_MORE_S), f"STATUS=opening {self._run}: {what}")
+        log.info("learner_opens", run=self._run, reads=what)
+        self._beat.turn(None)
 
 
 class Beat:

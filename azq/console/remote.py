@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-import tempfile
 from pathlib import Path
 
 from azq.client import Client
 from azq.config import DaemonConfig
 from azq.errors import ConfigError, StoreError
+from azq.files import publish_file
 
 
 def client_of(config: DaemonConfig, url: str = "") -> Client:
@@ -26,11 +25,7 @@ def url_of(config: DaemonConfig) -> str:
 def save(data: bytes, path: Path) -> int:
     """Writes a file whole or not at all; its size. Raises `StoreError`."""
     try:
-        handle, fresh = tempfile.mkstemp(prefix=".part-", dir=path.absolute().parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(fresh, 0o644)
-        os.replace(fresh, path)
+        publish_file(path, data)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --to") from None
     return len(data)

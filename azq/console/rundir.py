@@ -13,6 +13,7 @@ from typing import Any
 
 from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, parse_run
 from azq.errors import ConfigError, NotFound
+from azq.files import make_folders, publish_file
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
 
@@ -42,9 +43,7 @@ class RunDir:
         """Makes the folders and writes `run.toml` atomically (again, when settings changed)."""
         for part in PARTS:
             make_folder(self.path / part)
-        draft = self.settings.with_suffix(".new")
-        draft.write_text(to_toml(dump_run(sections)), "utf-8")
-        os.replace(draft, self.settings)
+        publish_file(self.settings, to_toml(dump_run(sections)).encode())
 
     def values(self) -> dict[str, Any]:
         """The settings as plain values; `NotFound` names the runs there are."""
@@ -63,7 +62,7 @@ class RunDir:
 def make_folder(path: Path) -> None:
     """Makes a folder that can be written to, and those above it. Raises `ConfigError` with the remedy."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folders(path)
     except OSError as error:
         why = "a file has that name" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
         raise ConfigError(f"cannot make the folder {path}: {why}; give another place with --set home=FOLDER") from None

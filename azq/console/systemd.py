@@ -16,6 +16,7 @@ import azq
 from azq.bus.binary import find_server
 from azq.console import systemd_brokers as brokers
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
+from azq.files import publish_file
 from azq.wire.shards import data_names
 
 USER = "azq"
@@ -182,7 +183,8 @@ def carry_out(step: Step) -> str:
         case WriteFile(path, content, mode, keep, _):
             if keep and path.exists():
                 return f"kept {path}"
-            _write(path, content(), mode)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            publish_file(path, content().encode(), mode)
         case RunCommand(command):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
@@ -252,19 +254,6 @@ def _notes(config: Path, count: int) -> list[str]:
     if brokers.leads_elsewhere(_present(config)):
         return [f"{config / 'azq.env'} names data planes of other hosts and is kept; those of this host are used once it names them"]
     return []
-
-
-def _write(path: Path, content: str, mode: int) -> None:
-    """Whole or not at all, and never readable by others in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 def _next_command(*, dry_run: bool) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from azq import logs
 from azq.errors import StoreError
-from azq.replay.disk import publish_file
+from azq.files import make_folders, publish_file
 
 SCHEMA = 1
 KEEP = 3
@@ -59,7 +59,7 @@ def save(directory: Path, checkpoint: Checkpoint, *, keep: int = KEEP) -> Path:
     """Writes a checkpoint and removes all but the newest `keep`; raises `StoreError` when the disk does not take it, older ones stay."""
     path = directory / f"{checkpoint.state.step:012d}.ckpt"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folders(directory)
         publish_file(path, _encode(checkpoint))
     except OSError as error:
         raise StoreError(

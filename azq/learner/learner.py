@@ -215,6 +215,8 @@ class Learner:
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
             self._outage.attempt(self._say)
+            # A broker may die, lose its last commands and be back before the next call, which then says nothing of it.
+            self._leftovers = True
         if self._is_due("publish", self._config.publish_every_s):
             self._publish_if_possible()
         if self._is_due("checkpoint", self._config.checkpoint_every_s):

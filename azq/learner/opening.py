@@ -88,8 +88,12 @@ def open_learner(
     tracker: Tracker,
     consumer: str,
     place: Place | None = None,
+    created_ms: int = 0,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> Learner:
     """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them.
+
+    `created_ms` is the run's. `progress` is told, often, what is being read: a long log takes its time.
 
     Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
     `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
@@ -100,9 +104,9 @@ def open_learner(
     make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
     trainer = _trainer(sections, game, device, make_network)
     columns = Columns.of(game, sections.network.auxiliary)
-    segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game))
+    segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game), created_ms=created_ms, progress=progress)
     window = Window(game, config.max_window, columns)
-    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns)
+    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns, progress=progress)
     publisher = Publisher(bus, store, run)
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version

@@ -1,6 +1,7 @@
 """Reads recorded games out of a segment log that another process writes: no lock, no cut, only whole records.
 
-Of each file looked at lately an index of game numbers and offsets stays in memory, at most `KEPT_INDEXES` of them.
+Closed files say in their index which games they hold; it stays in memory, some hundred bytes a file. Of each file looked at lately game
+numbers and offsets stay too, at most `KEPT_INDEXES` of them. A closed file that was moved away is missed only by who asks for its games.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 
 from azq.errors import NotFound, StoreError, WireError
 from azq.replay import framing
+from azq.replay.index import SUFFIX, SegmentIndex, moved_away, read_index
 from azq.wire.codec import body_of, decode
 from azq.wire.messages import SampleEvent
 
@@ -53,6 +55,7 @@ class SegmentReader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._indexes: OrderedDict[int, _Index] = OrderedDict()
+        self._closed: dict[int, tuple[int, SegmentIndex]] = {}  # with when its file was written, ns
         self._lock = threading.Lock()
 
     def newest(self, count: int, before: Place | None = None) -> list[tuple[Place, SampleEvent]]:
@@ -86,9 +89,12 @@ class SegmentReader:
         return places
 
     def _candidates(self, uid: int) -> Iterator[int]:
-        """Files in the order in which they are worth a look: those read lately, then around the place that game numbers suggest."""
+        """Files in the order in which they are worth a look: the closed one that has it, those read lately, then around the place that game
+        numbers suggest."""
+        closed = self._closed_ones()
+        yield from (segment for segment, index in closed.items() if uid in index)
         yield from reversed(list(self._indexes))
-        segments = self._segments()
+        segments = [segment for segment in self._segments() if segment not in closed]
         with_first = [(first, segment) for segment in segments if (first := self._first_uid(segment)) is not None]
         guess = bisect_right([first for first, _ in with_first], uid) - 1
         near = sorted(range(len(with_first)), key=lambda position: abs(position - guess))
@@ -101,6 +107,16 @@ class SegmentReader:
                 f"no recorded games in {self._directory} on this host: games are on the learner's host; ask there, or share that folder"
             )
         return numbers
+
+    def _closed_ones(self) -> dict[int, SegmentIndex]:
+        """The indexes that are there, each read once."""
+        paths = [path for path in self._directory.glob(f"*{SUFFIX}") if path.stem.isdigit()]
+        written = {int(path.stem): path.stat().st_mtime_ns for path in paths}
+        self._closed = {segment: known for segment, known in self._closed.items() if written.get(segment) == known[0]}
+        for segment in written.keys() - self._closed.keys():
+            if (index := read_index(self._directory, segment)) is not None:
+                self._closed[segment] = written[segment], msgspec.structs.replace(index, blocks=())
+        return {segment: index for segment, (_, index) in self._closed.items()}
 
     def _first_uid(self, segment: int) -> int | None:
         if segment in self._indexes:
@@ -154,8 +170,10 @@ class SegmentReader:
         try:
             with path.open("rb", buffering=1 << 18) as file:
                 head = file.read(framing.LONGEST_HEADER)
-                file.seek(framing.read_header(head, str(path))[0] if head else 0)  # empty: begun just now
+                file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
                 yield file
+        except FileNotFoundError:
+            raise moved_away(path, "to look at its games") from None
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}; let the daemon's user read the run's folder") from error
 

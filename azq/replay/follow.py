@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from azq.errors import StoreError
 from azq.replay import framing
+from azq.replay.index import read_index
 
 _READ_BYTES = 1 << 18
 
@@ -44,16 +46,19 @@ class SegmentFollower:
             self._number, self._offset = self._number + 1, 0
 
     def _first_file(self) -> int:
-        """The newest file from which on there are enough samples; the oldest one where there are not."""
-        numbers = sorted((int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit()), reverse=True)
+        """The newest file from which on there are enough samples; the oldest one that is still here where there are not."""
+        number = newest = max((int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit()), default=0)
         missing = self._samples
-        for number in numbers:
-            with self._opened(number) as file:
-                while frame := framing.read_record(file):
-                    missing -= self._count(frame)
-            if missing <= 0:
-                return number
-        return numbers[-1] if numbers else 0
+        while number and missing > 0 and self._path(number).exists():
+            missing -= self._samples_in(number)
+            number -= 1
+        return min(number + 1, newest)
+
+    def _samples_in(self, number: int) -> int:
+        if (index := read_index(self._directory, number)) is not None:
+            return index.samples
+        with self._opened(number) as file:
+            return sum(map(self._count, iter(partial(framing.read_record, file), None)))
 
     def _frames(self) -> Iterator[bytes]:
         with self._opened(self._number) as file:
@@ -69,7 +74,7 @@ class SegmentFollower:
         try:
             with path.open("rb", buffering=_READ_BYTES) as file:
                 head = file.read(framing.LONGEST_HEADER)
-                file.seek(framing.read_header(head, str(path))[0] if head else 0)  # empty: begun just now
+                file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
                 yield file
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}; let this rank's user read the run's folder") from error

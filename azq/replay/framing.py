@@ -1,7 +1,18 @@
-"""The bytes of a segment file: a header, then records of length, checksum and frame. No I/O.
+"""The bytes of a segment file: a header, then records and marks. No I/O.
 
-header   magic (8), schema u16, length of the name u16, name of the game with its parameters (UTF-8)
+header   magic (8), schema u16, length of the name u16, created_ms u64 of the run (0: not known), name of the game with its parameters
+         (UTF-8), CRC-32 of all that u32
 record   length of the frame u32, CRC-32 of the frame u32, frame of a `SampleEvent`
+mark     "SYNC", CRC-32 of what follows u32, the mark's own offset u64: all before it was on disk when the mark was written
+
+A batch of records is written, fsynced, and a mark is written behind it, which the next fsync takes along: no batch is synced twice.
+Damage with a mark somewhere behind it is a loss of what was on disk, and an error. Damage without one is the tail of a write that was
+never synced, whatever else of that write reached the disk; nobody was told that it had, and it is cut off. After a power cut the last mark
+may be missing behind a batch that was synced and acknowledged. But that batch is whole, since it was synced, and whole records are kept,
+marked or not. So only a disk that loses what was synced, and up to the file's end, goes unnoticed here; the ledger, which counts what was
+acknowledged, sees that.
+
+Older logs have a header without time and checksum, and no marks. There damage before a whole record is no tail.
 """
 
 from __future__ import annotations
@@ -10,16 +21,24 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO
 
 from azq.errors import SegmentError
 from azq.wire.codec import MAX_FRAME_BYTES
 from azq.wire.messages import READABLE, SCHEMA
 
-MAGIC = b"AZQSEG1\n"
-LONGEST_HEADER = 12 + 0xFFFF
-_HEADER = struct.Struct("<8sHH")
+MAGIC = b"AZQSEG2\n"
+UNMARKED_MAGIC = b"AZQSEG1\n"
+LONGEST_HEADER = 24 + 0xFFFF
+MARK_BYTES = 16
+_MARK_SIGN = b"SYNC"  # as a length it is more than a frame may have
+_MARK_LENGTH = int.from_bytes(_MARK_SIGN, "little")
+_HEADER = struct.Struct("<8sHHQ")
+_UNMARKED_HEADER = struct.Struct("<8sHH")
 _RECORD = struct.Struct("<II")
+_OFFSET = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
 _TAG = b"\xabSampleEvent"  # every frame carries it just behind its first bytes: a landmark for finding records behind damage
 _TAG_OFFSETS = (3, 9)  # array, schema, since schema 2 a checksum of six bytes, array of five
 
@@ -27,18 +46,28 @@ Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
+class Header:
+    """What a segment says of itself."""
+
+    game: str
+    created_ms: int  # of the run that wrote it; 0: not known
+    marked: bool  # False: an older segment, which holds no marks
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """Where the whole records of a segment end, and what stands behind them."""
 
-    end: int  # offset behind the last whole record
-    damage: str  # why the record at `end` is not whole; empty when the segment ends there
-    more: bool  # whole records follow the damage, so it is no half-written tail
+    end: int  # offset behind the last whole record or mark
+    damage: str  # why what stands at `end` is not whole; empty when the segment ends there
 
 
-def header(game: str) -> bytes:
+def header(game: str, created_ms: int = 0) -> bytes:
     """The header of a segment of `game`."""
     name = game.encode()
-    return _HEADER.pack(MAGIC, SCHEMA, len(name)) + name
+    data = _HEADER.pack(MAGIC, SCHEMA, len(name), created_ms) + name
+    return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
 def record(frame: bytes) -> bytes:
@@ -51,56 +80,105 @@ def records(frames: Iterable[bytes]) -> bytes:
     return b"".join(part for frame in frames for part in (_RECORD.pack(len(frame), zlib.crc32(frame)), frame))
 
 
+def mark(offset: int) -> bytes:
+    """The mark that stands at an offset."""
+    body = _OFFSET.pack(offset)
+    return _MARK_SIGN + _CHECKSUM.pack(zlib.crc32(body)) + body
+
+
 def check_header(data: Buffer, game: str, place: str) -> int:
     """The header's length; raises `SegmentError` naming `place` when it is not that of `game` in this schema."""
-    length, name = read_header(data, place)
-    if name != game:
-        raise SegmentError(f"{place} at offset 0: holds games of {name!r}, the run plays {game!r}; restore the run's own segments")
-    return length
+    found = read_header(data, place)
+    if found.game != game:
+        raise SegmentError(f"{place} at offset 0: holds games of {found.game!r}, the run plays {game!r}; restore the run's own segments")
+    return found.size
 
 
-def read_header(data: Buffer, place: str) -> tuple[int, str]:
-    """The header's length and the name of the game; raises `SegmentError` naming `place` when it is none in this schema."""
-    if len(data) < _HEADER.size:
+def read_header(data: Buffer, place: str) -> Header:
+    """The header; raises `SegmentError` naming `place` when it is none in this schema."""
+    magic = bytes(data[: len(MAGIC)])
+    shape = _UNMARKED_HEADER if magic == UNMARKED_MAGIC else _HEADER
+    if len(data) < shape.size:
         raise SegmentError(f"{place} at offset 0: {len(data)} bytes hold no segment header; restore the file from a copy")
-    magic, schema, length = _HEADER.unpack_from(data)
-    if magic != MAGIC:
+    if magic not in (MAGIC, UNMARKED_MAGIC):
         raise SegmentError(f"{place} at offset 0: not a segment file; move it out of the segments folder")
+    _, schema, length, *rest = shape.unpack_from(data)
     if schema not in READABLE:
         raise SegmentError(f"{place} at offset 0: written with schema {schema}, this azq reads {SCHEMA}; use the azq that wrote it")
-    name = bytes(data[_HEADER.size : _HEADER.size + length]).decode("utf-8", "replace")
-    return _HEADER.size + int(length), name
+    end = shape.size + int(length)
+    name = bytes(data[shape.size : end]).decode("utf-8", "replace")
+    if not rest:
+        return Header(name, 0, False, end)
+    if bytes(data[end : end + _CHECKSUM.size]) != _CHECKSUM.pack(zlib.crc32(data[:end])):
+        raise SegmentError(f"{place} at offset 0: the header's checksum does not match; restore the file from a copy")
+    return Header(name, int(rest[0]), True, end + _CHECKSUM.size)
+
+
+def is_begun(data: bytes, game: str) -> bool:
+    """True for a file that was begun, and whose header never reached the disk whole: it holds no game."""
+    if len(data) > len(header(game)):
+        return False
+    try:
+        read_header(data, "")
+    except SegmentError:
+        return True
+    return False
 
 
 def read_record(file: BinaryIO) -> bytes | None:
-    """The frame of the record where the file stands; None where no whole one follows: the end, or a half-written tail."""
-    head = file.read(_RECORD.size)
-    if len(head) < _RECORD.size:
-        return None
-    length, checksum = _RECORD.unpack(head)
-    frame = file.read(length) if 0 < length <= MAX_FRAME_BYTES else b""
-    return frame if len(frame) == length and zlib.crc32(frame) == checksum else None
+    """The frame of the next record behind where the file stands; None where no whole one follows: the end, or a half-written tail."""
+    while len(head := file.read(_RECORD.size)) == _RECORD.size:
+        length, checksum = _RECORD.unpack(head)
+        size = _OFFSET.size if length == _MARK_LENGTH else length
+        body = file.read(size) if 0 < size <= MAX_FRAME_BYTES else b""
+        if len(body) != size or not size or zlib.crc32(body) != checksum:
+            return None
+        if length != _MARK_LENGTH:
+            return body
+    return None
 
 
-def frames(data: Buffer, start: int, end: int) -> Iterator[bytes]:
-    """The frames of whole records between two offsets, unchecked: `parse` has checked them."""
+def frames(data: Buffer, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
+    """The frames of whole records between two offsets, but for the first `skip`; unchecked: `parse` has checked them."""
+    return (frame for _, frame in islice(placed_frames(data, start, end), skip, None))
+
+
+def placed_frames(data: Buffer, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The same, each with the offset of its record."""
     view = memoryview(data)
     while start < end:
         length, _ = _RECORD.unpack_from(view, start)
-        start += _RECORD.size
-        yield bytes(view[start : start + length])
-        start += length
+        if length == _MARK_LENGTH:
+            start += MARK_BYTES
+            continue
+        yield start, bytes(view[start + _RECORD.size : start + _RECORD.size + length])
+        start += _RECORD.size + length
 
 
 def parse(data: Buffer, start: int) -> Parsed:
-    """Checks the records from `start` on: lengths and checksums."""
+    """Checks records and marks from `start` on: lengths and checksums."""
     offset = start
     while offset < len(data):
         damage = _damage_at(data, offset)
         if damage:
-            return Parsed(offset, damage, _record_follows(data, offset))
-        offset += _RECORD.size + _RECORD.unpack_from(data, offset)[0]
-    return Parsed(offset, "", False)
+            return Parsed(offset, damage)
+        offset += _size_at(data, offset)
+    return Parsed(offset, "")
+
+
+def is_marked(data: bytes, offset: int) -> bool:
+    """True when a mark ends at an offset."""
+    return offset >= MARK_BYTES and data[offset - MARK_BYTES : offset] == mark(offset - MARK_BYTES)
+
+
+def was_synced(data: bytes, offset: int, *, marked: bool) -> bool:
+    """True when what is damaged at an offset was on disk: a mark stands behind it, or where there are none, a whole record."""
+    return _mark_follows(data, offset) if marked else _record_follows(data, offset)
+
+
+def _size_at(data: Buffer, offset: int) -> int:
+    length: int = _RECORD.unpack_from(data, offset)[0]
+    return MARK_BYTES if length == _MARK_LENGTH else _RECORD.size + length
 
 
 def _damage_at(data: Buffer, offset: int) -> str:
@@ -108,6 +186,8 @@ def _damage_at(data: Buffer, offset: int) -> str:
     if rest < 0:
         return "record header is cut short"
     length, checksum = _RECORD.unpack_from(data, offset)
+    if length == _MARK_LENGTH:
+        length = _OFFSET.size
     if not 0 < length <= MAX_FRAME_BYTES:
         return f"record length {length} is impossible"
     if length > rest:
@@ -116,6 +196,15 @@ def _damage_at(data: Buffer, offset: int) -> str:
     if zlib.crc32(memoryview(data)[body : body + length]) != checksum:
         return "checksum does not match"
     return ""
+
+
+def _mark_follows(data: bytes, offset: int) -> bool:
+    place = data.find(_MARK_SIGN, offset + 1)
+    while place >= 0:
+        if data[place : place + MARK_BYTES] == mark(place):
+            return True
+        place = data.find(_MARK_SIGN, place + 1)
+    return False
 
 
 def _record_follows(data: Buffer, offset: int) -> bool:

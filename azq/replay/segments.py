@@ -1,22 +1,27 @@
 """The append-only log of a run's finished games: the replay buffer's durable form, one game number once.
 
-A game counts as stored when `append` has returned; only then may its sample event be acknowledged.
+A game counts as stored when `append` has returned; only then may its sample event be acknowledged. All files but the newest are closed and
+have an index: opening reads the indexes and the newest file. A closed file may be moved away as long as its index stays.
 """
 
 from __future__ import annotations
 
 import os
-from array import array
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from azq import logs
-from azq.errors import IllegalActionError, SegmentError, StoreError, WireError
-from azq.replay import disk, framing
+from azq.errors import SegmentError, StoreError
+from azq.files import make_folders
+from azq.replay import framing
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, misfit, moved_away, path_of, read_index
+from azq.replay.open_segment import OpenSegment
 from azq.replay.samples import count_samples
 from azq.replay.uids import UidSet
-from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 
 ROLL_BYTES = 64 * 1024 * 1024
@@ -33,35 +38,37 @@ class LogEntry:
     frame: bytes  # of its `SampleEvent`
 
 
-@dataclass(slots=True)
-class _Segment:
-    path: Path
-    start: int  # offset of the first record
-    end: int  # offset behind the last whole record
-    samples: array[int] = field(default_factory=lambda: array("I"))  # of each record, in order
-
-
 class SegmentLog:
     """Files `000001.seg`, `000002.seg`, ... of one folder, opened for appending.
 
-    Opening checks every record and asks `count` for the samples of each, as its `LogEntry` had them.
-    A half-written tail of the last file is cut back to the last whole record and logged.
+    Opening checks every record of the newest file and asks `count` for the samples of each, as its `LogEntry` had them; a tail that was
+    never synced is cut off and logged. It does the same for older files that have no index yet, and gives them one. `created_ms` is the
+    run's and is stamped on new files; a file of another life of the run is closed. `progress` is told, often, what is being done.
     Raises `SegmentError` naming file, offset and remedy for damage anywhere else, `StoreError` when the folder cannot be used.
     """
 
     def __init__(
-        self, directory: Path, game: str, *, roll_bytes: int = ROLL_BYTES, count: Callable[[SampleEvent], int] = count_samples
+        self,
+        directory: Path,
+        game: str,
+        *,
+        roll_bytes: int = ROLL_BYTES,
+        count: Callable[[SampleEvent], int] = count_samples,
+        created_ms: int = 0,
+        progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         self._directory = directory
         self._game = game
         self._roll_bytes = roll_bytes
         self._count = count
+        self._created_ms = created_ms
+        self._progress = progress
         self._uids = UidSet()
-        self._segments: list[_Segment] = []
+        self._closed: list[SegmentIndex] = []  # without their game numbers
+        self._open: OpenSegment | None = None
         self._samples = 0
-        self._file = -1
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_folders(directory)
             self._open_all()
         except OSError as error:
             raise StoreError(f"segments in {directory} cannot be opened: {error.strerror}; check the folder and its permissions") from error
@@ -75,6 +82,12 @@ class SegmentLog:
     def samples(self) -> int:
         """Samples in the log."""
         return self._samples
+
+    @property
+    def created_ms(self) -> int:
+        """When the run was created that wrote the newest file, by that file; 0 where it does not say."""
+        newest = self._open or (self._closed[-1] if self._closed else None)
+        return newest.created_ms if newest else 0
 
     def __contains__(self, uid: int) -> bool:
         return uid in self._uids
@@ -90,124 +103,119 @@ class SegmentLog:
         numbers = [entry.uid for entry in entries]
         if len(set(numbers)) != len(numbers) or any(uid in self._uids for uid in numbers):
             raise ValueError("a game number may be stored once; drop duplicates before append")
+        samples = [entry.samples for entry in entries]
         data = framing.records(entry.frame for entry in entries)
         try:
-            self._write(data)
+            self._room(len(data)).append(data, numbers, samples)
         except OSError as error:
             raise StoreError(
                 f"segments in {self._directory} do not take {len(data)} bytes: {error.strerror}; "
                 "free disk space there; the games wait in the sample stream"
             ) from error
-        segment = self._segments[-1]
-        segment.end += len(data)
-        for entry in entries:
-            self._note(segment, entry.uid, entry.samples)
+        for uid in numbers:
+            self._uids.add(uid)
+        self._samples += sum(samples)
 
     def tail(self, samples: int) -> Iterator[bytes]:
-        """Frames of the newest games that together hold at least `samples` samples (all games if there are fewer), oldest first."""
-        index, record = self._start_of_tail(samples)
-        for segment in self._segments[index:]:
-            data = segment.path.read_bytes()
-            for number, frame in enumerate(framing.frames(data, segment.start, segment.end)):
-                if number >= record:
-                    yield frame
-            record = 0
+        """Frames of the newest games, oldest first: at least those that together hold `samples` samples, at most `BLOCK_GAMES` more.
+
+        Raises `SegmentError` for a file that does not fit its index, `StoreError` for one that was moved away.
+        """
+        blocks = [index.blocks for index in self._closed] + [self._open.blocks() if self._open else ()]
+        first, games = _start_of_tail(blocks, samples)
+        for index in self._closed[first:]:
+            yield from self._frames_of(index, games)
+            games = 0
+        if self._open is not None:
+            data = self._open.path.read_bytes()
+            yield from framing.frames(data, framing.read_header(data, str(self._open.path)).size, self._open.end, skip=games)
 
     def close(self) -> None:
         """Closes the open file; the log may be opened again."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._open is not None:
+            self._open.close()
 
-    def _start_of_tail(self, samples: int) -> tuple[int, int]:
-        for index in range(len(self._segments) - 1, -1, -1):
-            counts = self._segments[index].samples
-            for record in range(len(counts) - 1, -1, -1):
-                samples -= counts[record]
-                if samples <= 0:
-                    return index, record
-        return 0, 0
-
-    def _write(self, data: bytes) -> None:
-        if not self._segments or (self._segments[-1].samples and self._segments[-1].end + len(data) > self._roll_bytes):
-            self._start_segment()
-        segment = self._segments[-1]
-        if self._file < 0:
-            self._file = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            os.ftruncate(self._file, segment.end)
+    def _frames_of(self, index: SegmentIndex, skip: int) -> Iterator[bytes]:
+        path = self._path(index.segment)
         try:
-            disk.write_all(self._file, data)
-            os.fsync(self._file)
-        except OSError:
-            # Closed whatever happens: the next append cuts the file again before it writes.
-            try:
-                os.ftruncate(self._file, segment.end)
-                os.fsync(self._file)
-            finally:
-                self.close()
-            raise
+            data = index.check(path.read_bytes(), path)
+        except FileNotFoundError:
+            raise moved_away(path, "or lower learner.max_window: training reads it") from None
+        yield from framing.frames(data, framing.read_header(data, str(path)).size, index.size, skip=skip)
 
-    def _start_segment(self) -> None:
-        self.close()
-        path = self._directory / f"{len(self._segments) + 1:06d}.seg"
-        head = framing.header(self._game)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        try:
-            disk.write_all(file, head)
-            os.fsync(file)
-            disk.sync_folder(self._directory)
-        except OSError:
-            os.close(file)
-            path.unlink(missing_ok=True)
-            raise
-        self._file = file
-        self._segments.append(_Segment(path, len(head), len(head)))
+    def _room(self, size: int) -> OpenSegment:
+        """The file that so many bytes go to."""
+        opened = self._open
+        if opened is not None and (not self._is_ours(opened) or (opened.uids and opened.end + size > self._roll_bytes)):
+            self._seal(opened)
+        if self._open is None:
+            self._open = OpenSegment.create(self._path(len(self._closed) + 1), self._game, self._created_ms)
+        return self._open
+
+    def _is_ours(self, opened: OpenSegment) -> bool:
+        return opened.is_marked and opened.created_ms == self._created_ms
+
+    def _seal(self, opened: OpenSegment) -> None:
+        self._closed.append(msgspec.structs.replace(opened.seal(), pages={}))
+        self._open = None
 
     def _open_all(self) -> None:
-        paths = sorted(self._directory.glob("*.seg"))
-        for number, path in enumerate(paths, start=1):
-            if path.name != f"{number:06d}.seg":
-                raise SegmentError(f"{self._directory}: {number:06d}.seg is missing before {path.name}; restore it from a copy")
-            self._open_one(path, is_last=number == len(paths))
+        sizes = {entry.name: entry.stat().st_size for entry in os.scandir(self._directory)}
+        last = max((int(name[:-4]) for name in sizes if name[-4:] in (".seg", ".idx") and name[:-4].isdigit()), default=0)
+        for segment in range(1, last + 1):
+            path = self._path(segment)
+            self._progress(f"file {segment} of {last}")
+            if (index := read_index(self._directory, segment)) is not None:
+                self._take(index, path, sizes.get(path.name))
+            elif path.name in sizes:
+                self._read(path, is_last=segment == last)
+            else:
+                raise SegmentError(f"{path} is missing, and {path_of(self._directory, segment).name} too; restore either from a copy")
 
-    def _open_one(self, path: Path, *, is_last: bool) -> None:
+    def _take(self, index: SegmentIndex, path: Path, size: int | None) -> None:
+        if index.game != self._game:
+            raise SegmentError(f"{path}: holds games of {index.game!r}, the run plays {self._game!r}; restore the run's own segments")
+        if size not in (None, index.size):
+            raise misfit(path, f"{size} bytes in place of {index.size}")
+        try:
+            is_new = self._uids.merge(index.pages)
+        except (zlib.error, OverflowError) as error:
+            raise misfit(path, f"its game numbers do not unpack ({error})") from error
+        if not is_new:
+            raise misfit(path, "games that are in files before it, too")
+        self._closed.append(msgspec.structs.replace(index, pages={}))
+        self._samples += index.samples
+
+    def _read(self, path: Path, *, is_last: bool) -> None:
         data = path.read_bytes()
-        head = framing.header(self._game)
-        if is_last and len(data) < len(head) and head.startswith(data):
+        if is_last and framing.is_begun(data, self._game):
             log.warning("segment_tail_cut", file=str(path), offset=0, bytes_dropped=len(data), reason="header is cut short")
             path.unlink()
             return
-        start = framing.check_header(data, self._game, str(path))
-        parsed = framing.parse(data, start)
-        if parsed.damage and (parsed.more or not is_last):
-            raise SegmentError(
-                f"{path} at offset {parsed.end}: {parsed.damage}, and records follow; restore the file from a copy, "
-                f"or cut it there (truncate -s {parsed.end}) and give up the games behind it"
-            )
-        segment = _Segment(path, start, parsed.end)
-        self._segments.append(segment)
-        self._index(segment, data)
-        if parsed.damage:
-            disk.cut(path, parsed.end)
-            dropped = len(data) - parsed.end
-            log.warning("segment_tail_cut", file=str(path), offset=parsed.end, bytes_dropped=dropped, reason=parsed.damage)
+        opened = OpenSegment.read(path, data, self._game, self._counted(path), self._uids, is_last=is_last)
+        self._samples += sum(opened.samples)
+        self._open = opened
+        if not is_last:
+            self._seal(opened)
 
-    def _index(self, segment: _Segment, data: bytes) -> None:
-        offset = segment.start
-        for frame in framing.frames(data, segment.start, segment.end):
-            try:
-                event = decode(frame, SampleEvent)
-                samples = self._count(event)
-            except (WireError, IllegalActionError) as error:
-                raise SegmentError(f"{segment.path} at offset {offset}: {error}; use the azq that wrote it") from error
-            if event.record.uid in self._uids:
-                raise SegmentError(
-                    f"{segment.path} at offset {offset}: game {event.record.uid} is there twice; restore the file from a copy"
-                )
-            self._note(segment, event.record.uid, samples)
-            offset += len(framing.record(frame))
+    def _counted(self, path: Path) -> Callable[[SampleEvent], int]:
+        what = f"the games of {path.name}"
 
-    def _note(self, segment: _Segment, uid: int, samples: int) -> None:
-        self._uids.add(uid)
-        segment.samples.append(samples)
-        self._samples += samples
+        def count(event: SampleEvent) -> int:
+            self._progress(what)
+            return self._count(event)
+
+        return count
+
+    def _path(self, segment: int) -> Path:
+        return self._directory / f"{segment:06d}.seg"
+
+
+def _start_of_tail(files: Sequence[Sequence[int]], samples: int) -> tuple[int, int]:
+    """Number of the file, and games to skip in it, where the newest `samples` samples begin; blocks of samples by file."""
+    for number in range(len(files) - 1, -1, -1):
+        for block in range(len(files[number]) - 1, -1, -1):
+            samples -= files[number][block]
+            if samples <= 0:
+                return number, block * BLOCK_GAMES
+    return 0, 0

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-_PAGE_BITS = 1 << 16
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PAGE_SHIFT = 16
+_PAGE_BYTES = (1 << _PAGE_SHIFT) // 8
 
 
 class UidSet:
@@ -16,18 +23,49 @@ class UidSet:
         """Adds a number; False when it was there. Raises `ValueError` below 1."""
         if uid < 1:
             raise ValueError(f"game number {uid} is below 1")
-        page, bit = divmod(uid, _PAGE_BITS)
-        bits = self._pages.setdefault(page, bytearray(_PAGE_BITS // 8))
-        if bits[bit >> 3] >> (bit & 7) & 1:
+        bits = self._pages.get(uid >> _PAGE_SHIFT)
+        if bits is None:
+            bits = self._pages[uid >> _PAGE_SHIFT] = bytearray(_PAGE_BYTES)
+        place, bit = (uid & 0xFFFF) >> 3, 1 << (uid & 7)
+        if bits[place] & bit:
             return False
-        bits[bit >> 3] |= 1 << (bit & 7)
+        bits[place] |= bit
         self._count += 1
         return True
 
+    def merge(self, pages: Mapping[int, bytes]) -> bool:
+        """Adds a packed set; False, and nothing added, where they share a number. Raises `zlib.error` or `OverflowError` for damage."""
+        joined, added = {}, 0
+        for page, packed in pages.items():
+            mine, theirs = int.from_bytes(self._pages.get(page, b""), "little"), int.from_bytes(zlib.decompress(packed), "little")
+            if mine & theirs:
+                return False
+            joined[page] = bytearray((mine | theirs).to_bytes(_PAGE_BYTES, "little"))
+            added += theirs.bit_count()
+        self._pages.update(joined)
+        self._count += added
+        return True
+
     def __contains__(self, uid: int) -> bool:
-        page, bit = divmod(uid, _PAGE_BITS)
-        bits = self._pages.get(page)
-        return bits is not None and bool(bits[bit >> 3] >> (bit & 7) & 1)
+        bits = self._pages.get(uid >> _PAGE_SHIFT)
+        return bits is not None and bool(bits[(uid & 0xFFFF) >> 3] >> (uid & 7) & 1)
 
     def __len__(self) -> int:
         return self._count
+
+
+def pack(uids: NDArray[np.uint64]) -> dict[int, bytes]:
+    """Numbers as compressed pages of bits: what a segment's index holds."""
+    packed = {}
+    pages = uids >> np.uint64(_PAGE_SHIFT)
+    for page in np.unique(pages).tolist():
+        bits = np.zeros(1 << _PAGE_SHIFT, np.uint8)
+        bits[uids[pages == page] & np.uint64(0xFFFF)] = 1
+        packed[page] = zlib.compress(np.packbits(bits, bitorder="little").tobytes(), 1)
+    return packed
+
+
+def packed_has(pages: Mapping[int, bytes], uid: int) -> bool:
+    """True when a packed set has a number; only its page is unpacked."""
+    packed = pages.get(uid >> _PAGE_SHIFT)
+    return packed is not None and bool(zlib.decompress(packed)[(uid & 0xFFFF) >> 3] >> (uid & 7) & 1)

@@ -6,7 +6,7 @@ Letters: N samples, B batch, P bytes of a packed observation, A actions, V value
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -98,12 +98,20 @@ class Window:
 
 
 def rebuild(
-    window: Window, segments: SegmentLog, game: Rules, root_value_fraction: float, *, capacity: int, columns: Columns = NO_COLUMNS
+    window: Window,
+    segments: SegmentLog,
+    game: Rules,
+    root_value_fraction: float,
+    *,
+    capacity: int,
+    columns: Columns = NO_COLUMNS,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> None:
     """Fills an empty window from the log's newest games, so that it draws what the window before a restart drew.
 
-    Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game.
+    Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game, and what `SegmentLog.tail` raises.
     """
     frames = segments.tail(capacity)
     while some := list(islice(frames, JOINT_GAMES)):
+        progress("the window's games")
         window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, columns)[0])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import stat
-import tempfile
 from pathlib import Path
 
 from azq.errors import StoreError
+from azq.files import make_folders, publish_file
 from azq.store.base import SUFFIX, hash_in, too_large
 from azq.store.chunks import MAX_BLOB_BYTES
 
@@ -25,23 +23,12 @@ class Folder:
         return f"{self._base}/{sha256}{SUFFIX}" if self._base else f"file:{sha256}"
 
     def write(self, uri: str, data: bytes) -> None:
-        """Writes beside, makes it durable, then renames: a reader sees all of it or nothing."""
+        """Writes it whole: a reader sees all of it or nothing."""
         path = self._path(uri)
-        fresh = ""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            handle, fresh = tempfile.mkstemp(prefix=".part-", dir=self._directory)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(fresh, 0o644)
-            os.replace(fresh, path)
-            _sync_folder(self._directory)
+            make_folders(self._directory)
+            publish_file(path, data)
         except OSError as error:
-            if fresh:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
             raise StoreError(f"cannot write {path}: {error.strerror or error}; free space or mend its rights") from None
 
     def read(self, uri: str) -> bytes | None:
@@ -67,11 +54,3 @@ class Folder:
 
     def _path(self, uri: str) -> Path:
         return self._directory / f"{hash_in(uri)}{SUFFIX}"
-
-
-def _sync_folder(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

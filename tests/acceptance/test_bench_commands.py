@@ -59,6 +59,14 @@ def test_daemon_and_rest(tmp_path: Path) -> None:
     assert {"/healthz", "/metrics", "/v1/runs/{run}/status"} <= figures["routes"].keys()
 
 
+def test_replay(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "replay", "--games", "250000")
+    assert (figures["games"], figures["segments"]) == (250_000, 3)
+    for name in ("index_bytes", "open_cpu_s", "open_s", "lookup_us", "append_cpu_us", "append_us"):
+        assert figures[name] > 0, name
+    assert figures["memory_mb"] < 20
+
+
 def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "azq", "bench", "selfplay", "--evaluator", "magic"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)

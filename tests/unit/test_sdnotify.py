@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from azq import sdnotify
-from azq.sdnotify import READY, WATCHDOG, notify
+from azq.sdnotify import READY, WATCHDOG, more_time, notify
 
 
 @pytest.fixture
@@ -53,3 +53,7 @@ def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket
 def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
     assert not notify(READY, environment={"NOTIFY_SOCKET": str(tmp_path / "gone")})
     assert not notify(READY, environment={})
+
+
+def test_more_time_is_asked_for_in_microseconds() -> None:
+    assert more_time(1.5) == "EXTEND_TIMEOUT_USEC=1500000"

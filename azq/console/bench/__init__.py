@@ -10,6 +10,7 @@ from azq.console.bench.daemon import bench_daemon
 from azq.console.bench.inference import bench_inference
 from azq.console.bench.learner import bench_learner
 from azq.console.bench.peers import bench_peers
+from azq.console.bench.replay import bench_replay
 from azq.console.bench.rest import bench_rest
 from azq.console.bench.search import bench_search
 from azq.console.bench.selfplay import bench_selfplay
@@ -24,6 +25,7 @@ BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
     "bus": bench_bus,
     "daemon": bench_daemon,
     "rest": bench_rest,
+    "replay": bench_replay,
     "peers": bench_peers,
     "strength": bench_strength,
     "weights": bench_weights,

@@ -8,10 +8,10 @@ import os
 import pytest
 import torch
 
+from azq import files
 from azq.errors import StoreError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
-from azq.replay import disk
 
 
 def state_at(step: int, **fields) -> TrainState:
@@ -85,7 +85,7 @@ def test_a_full_disk_leaves_the_older_ones_and_no_trace(tmp_path, monkeypatch):
         os.write(file, data[:10])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk, "write_all", write_some)
+    monkeypatch.setattr(files, "write_all", write_some)
     with pytest.raises(StoreError, match="No space left"):
         write(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["000000000001.ckpt"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 from learner_doubles import OneRunLedger
@@ -13,7 +14,7 @@ from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, RunRecord
-from workers.learner import Beat, lock_folder, main, run_sections
+from workers.learner import OPENING_EVERY_S, Beat, Opening, lock_folder, main, run_sections
 
 
 def test_a_folder_is_held_by_one_learner_and_free_afterwards(tmp_path):
@@ -57,3 +58,23 @@ def test_heartbeats_appear_and_go(tmp_path):
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
     beat.end()
     assert bus.get(keys.beat(beat.worker)) is None
+
+
+def test_a_learner_that_reads_a_long_log_asks_systemd_for_time_and_beats(tmp_path, monkeypatch):
+    now = [0.0]
+    bus = MemoryBus()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
+        opening = Opening("ttt", Beat(bus, "ttt", tmp_path, WorkerConfig()), clock=lambda: now[0])
+        opening.turn("file 1 of 2")
+        with pytest.raises(BlockingIOError):
+            manager.recv(1000)
+        now[0] = OPENING_EVERY_S
+        opening.turn("file 2 of 2")
+        opening.turn("file 2 of 2")
+        assert manager.recv(1000) == b"EXTEND_TIMEOUT_USEC=120000000\nSTATUS=opening ttt: file 2 of 2"
+        with pytest.raises(BlockingIOError):
+            manager.recv(1000)
+    assert bus.values(keys.BEAT_PREFIX)

@@ -11,6 +11,7 @@ from replay_games import frame, play_game
 from azq import games
 from azq.errors import NotFound, StoreError
 from azq.replay.browse import FILES_SEARCHED, KEPT_INDEXES, Place, SegmentReader, uid_of
+from azq.replay.framing import MARK_BYTES
 from azq.replay.segments import LogEntry, SegmentLog
 
 GAME = games.load("tic_tac_toe")
@@ -103,9 +104,32 @@ def test_a_damaged_record_ends_what_can_be_read_of_its_file(tmp_path: Path) -> N
     reader = SegmentReader(tmp_path)
     assert uids(reader, 9) == [3, 2, 1]
     data = bytearray(path.read_bytes())
-    data[-5] ^= 0xFF
+    data[-5 - MARK_BYTES] ^= 0xFF
     path.write_bytes(data)
     with pytest.raises(StoreError, match="ask again"):
         reader.newest(9)
     assert uids(reader, 9) == [2, 1]
     assert uid_of(b"garbage") == 0
+
+
+def test_a_game_of_a_file_that_was_moved_away_is_told_from_one_that_never_was(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 41)).close()
+    reader = SegmentReader(tmp_path)
+    assert reader.find(1).record.uid == 1
+    (tmp_path / "000001.seg").rename(tmp_path / "elsewhere")
+    for one in (reader, SegmentReader(tmp_path)):
+        with pytest.raises(StoreError, match=r"000001\.seg was moved away.*put it back"):
+            one.find(1)
+        with pytest.raises(NotFound, match="game 99"):
+            one.find(99)
+        assert one.find(40).record.uid == 40
+        assert 1 not in uids(one, 40)
+
+
+def test_a_game_of_a_closed_file_is_found_without_a_look_at_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    reader, looked = SegmentReader(tmp_path), []
+    index = reader._index
+    monkeypatch.setattr(reader, "_index", lambda segment: looked.append(segment) or index(segment))
+    assert reader.find(20).record.uid == 20
+    assert len(set(looked)) == 1

@@ -11,6 +11,7 @@ from azq import games
 from azq.errors import StoreError
 from azq.replay.browse import uid_of
 from azq.replay.follow import SegmentFollower
+from azq.replay.framing import MARK_BYTES
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import decode, encode
@@ -73,7 +74,7 @@ def test_a_half_written_record_waits_until_it_is_whole(tmp_path):
     log.add(1, 3)
     follower = SegmentFollower(tmp_path, 10_000, count)
     whole = log.files()[0].read_bytes()
-    log.files()[0].write_bytes(whole[:-5])
+    log.files()[0].write_bytes(whole[: -5 - MARK_BYTES])
     assert read(follower) == [1, 2]
     log.files()[0].write_bytes(whole)
     assert read(follower) == [3]
@@ -98,3 +99,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "000001.seg").mkdir()
     with pytest.raises(StoreError, match=r"000001\.seg"):
         read(SegmentFollower(tmp_path, 10, count))
+
+
+def test_files_that_were_moved_away_are_not_missed(tmp_path):
+    log = Log(tmp_path, roll_bytes=2000)
+    log.add(1, 40)
+    for path in log.files()[:3]:
+        path.unlink()
+    newest = read(SegmentFollower(tmp_path, 10_000, count))
+    assert newest == list(range(newest[0], 41))
+    assert newest[0] > 1

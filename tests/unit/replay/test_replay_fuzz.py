@@ -85,3 +85,29 @@ def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory,
     assert found == frames[: len(found)]
     log.append([LogEntry(9, 1, encode(SampleEvent(GameRecord(9), (), "w", 0)))])
     log.close()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(tmp_path_factory, data: st.DataObject) -> None:
+    frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in range(1, 7)]
+    folder = tmp_path_factory.mktemp("segments")
+    log = SegmentLog(folder, "tic_tac_toe")
+    for first in (0, 2):
+        log.append([LogEntry(uid + 1, 1, frames[uid]) for uid in (first, first + 1)])
+    log.close()
+    path = folder / "000001.seg"
+    synced = path.read_bytes()
+    whole = synced + framing.records(frames[4:])
+    start = data.draw(st.integers(0, len(whole) - 1))
+    end = data.draw(st.integers(start + 1, len(whole)))
+    filler = data.draw(st.sampled_from((b"\x00", b"\xff", b"S")))
+    torn = whole[:start] + filler * (end - start) + whole[end:]
+    path.write_bytes(torn)
+    try:
+        found = list(SegmentLog(folder, "tic_tac_toe").tail(10_000))
+    except SegmentError:
+        assert start < len(synced) - framing.MARK_BYTES
+        return
+    assert found == frames[: len(found)]
+    assert len(found) >= 4 or start < len(synced) - framing.MARK_BYTES < end  # the last mark went with what it vouched for

@@ -11,12 +11,14 @@ from replay_games import play_game
 
 from azq import games
 from azq.errors import SegmentError, StoreError
-from azq.replay import disk, framing
+from azq.replay import framing, open_segment
+from azq.replay.index import BLOCK_GAMES, read_index
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import encode
 
 GAME = "tic_tac_toe"
+OLD = Path(__file__).parents[2] / "golden" / "segments"  # games 3, 1, 2, 5, 4, 7, 6, 8 as azq wrote them before it had indexes
 
 
 def entry(uid: int, **options: int) -> LogEntry:
@@ -66,10 +68,21 @@ def test_segments_roll_and_the_log_goes_on_in_the_last(tmp_path):
 
 
 def test_tail_yields_the_newest_games_that_hold_so_many_samples(tmp_path):
-    entries = filled(tmp_path, 6, roll_bytes=len(entry(1).frame) * 2)
+    entries = filled(tmp_path, 6, roll_bytes=1)
     log = SegmentLog(tmp_path, GAME)
+    assert len(list(tmp_path.glob("*.seg"))) == 6
     wanted = entries[-1].samples + 1
     assert list(log.tail(wanted)) == [one.frame for one in entries[-2:]]
+    assert list(log.tail(wanted - 1)) == [entries[-1].frame]
+
+
+def test_tail_begins_within_a_block_of_games_where_the_samples_do(tmp_path):
+    log = SegmentLog(tmp_path, GAME)
+    log.append([entry(uid) for uid in range(1, 2 * BLOCK_GAMES + 11)])
+    assert len(list(log.tail(1))) == 10
+    last = sum(entry(uid).samples for uid in range(2 * BLOCK_GAMES + 1, 2 * BLOCK_GAMES + 11))
+    assert len(list(log.tail(last))) == 10
+    assert len(list(log.tail(last + 1))) == BLOCK_GAMES + 10
 
 
 def test_a_stored_game_number_is_refused_a_second_time(tmp_path):
@@ -86,7 +99,7 @@ def test_a_stored_game_number_is_refused_a_second_time(tmp_path):
 def test_half_written_tail_is_cut_to_the_last_whole_record_and_said(tmp_path, capsys, lost):
     entries = filled(tmp_path, 3)
     path = tmp_path / "000001.seg"
-    os.truncate(path, path.stat().st_size - lost)
+    os.truncate(path, path.stat().st_size - framing.MARK_BYTES - lost)
     assert all_frames(tmp_path) == [one.frame for one in entries[:2]]
     said = capsys.readouterr().out
     assert "segment_tail_cut" in said
@@ -122,7 +135,7 @@ def flip(path: Path, offset: int) -> None:
 def test_damage_before_whole_records_names_file_offset_and_remedy(tmp_path, place):
     entries = filled(tmp_path, 3)
     start = len(framing.header(GAME))
-    second = start + len(framing.record(entries[0].frame))
+    second = start + len(framing.record(entries[0].frame)) + framing.MARK_BYTES
     path = tmp_path / "000001.seg"
     before = path.read_bytes()
     flip(path, second + {"length": 1, "checksum": 5, "frame": 30}[place])
@@ -135,6 +148,9 @@ def test_half_written_tail_of_an_earlier_segment_is_damage(tmp_path):
     filled(tmp_path, 6, roll_bytes=len(entry(1).frame) * 2)
     path = tmp_path / "000001.seg"
     os.truncate(path, path.stat().st_size - 3)
+    with pytest.raises(SegmentError, match=r"000001\.seg does not fit its index 000001\.idx"):
+        SegmentLog(tmp_path, GAME)
+    (tmp_path / "000001.idx").unlink()
     with pytest.raises(SegmentError, match=r"000001\.seg at offset"):
         SegmentLog(tmp_path, GAME)
 
@@ -142,6 +158,7 @@ def test_half_written_tail_of_an_earlier_segment_is_damage(tmp_path):
 def test_missing_segment_is_named(tmp_path):
     filled(tmp_path, 6, roll_bytes=len(entry(1).frame) * 2)
     (tmp_path / "000002.seg").unlink()
+    (tmp_path / "000002.idx").unlink()
     with pytest.raises(SegmentError, match=r"000002\.seg is missing"):
         SegmentLog(tmp_path, GAME)
 
@@ -165,7 +182,7 @@ def test_full_disk_leaves_nothing_of_the_call_and_later_appends_work(tmp_path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_all", write_some)
+        patch.setattr(open_segment, "write_all", write_some)
         with pytest.raises(StoreError, match=r"No space left.*free disk space"):
             log.append([entry(3), entry(4)])
     assert (tmp_path / "000001.seg").stat().st_size == size
@@ -184,7 +201,7 @@ def test_full_disk_at_a_new_segment_leaves_no_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_all", refuse)
+        patch.setattr(open_segment, "write_all", refuse)
         with pytest.raises(StoreError):
             log.append([entry(2)])
     assert not (tmp_path / "000002.seg").exists()
@@ -196,3 +213,143 @@ def test_folder_that_cannot_be_used_is_a_store_error(tmp_path):
     (tmp_path / "segments").write_text("a file")
     with pytest.raises(StoreError, match="cannot be opened"):
         SegmentLog(tmp_path / "segments", GAME)
+
+
+def test_a_torn_batch_is_a_tail_whatever_lies_in_it(tmp_path, capsys):
+    entries = filled(tmp_path, 2)
+    with (tmp_path / "000001.seg").open("ab") as file:
+        file.write(bytes(80) + framing.records([entry(3).frame, entry(4).frame]))
+    assert all_frames(tmp_path) == [one.frame for one in entries]
+    assert "segment_tail_cut" in capsys.readouterr().out
+
+
+def test_damage_in_the_newest_batch_is_no_tail_once_it_was_synced(tmp_path):
+    filled(tmp_path, 2)
+    path = tmp_path / "000001.seg"
+    flip(path, path.stat().st_size - framing.MARK_BYTES - 5)
+    with pytest.raises(SegmentError, match="checksum does not match"):
+        SegmentLog(tmp_path, GAME)
+
+
+def test_a_mark_the_disk_does_not_take_costs_nothing_but_the_mark(tmp_path, monkeypatch):
+    log = SegmentLog(tmp_path, GAME)
+    log.append([entry(1)])
+    write = open_segment.write_all
+
+    def take_no_marks(file: int, data: bytes) -> None:
+        if len(data) == framing.MARK_BYTES:
+            write(file, data[:7])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(open_segment, "write_all", take_no_marks)
+        log.append([entry(2)])
+        log.append([entry(3)])
+    log.close()
+    assert all_frames(tmp_path) == [entry(uid).frame for uid in (1, 2, 3)]
+
+
+def test_a_log_of_older_files_gets_indexes_and_goes_on_in_a_new_file(tmp_path):
+    for path in OLD.glob("*.seg"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    log = SegmentLog(tmp_path, GAME)
+    assert (log.games, log.samples, log.created_ms) == (8, sum(entry(uid).samples for uid in range(1, 9)), 0)
+    assert [path.name for path in sorted(tmp_path.glob("*.idx"))] == ["000001.idx", "000002.idx"]
+    log.append([entry(9)])
+    log.close()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [f"00000{n}.{kind}" for n in (1, 2, 3) for kind in ("idx", "seg")] + [
+        "000004.seg"
+    ]
+    assert all_frames(tmp_path) == [entry(uid).frame for uid in (3, 1, 2, 5, 4, 7, 6, 8, 9)]
+
+
+def test_damage_before_a_whole_record_of_an_older_file_is_no_tail_and_the_rest_of_one_is(tmp_path):
+    path = tmp_path / "000001.seg"
+    whole = (OLD / "000001.seg").read_bytes()
+    path.write_bytes(whole)
+    flip(path, 200)
+    with pytest.raises(SegmentError, match="records follow"):
+        SegmentLog(tmp_path, GAME)
+    path.write_bytes(whole[:-3])
+    assert all_frames(tmp_path) == [entry(uid).frame for uid in (3, 1)]
+
+
+def test_opening_reads_indexes_and_the_newest_file_only(tmp_path, monkeypatch):
+    filled(tmp_path, 6, roll_bytes=1)
+    read = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path, real=Path.read_bytes: read.append(path.name) or real(path))
+    log = SegmentLog(tmp_path, GAME)
+    assert [name for name in read if name.endswith(".seg")] == ["000006.seg"]
+    assert (log.games, 6 in log, 7 in log) == (6, True, False)
+
+
+def test_closed_files_may_be_moved_away_and_are_missed_only_by_who_reads_them(tmp_path):
+    entries = filled(tmp_path, 6, roll_bytes=1)
+    for number in (1, 2, 3):
+        (tmp_path / f"00000{number}.seg").unlink()
+    log = SegmentLog(tmp_path, GAME)
+    assert (log.games, log.samples, 1 in log) == (6, sum(one.samples for one in entries), True)
+    with pytest.raises(ValueError, match="once"):
+        log.append([entry(1)])
+    newest = sum(one.samples for one in entries[3:])
+    assert list(log.tail(newest)) == [one.frame for one in entries[3:]]
+    with pytest.raises(StoreError, match=r"000003\.seg was moved away.*put it back.*max_window"):
+        list(log.tail(newest + 1))
+    log.append([entry(7)])
+    assert log.games == 7
+
+
+def test_a_closed_file_changed_behind_its_index_is_named_when_it_is_read(tmp_path):
+    filled(tmp_path, 3, roll_bytes=1)
+    flip(tmp_path / "000001.seg", 60)
+    log = SegmentLog(tmp_path, GAME)
+    with pytest.raises(SegmentError, match=r"000001\.seg does not fit its index 000001\.idx: another SHA-256"):
+        list(log.tail(1 << 40))
+
+
+@pytest.mark.parametrize(("place", "said"), [(0, "damaged"), (50, "damaged"), (-1, "damaged")])
+def test_a_damaged_index_is_named_and_made_again_once_it_is_removed(tmp_path, place, said):
+    filled(tmp_path, 3, roll_bytes=1)
+    path = tmp_path / "000002.idx"
+    whole = path.read_bytes()
+    flip(path, place)
+    with pytest.raises(SegmentError, match=rf"000002\.idx is {said}; remove it where 000002\.seg is here"):
+        SegmentLog(tmp_path, GAME)
+    path.unlink()
+    assert SegmentLog(tmp_path, GAME).games == 3
+    assert path.read_bytes() == whole
+
+
+def test_indexes_of_another_file_or_game_are_refused(tmp_path):
+    filled(tmp_path, 4, roll_bytes=1)
+    with pytest.raises(SegmentError, match=r"'tic_tac_toe'.*'connect_four'"):
+        SegmentLog(tmp_path, "connect_four")
+    second = (tmp_path / "000002.idx").read_bytes()
+    (tmp_path / "000002.idx").write_bytes((tmp_path / "000001.idx").read_bytes())
+    with pytest.raises(SegmentError, match="is the index of segment 1"):
+        SegmentLog(tmp_path, GAME)
+    (tmp_path / "000002.idx").write_bytes(second)
+    (tmp_path / "000003.seg").write_bytes((tmp_path / "000001.seg").read_bytes())
+    (tmp_path / "000003.idx").unlink()
+    with pytest.raises(SegmentError, match=r"000003\.seg at offset \d+: game 1 is there twice"):
+        SegmentLog(tmp_path, GAME)
+
+
+def test_each_life_of_a_run_writes_files_of_its_own(tmp_path):
+    for created_ms in (1_700_000_000_000, 1_800_000_000_000):
+        log = SegmentLog(tmp_path, GAME, created_ms=created_ms)
+        log.append([entry(log.games + 1), entry(log.games + 2)])
+        assert log.created_ms == created_ms
+        log.close()
+    assert SegmentLog(tmp_path, GAME).created_ms == 1_800_000_000_000
+    assert [read_index(tmp_path, number) is not None for number in (1, 2)] == [True, False]
+    assert read_index(tmp_path, 1).created_ms == 1_700_000_000_000
+
+
+def test_opening_tells_what_it_does(tmp_path):
+    filled(tmp_path, 3, roll_bytes=1)
+    (tmp_path / "000001.idx").unlink()
+    told = []
+    SegmentLog(tmp_path, GAME, progress=told.append)
+    assert told == ["file 1 of 3", "the games of 000001.seg", "file 2 of 3", "file 3 of 3", "the games of 000003.seg"]

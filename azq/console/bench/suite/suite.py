@@ -20,7 +20,7 @@ from azq.console.bench.suite.pictures import pictures
 from azq.console.bench.suite.plan import Case, Part, cases, parts, split
 from azq.console.bench.suite.report import markdown, summary
 from azq.errors import AzqError, ConfigError, EvaluationTimeout, MissingExtra
-from azq.replay.disk import publish_file
+from azq.files import publish_file
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over

@@ -1,0 +1,58 @@
+"""Files and folders that are on disk when these functions return.
+
+A crash may lose whatever was written to a file since its last fsync, in any part and order, and every name made, changed or removed since
+its folder's last fsync. So a file is written whole beside its name, and a name counts once its folder is synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Writes all bytes to a descriptor: a single write may take only a part."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def sync_folder(directory: Path) -> None:
+    """Makes names created, renamed or removed in a folder durable."""
+    folder = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def make_folders(path: Path) -> None:
+    """Makes a folder and those above it, durably; also one whose maker died before its name was on disk. Raises `OSError`."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        path.mkdir(exist_ok=True)
+    with contextlib.suppress(PermissionError):  # above what this user may read, somebody else made the folders
+        sync_folder(path.parent)
+
+
+def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Writes a file that appears under its name only when it is whole and durable, and is readable by nobody else before.
+
+    Drafts are `.<name>.*.tmp` beside it; only a process that dies leaves one. Raises `OSError`.
+    """
+    file, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
+    try:
+        try:
+            write_all(file, data)
+            os.fchmod(file, mode)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+    sync_folder(path.parent)

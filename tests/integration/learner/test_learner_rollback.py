@@ -1,0 +1,156 @@
+"""A control plane that comes back without its last commands, and a learner that kept its disk: every game is played and stored once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from learner_doubles import DictStore, ListTracker
+from replay_games import play_game
+
+from azq import games
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.learner import learner as learner_module
+from azq.learner.learner import Learner
+from azq.learner.opening import open_learner
+from azq.ledger import Ledger
+from azq.replay.segments import SegmentLog
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import RunRecord, SampleEvent
+
+RUN = "ttt"
+GAMES = 24
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe"),
+    network=NetworkConfig(blocks=1, channels=8),
+    learner=LearnerConfig(device="cpu", threads=1, batch_size=16, min_window=10_000, publish_every_s=3600.0, checkpoint_every_s=3600.0),
+)
+
+
+class Fleet:
+    """A control plane of its own, a learner beside it, and a worker that finishes what is open."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = EmbeddedServer("control", folder / "control")
+        self.server.start()
+        self.client = connect(self.server.url)
+        self.bus, self.ledger = RedisBus(self.client), Ledger(self.client)
+        self.game = games.load("tic_tac_toe")
+        self.ledger.create_run(RunRecord(RUN, b"{}", {}, str(folder / RUN), int(time.time() * 1000)))
+        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=10_000, slice_s=60.0).job
+        lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
+        assert lease is not None
+        self.lease = lease
+        self.ledger.adopt(lease, GAMES)
+
+    def learner(self) -> Learner:
+        return open_learner(
+            RUN,
+            self.folder / RUN,
+            SECTIONS,
+            self.game,
+            bus=self.bus,
+            ledger=self.ledger,
+            store=DictStore(),
+            tracker=ListTracker(),
+            consumer="learner@test:1",
+        )
+
+    def open(self) -> list[int]:
+        uids: list[bytes] = self.client.hkeys(keys.open_games(RUN))  # type: ignore[assignment]
+        return sorted(map(int, uids))
+
+    def finish(self, count: int = GAMES) -> None:
+        for uid in self.open()[:count]:
+            self.ledger.finish_games(self.lease, [play_game(self.game, uid)])
+
+    def file(self) -> Path:
+        return next((self.folder / "control").glob("**/*.incr.aof"))
+
+    def come_back(self, place: Callable[[bytes], int]) -> None:
+        """Kills the server, cuts its file at a place, and starts it again."""
+        self.server.kill()
+        self.server.stop()
+        data = self.file().read_bytes()
+        self.file().write_bytes(data[: place(data)])
+        self.server.start()
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.stop()
+
+
+def command_ends(data: bytes, begin: int) -> list[int]:
+    """Offsets behind each command of an append-only file, from the one at `begin` on."""
+    ends = [begin]
+    while ends[-1] < len(data):
+        line = data.index(b"\r\n", ends[-1])
+        place = line + 2
+        for _ in range(int(data[ends[-1] + 1 : line])):
+            line = data.index(b"\r\n", place)
+            place = line + 2 + int(data[place + 1 : line]) + 2
+        ends.append(place)
+    return ends
+
+
+@pytest.fixture
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    made = Fleet(tmp_path_factory.mktemp("back"))
+    yield made
+    made.close()
+
+
+def turns(learner: Learner, count: int = 3) -> None:
+    for _ in range(count):
+        learner.turn(threading.Event())
+
+
+def stored(folder: Path) -> list[int]:
+    return [decode(frame, SampleEvent).record.uid for frame in SegmentLog(folder / RUN / "segments", "tic_tac_toe").tail(1 << 40)]
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.98, 1.0])
+def test_cut_anywhere_every_game_is_stored_once_and_the_ledger_balances(fleet, kept, monkeypatch):
+    monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
+    begin = fleet.file().stat().st_size
+    learner = fleet.learner()
+    turns(learner)
+    fleet.finish(GAMES // 2)
+    turns(learner)
+    fleet.finish(GAMES // 4)
+    turns(learner)
+    assert len(stored(fleet.folder)) == GAMES // 2 + GAMES // 4
+    fleet.come_back(lambda data: (ends := command_ends(data, begin))[int(kept * (len(ends) - 1))])
+    turns(learner)
+    fleet.finish()
+    turns(learner)
+    learner.finish()
+    counts = fleet.ledger.counts(RUN)
+    assert sorted(stored(fleet.folder)) == list(range(1, GAMES + 1))
+    assert counts.balanced
+    assert (counts.finished, counts.inserted, counts.in_transit) == (GAMES, GAMES, 0)
+
+
+def test_an_acknowledgement_lost_between_two_calls_is_made_again(fleet, monkeypatch):
+    learner = fleet.learner()
+    turns(learner)
+    fleet.finish()
+    turns(learner)
+    assert fleet.ledger.counts(RUN).in_transit == 0
+    fleet.come_back(lambda data: data.rindex(b"*1\r\n$5\r\nMULTI"))
+    pending: dict[str, int] = fleet.client.xpending(keys.samples(RUN), keys.LEARNER_GROUP)  # type: ignore[assignment]
+    assert pending["pending"] == fleet.ledger.counts(RUN).in_transit == GAMES
+    monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
+    learner._due["status"] = 0.0
+    turns(learner)
+    counts = fleet.ledger.counts(RUN)
+    assert (counts.balanced, counts.inserted, counts.in_transit) == (True, GAMES, 0)
+    assert sorted(stored(fleet.folder)) == list(range(1, GAMES + 1))
