@@ -31,7 +31,12 @@ class OneRunLedger:
     def counts(self, run: str) -> LedgerCounts:
         return LedgerCounts(self.inserted, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None) -> None:
+    def renew_learner(self, lease) -> None: ...
+
+    def announce_weights(self, run: str, frame: bytes, lease=None) -> None:
+        self._bus.publish(keys.weights(run), frame)
+
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None, lease=None) -> None:
         if ack:
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
         self.inserted, self.duplicates_dropped = inserted, duplicates_dropped

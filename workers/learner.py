@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, parse_run
-from azq.errors import ConfigError, ExitCode, StateConflict, StoreError
+from azq.errors import BrokerError, ConfigError, ExitCode, NotFound, StateConflict, StoreError
 from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
@@ -31,7 +31,8 @@ from azq.learner.outage import Outage
 from azq.learner.ranks.rules import Place, place_of
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
-from azq.ledger.types import RunView
+from azq.ledger.holder import holder_name, wait_for_place
+from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
@@ -45,6 +46,7 @@ from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
 from workers.ranks import launched
 
 LOCK_NAME = ".learner.lock"
+PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last heard of
 
 
 def main(config: Config, run: str) -> int:
@@ -52,7 +54,7 @@ def main(config: Config, run: str) -> int:
 
     With several ranks this is one of them, as RANK says; rank 0 is the learner and starts the others unless torchrun did.
     Raises `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run, `StateConflict` when another learner has the
-    run's folder, and what `azq.learner.learner.Learner.run` raises.
+    run's folder or, on any host, the run, and what `azq.learner.learner.Learner.run` raises.
     """
     if not config.broker.control_url:
         raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
@@ -65,10 +67,11 @@ def main(config: Config, run: str) -> int:
     if place.rank:
         with _signals() as stop:
             return follow(view, bus, place, stop)
-    with _signals() as stop, lock_folder(directory), launched(run, place) as launcher:
+    with _signals() as stop, lock_folder(directory), held_place(ledger, run, stop.wait) as lease, launched(run, place) as launcher:
         beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
-        learner = _open(config, view, bus, client, ledger, beat.worker, place)
+        with renewed(ledger, lease):
+            learner = _open(config, view, bus, client, ledger, beat.worker, place, lease)
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
@@ -91,7 +94,9 @@ def follow(view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
     return int(ExitCode.OK)
 
 
-def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str, place: Place) -> Learner:
+def _open(
+    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, consumer: str, place: Place, lease: LearnerLease
+) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
@@ -108,6 +113,7 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         tracker=tracker,
         consumer=consumer,
         place=place,
+        lease=lease,
     )
 
 
@@ -141,6 +147,37 @@ def lock_folder(directory: Path) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+@contextmanager
+def held_place(ledger: Ledger, run: str, pause: Callable[[float], bool]) -> Iterator[LearnerLease]:
+    """Holds the one learner's place of a run; waits while a dead learner may still have it. Raises `StateConflict` naming who has it."""
+    holder = holder_name()
+    lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause)
+    try:
+        yield lease
+    finally:
+        with suppress(BrokerError, StateConflict, NotFound):
+            ledger.end_learner(lease)
+
+
+@contextmanager
+def renewed(ledger: Ledger, lease: LearnerLease) -> Iterator[None]:
+    """Keeps the learner's place while it opens, which takes as long as its log is; the loop renews it by itself."""
+    opened = threading.Event()
+
+    def renew() -> None:
+        while not opened.wait(lease.life_s / 4):
+            with suppress(BrokerError, StateConflict, NotFound):  # the loop's first commit tells who has it now
+                ledger.renew_learner(lease)
+
+    thread = threading.Thread(target=renew, name="learner's place", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        opened.set()
+        thread.join()
 
 
 @contextmanager

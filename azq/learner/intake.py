@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.errors import WireError
-from azq.ledger.types import LedgerCounts
+from azq.errors import BrokerUnavailable, WireError
+from azq.ledger.types import LearnerLease, LedgerCounts
 from azq.phases import Phases
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.judging import judge
@@ -30,7 +31,14 @@ class InsertLedger(Protocol):
 
     def counts(self, run: str) -> LedgerCounts: ...
     def record_inserted(
-        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
     ) -> None: ...
 
 
@@ -66,6 +74,7 @@ class Intake:
         root_value_fraction: float,
         columns: Columns = NO_COLUMNS,
         duplicates: int = 0,
+        lease: LearnerLease | None = None,
         phases: Phases | None = None,
     ) -> None:
         self._phases = phases or Phases()
@@ -78,6 +87,7 @@ class Intake:
         self._consumer = consumer
         self._root_value_fraction = root_value_fraction
         self._columns = columns
+        self._lease = lease
         self.duplicates = duplicates
         self.dead_letters = 0
         self.mean_weight_version = 0.0  # of the games of the last read
@@ -101,26 +111,29 @@ class Intake:
     def agree_with_ledger(self) -> None:
         """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates."""
         self.duplicates = max(self.duplicates, self._ledger.counts(self._run).duplicates_dropped)
-        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates)
+        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates, lease=self._lease)
 
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
         self._segments.append(list(found.fresh.values()))
         for samples in found.samples:
             self._window.add(samples)
-        for entry, reason in found.unreadable:
-            self._bus.dead_letter(entry, reason)
-            self.dead_letters += 1
-            log.warning("sample_refused", entry=entry.id, reason=reason)
-        duplicates = self.duplicates + found.duplicates
-        self._ledger.record_inserted(
-            self._run, self._segments.games, duplicates, ack=[entry.id for entry in entries], refused=found.refused
-        )
+        duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
+        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=ids, refused=found.refused, lease=self._lease)
         self.duplicates = duplicates
+        for entry, reason in found.unreadable:
+            self._refuse(entry, reason)
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
         if found.accepted:
             self.mean_weight_version = mean_weight_version(*found.accepted)
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        """Keeps the head of a frame for inspection where there is memory for it; the entry itself is acknowledged by then."""
+        self.dead_letters += 1
+        log.warning("sample_refused", entry=entry.id, reason=reason)
+        with suppress(BrokerUnavailable):
+            self._bus.dead_letter(entry, reason)
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
         found = _Sorted()

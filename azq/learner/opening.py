@@ -37,6 +37,7 @@ from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
+from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
 from azq.replay.columns import Columns
@@ -88,8 +89,9 @@ def open_learner(
     tracker: Tracker,
     consumer: str,
     place: Place | None = None,
+    lease: LearnerLease | None = None,
 ) -> Learner:
-    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them.
+    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them; `lease` makes it the one.
 
     Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
     `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
@@ -103,7 +105,7 @@ def open_learner(
     segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game))
     window = Window(game, config.max_window, columns)
     rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns)
-    publisher = Publisher(bus, store, run)
+    publisher = Publisher(bus, store, run, announce=lambda frame: ledger.announce_weights(run, frame, lease))
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
     feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
@@ -120,6 +122,7 @@ def open_learner(
         columns=columns,
         duplicates=start.state.duplicates_dropped if start.state else 0,
         phases=trainer.phases,
+        lease=lease,
     )
     _log_start(run, trainer, segments, window, device, start)
     return Learner(
@@ -140,6 +143,7 @@ def open_learner(
             network=start.network,
             make_network=make_network,
             team=team,
+            lease=lease,
             consumed=start.state.samples_consumed if start.state else 0,
             published_step=start.published_step,
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,

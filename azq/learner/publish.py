@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from azq.bus.base import Bus
@@ -25,13 +27,17 @@ class Blobs(Protocol):
 
 
 class Publisher:
-    """The only writer of a run's weights stream. Versions grow by one, also across restarts: the stream's newest is asked each time."""
+    """The only writer of a run's weights stream, to which `announce` appends a frame.
 
-    def __init__(self, bus: Bus, store: Blobs, run: str, *, newest: int = 0) -> None:
+    Versions grow by one, also across restarts: the stream's newest is asked each time.
+    """
+
+    def __init__(self, bus: Bus, store: Blobs, run: str, *, announce: Callable[[bytes], object] | None = None) -> None:
         self._bus = bus
         self._store = store
         self._run = run
-        self.version = newest
+        self._announce = announce or partial(bus.publish, keys.weights(run))
+        self.version = 0
 
     def newest(self) -> WeightEvent | None:
         """The last event of the stream that can be read; None before the first."""
@@ -50,11 +56,11 @@ class Publisher:
     def publish(self, data: bytes, version: int, step: int, *, blocks: int = 0, channels: int = 0) -> WeightEvent:
         """Stores weights and announces them, with the size of their network where it is told.
 
-        Raises `BrokerUnavailable` or `StoreError`; nothing is announced then.
+        Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
         event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000), blocks, channels)
-        self._bus.publish(keys.weights(self._run), encode(event))
+        self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):
             self._forget_old()

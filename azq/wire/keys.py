@@ -19,6 +19,7 @@ control plane
     azq:{run}:events                stream     RunEvent frames: what became of the run and its jobs   capped
     azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
     azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
+    azq:{run}:learner_lease         hash       holder, token and until_ms of the one learner               until the run is deleted
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store, or the manifest of a large one
     azq:{azq:blob:<sha256>}:<name>  string     a chunk of a large blob (same slot)                 an hour until the blob is whole
@@ -127,6 +128,10 @@ def pinned(key: str) -> str:
 
 def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
+
+
+def learner_lease(name: str) -> str:
+    return f"azq:{{{name}}}:learner_lease"
 
 
 def ranks(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from azq.ledger.rules.state import State, all_held, end_job, ended_by, give_back, leased_row, may_work, put
@@ -38,13 +38,6 @@ def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
     state = replace(state, open=left, finished=state.finished + len(uids))
     failures = 0 if uids else row.failures
     return put(state, number, replace(row, held=row.held - set(uids), failures=failures))
-
-
-def refuse(state: State, reasons: Mapping[int, str]) -> State:
-    """Finished games that the learner found to break the rules are abandoned instead; forged uids change nothing."""
-    known = {**state.open, **state.abandoned}
-    fresh = {uid: reason for uid, reason in reasons.items() if uid <= state.opened and uid not in known}
-    return replace(state, finished=state.finished - len(fresh), abandoned={**state.abandoned, **fresh})
 
 
 def abandon(state: State, lease: Lease, uid: int, reason: str) -> State:

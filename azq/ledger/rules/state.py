@@ -25,6 +25,15 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerRow:
+    """Who may learn, and until when nobody else may; the token grows with each taking."""
+
+    holder: str = ""
+    token: int = 0
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """One run of the ledger."""
 
@@ -44,6 +53,7 @@ class State:
     jobs: Mapping[int, JobRow] = field(default_factory=dict)
     queue: tuple[tuple[int, int], ...] = ()  # (time of publication or creation, number) of jobs not ended, sorted as the server does
     ended: tuple[int, ...] = ()  # newest first
+    learner: LearnerRow = field(default_factory=LearnerRow)
 
 
 def lease_ms(lease_s: float) -> int:

@@ -16,9 +16,11 @@ _NAMES = {
     "JOBS": keys.jobs,
     "DONE": keys.jobs_done,
     "SAMPLES": keys.samples,
+    "WEIGHTS": keys.weights,
     "RESULTS": keys.results,
     "STALL": keys.stall,
     "EVENTS": keys.events,
+    "LEARNER": keys.learner_lease,
     "JOB_PREFIX": keys.job_prefix,
     "HELD_PREFIX": keys.held_prefix,
 }

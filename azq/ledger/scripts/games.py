@@ -1,4 +1,4 @@
-"""Scripts of open games: adopted, journaled, finished, abandoned, given back, inserted."""
+"""Scripts of open games: adopted, journaled, finished, abandoned, given back."""
 
 from __future__ import annotations
 
@@ -98,27 +98,3 @@ end_job(number, 'done', '')
 return {'ok'}
 """
 )
-
-# ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
-# games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.
-RECORD_INSERTED = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-call('HSET', LEDGER, 'inserted', ARGV[3], 'duplicates_dropped', ARGV[4])
-local refused = tonumber(ARGV[6])
-local opened = tonumber(call('HGET', LEDGER, 'opened') or '0')
-for i = 7, 5 + 2 * refused, 2 do
-  local finished = tonumber(ARGV[i]) <= opened and call('HEXISTS', OPEN, ARGV[i]) == 0
-  if finished and call('HSETNX', ABANDONED, ARGV[i], ARGV[i + 1]) == 1 then
-    call('HINCRBY', LEDGER, 'abandoned', 1)
-    call('HINCRBY', LEDGER, 'finished', -1)
-  end
-end
-local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thousand
-local first = 7 + 2 * refused
-for from = first, #ARGV, MOST_UNPACKED do
-  local to = math.min(from + MOST_UNPACKED - 1, #ARGV)
-  call('XACK', SAMPLES, ARGV[5], unpack(ARGV, from, to))
-  call('XDEL', SAMPLES, unpack(ARGV, from, to))
-end
-return {'ok'}
-"""

@@ -16,7 +16,7 @@ from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.types import JobState, Lease, Once, RunState
+from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord, RunEvent, RunRecord, SampleEvent
@@ -56,6 +56,10 @@ operations = st.one_of(
     st.tuples(st.just("until"), run_names, st.integers(0, 3)),
     st.tuples(st.just("stall"), run_names, st.booleans()),
     st.tuples(st.just("insert"), run_names, small),
+    st.tuples(st.just("insert"), run_names, small),
+    st.tuples(st.just("take_learner"), run_names, st.sampled_from(["l1", "l2"])),
+    st.tuples(st.just("learner"), which, st.sampled_from(["renew_learner", "end_learner", "commit", "announce"])),
+    st.tuples(st.just("refuse"), run_names, uids),
     st.tuples(st.just("sleep"), st.integers(0, 8000)),
 )
 
@@ -72,6 +76,7 @@ class Pair:
         self.model = MemoryLedger(self.bus, clock_ms=lambda: self.now)
         self.jobs: list[str] = []
         self.leases: list[Lease] = []
+        self.learners: list[LearnerLease] = []
         self.nonce = 0
         for run in RUNS:
             self.both("create_run", RunRecord(run, b"{}", {"games": 10}, "x", 1))
@@ -103,6 +108,9 @@ class Pair:
         row = self.model.state(run).jobs.get(int(number))
         return sorted(row.held)[:count] if row else []
 
+    def learner_of(self, run: str) -> LearnerLease | None:
+        return next((lease for lease in reversed(self.learners) if lease.run == run), None)
+
     def do(self, name: str, *arguments: Any) -> None:
         if name in NEEDS_LEASE:
             if not self.leases:
@@ -128,6 +136,14 @@ class Pair:
             samples = [decode(fields[b"f"], SampleEvent) for _, fields in self.client.xrange(keys.samples(run))]
             assert samples == [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(run), "0")]
             assert self.client.xlen(keys.results(run)) == self.bus.length(keys.results(run))
+            assert self.client.xlen(keys.weights(run)) == self.bus.length(keys.weights(run))
+            place = {name.decode(): value.decode() for name, value in self.client.hgetall(keys.learner_lease(run)).items()}
+            row = state.learner
+            assert (place.get("holder", ""), int(place.get("token", 0)), int(place.get("until_ms", 0))) == (
+                row.holder,
+                row.token,
+                row.until_ms,
+            )
             assert self.said(self.client.xrange(keys.events(run))) == sorted(
                 map(story, (decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events(run), "0")))
             )
@@ -193,9 +209,38 @@ def insert(pair: Pair, run: str, count: int) -> None:
     real_ids = [entry_id.decode() for _, items in real for entry_id, _ in items]
     assert len(real_ids) == len(model)
     inserted = pair.model.state(run).inserted + len(model)
-    pair.real.record_inserted(run, inserted, 0, ack=real_ids)
-    pair.model.record_inserted(run, inserted, 0, ack=[entry.id for entry in model])
+    lease = pair.learner_of(run)
+    pair.real.record_inserted(run, inserted, 0, ack=real_ids, lease=lease)
+    pair.model.record_inserted(run, inserted, 0, ack=[entry.id for entry in model], lease=lease)
     assert pair.model.counts(run).balanced
+
+
+def take_learner(pair: Pair, run: str, holder: str) -> None:
+    lease = pair.both("take_learner", run, holder, 5.0)
+    if isinstance(lease, LearnerLease):
+        pair.learners.append(lease)
+
+
+def as_learner(pair: Pair, index: int, what: str) -> None:
+    """What a learner does, also one that lost its place long ago."""
+    if not pair.learners:
+        return
+    lease = pair.learners[-1 - index % len(pair.learners)]
+    if what == "commit":
+        state = pair.model.state(lease.run)
+        pair.both("record_inserted", lease.run, state.inserted, state.duplicates_dropped, lease=lease)
+    elif what == "announce":
+        pair.both("announce_weights", lease.run, b"weights", lease)
+    else:
+        pair.both(what, lease)
+
+
+def refuse(pair: Pair, run: str, numbers: list[int]) -> None:
+    """Reasons against games that are open, abandoned or never were change nothing; one against a stored game is no learner's."""
+    state = pair.model.state(run)
+    stored = set(range(1, state.opened + 1)) - set(state.open) - set(state.abandoned)
+    reasons = {uid: "why" for uid in numbers if uid not in stored}
+    pair.both("record_inserted", run, state.inserted, state.duplicates_dropped, refused=reasons, lease=pair.learner_of(run))
 
 
 def has_group(pair: Pair, stream: str) -> bool:
@@ -226,6 +271,9 @@ FREE = {
     "until": lambda pair, run, games: pair.both("update_run_until", run, {"games": games}),
     "stall": stall,
     "insert": insert,
+    "take_learner": take_learner,
+    "learner": as_learner,
+    "refuse": refuse,
     "sleep": sleep,
 }
 NEEDS_LEASE = {
