@@ -30,6 +30,7 @@ PATIENCE_S = 60.0  # without any evaluation for so long, the games are better of
 POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
 ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
 REPORT_S = 0.5
+HASTE_S = 0.5  # before the first journal write, twice as long before each next: a move on disk clears a game of suspicion
 
 log = logs.get(__name__)
 
@@ -88,6 +89,7 @@ class SelfPlay:
         self._progress = Progress()
         self._started_s = self._evaluated_s = self._journaled_s = clock()
         self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
+        self._journal_s = min(HASTE_S, self._limits.journal_s)
 
     def run(self) -> SliceEnd:
         """Plays until there is a reason to stop, then gives every open game back; errors of azq's own making propagate."""
@@ -124,8 +126,9 @@ class SelfPlay:
     def _tick(self) -> Stop | None:
         """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
         now = self._clock()
-        if now - self._journaled_s >= self._limits.journal_s:
+        if now - self._journaled_s >= self._journal_s:
             self._journaled_s = now
+            self._journal_s = min(2 * self._journal_s, self._limits.journal_s)
             with self._phases("ledger"):
                 self._link.journal([record for group in self._groups for record in group.changed()])
         if now - self._reported_s >= REPORT_S:

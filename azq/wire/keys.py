@@ -9,6 +9,7 @@ control plane
     azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished (empty: no ply journaled yet)
     azq:{run}:pool                  list       uids of open games that no lease holds
     azq:{run}:abandoned             hash       uid -> reason
+    azq:{run}:strikes               hash       uid -> leases that ended badly since the game moved last, of open games
     azq:{run}:job:<number>          hash       one job: spec, state, attempt, owner, lease_until_ms, ...
     azq:{run}:held:<number>         set        uids that the job's lease holds
     azq:{run}:jobs                  zset       numbers of jobs neither done nor cancelled, by time of publication
@@ -76,6 +77,10 @@ def pool(name: str) -> str:
 
 def abandoned(name: str) -> str:
     return f"azq:{{{name}}}:abandoned"
+
+
+def strikes(name: str) -> str:
+    return f"azq:{{{name}}}:strikes"
 
 
 def job_prefix(name: str) -> str:

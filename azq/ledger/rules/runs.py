@@ -11,6 +11,7 @@ import msgspec
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger.rules.state import State
+from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.messages import RunRecord
 
@@ -64,6 +65,9 @@ def events(before: State | None, after: State) -> list[tuple[str, dict[str, str]
     said: list[tuple[str, dict[str, str]]] = []
     if before is None or before.state is not after.state:
         said.append((f"run.{after.state}", {"reason": after.reason}))
+    for uid in sorted(set(after.abandoned) - set(before.abandoned if before else ())):
+        if after.abandoned[uid] == SET_ASIDE_REASON:
+            said.append(("game.set_aside", {"game": str(uid), "reason": SET_ASIDE_REASON}))
     old = before.jobs if before else {}
     for number, row in after.jobs.items():
         if (kind := _became(old[number].view if number in old else None, row.view)) is not None:

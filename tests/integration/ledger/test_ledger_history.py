@@ -51,6 +51,7 @@ operations = st.one_of(
     st.tuples(st.just("release"), which, small),
     st.tuples(st.just("complete"), which),
     st.tuples(st.just("fail"), which),
+    st.tuples(st.just("kill"), run_names, st.integers(1, 4), st.integers(1, 3)),
     st.tuples(st.just("state"), run_names, st.sampled_from(list(RunState))),
     st.tuples(st.just("resume"), run_names),
     st.tuples(st.just("until"), run_names, st.integers(0, 3)),
@@ -137,6 +138,9 @@ class Pair:
             assert samples == [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(run), "0")]
             assert self.client.xlen(keys.results(run)) == self.bus.length(keys.results(run))
             assert self.client.xlen(keys.weights(run)) == self.bus.length(keys.weights(run))
+            struck = {int(uid): int(strikes) for uid, strikes in self.client.hgetall(keys.strikes(run)).items()}
+            assert struck == dict(state.strikes)
+            assert (self.client.hget(keys.ledger(run), "sound") == b"1") == state.sound
             place = {name.decode(): value.decode() for name, value in self.client.hgetall(keys.learner_lease(run)).items()}
             row = state.learner
             assert (place.get("holder", ""), int(place.get("token", 0)), int(place.get("until_ms", 0))) == (
@@ -160,6 +164,7 @@ def story(event: RunEvent) -> tuple[Any, ...]:
 def check_invariants(state, counts, finished_uids) -> None:
     held = [uid for row in state.jobs.values() for uid in row.held]
     assert sorted([*held, *state.pool]) == sorted(state.open), "every open game is in the pool or held once"
+    assert set(state.strikes) <= set(state.open), "only open games have strikes"
     assert all(not row.held for row in state.jobs.values() if row.view.state is not JobState.LEASED)
     assert counts.opened == counts.finished + counts.open + counts.abandoned
     assert len(set(finished_uids)) == len(finished_uids), "a game was finished twice"
@@ -235,6 +240,22 @@ def as_learner(pair: Pair, index: int, what: str) -> None:
         pair.both(what, lease)
 
 
+def kill(pair: Pair, run: str, count: int, times: int) -> None:
+    """Jobs that adopt some games and die of them; in between another one plays on."""
+    for _ in range(times):
+        for dies in (True, False):
+            view = pair.both("enqueue", run, "selfplay", "cpu")
+            lease = pair.both("claim", view.job.job_id, 1, "w3", 60.0)
+            if not isinstance(lease, Lease):
+                return
+            adopted = pair.both("adopt", lease, count)
+            if dies:
+                pair.both("fail", lease, "died", max_attempts=1)
+            else:
+                pair.both("journal", lease, [pair.record(game.uid) for game in adopted[1:]])
+                pair.both("release", lease, [])
+
+
 def refuse(pair: Pair, run: str, numbers: list[int]) -> None:
     """Reasons against games that are open, abandoned or never were change nothing; one against a stored game is no learner's."""
     state = pair.model.state(run)
@@ -274,6 +295,7 @@ FREE = {
     "take_learner": take_learner,
     "learner": as_learner,
     "refuse": refuse,
+    "kill": kill,
     "sleep": sleep,
 }
 NEEDS_LEASE = {
