@@ -12,9 +12,9 @@ of a game's strikes away, for a game that kills at some position never gets past
   installation, a host without memory) no game is found guilty; the failures count as the job's, which fail the run. A lease that dies of
   suspects is not the job's failure.
 
-An innocent game is set aside only where seven leases in a row die before it moves once. Workers write moves down half a second after they
-began: in fleets played through with these rules (tests/unit/ledger/test_ledger_strikes.py) none was, among thirteen thousand deaths of workers
-that lived five to fifteen seconds on average.
+An innocent game is set aside only where seven leases in a row die before it moves once. Workers write moves down half a second after
+they began: in fleets played through with these rules (tests/unit/ledger/test_ledger_strikes.py) none was, among thirteen thousand deaths
+of workers that lived five to fifteen seconds on average.
 """
 
 from __future__ import annotations
