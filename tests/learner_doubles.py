@@ -29,7 +29,7 @@ class OneRunLedger:
         return RunView(self.record, self.state, "", self.active_ms, 0)
 
     def counts(self, run: str) -> LedgerCounts:
-        return LedgerCounts(self.inserted, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
+        return LedgerCounts(10**9, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
     def renew_learner(self, lease) -> None: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, parse_run
-from azq.errors import BrokerError, ConfigError, ExitCode, NotFound, StateConflict, StoreError
+from azq.errors import ConfigError, ExitCode
 from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
@@ -31,7 +30,6 @@ from azq.learner.outage import Outage
 from azq.learner.ranks.rules import Place, place_of
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
-from azq.ledger.holder import holder_name, wait_for_place
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
@@ -43,10 +41,8 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
+from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched
-
-LOCK_NAME = ".learner.lock"
-PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last heard of
 
 
 def main(config: Config, run: str) -> int:
@@ -125,59 +121,6 @@ def run_sections(view: RunView) -> RunSections:
     except msgspec.DecodeError as error:
         raise ConfigError(f"{place} are not JSON: {error}; create the run again") from None
     return parse_run(values, place)
-
-
-@contextmanager
-def lock_folder(directory: Path) -> Iterator[None]:
-    """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
-    path = directory / LOCK_NAME
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise StateConflict(f"another learner, process {holder}, trains in {directory}; stop it first") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-@contextmanager
-def held_place(ledger: Ledger, run: str, pause: Callable[[float], bool]) -> Iterator[LearnerLease]:
-    """Holds the one learner's place of a run; waits while a dead learner may still have it. Raises `StateConflict` naming who has it."""
-    holder = holder_name()
-    lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause)
-    try:
-        yield lease
-    finally:
-        with suppress(BrokerError, StateConflict, NotFound):
-            ledger.end_learner(lease)
-
-
-@contextmanager
-def renewed(ledger: Ledger, lease: LearnerLease) -> Iterator[None]:
-    """Keeps the learner's place while it opens, which takes as long as its log is; the loop renews it by itself."""
-    opened = threading.Event()
-
-    def renew() -> None:
-        while not opened.wait(lease.life_s / 4):
-            with suppress(BrokerError, StateConflict, NotFound):  # the loop's first commit tells who has it now
-                ledger.renew_learner(lease)
-
-    thread = threading.Thread(target=renew, name="learner's place", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        opened.set()
-        thread.join()
 
 
 @contextmanager

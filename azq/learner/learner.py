@@ -104,6 +104,7 @@ class Learner:
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
+        self._agreed = False  # with the ledger; nothing is written before
         self._leftovers = True  # entries read and not acknowledged may wait
         self._due = {"place": 0.0, "status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
 
@@ -121,7 +122,10 @@ class Learner:
 
     def turn(self, stop: threading.Event) -> None:
         """One round: what is due, intake, training."""
-        self._do_due()
+        if not self._agreed:
+            self._take_in()
+        if self._agreed:
+            self._do_due()
         busy = self._steps_allowed() > 0
         if not busy:
             with self._phases("idle"):
@@ -195,6 +199,7 @@ class Learner:
     def _read(self) -> int:
         if self._leftovers:
             self._parts.intake.agree_with_ledger()
+            self._agreed = True
             claimed = self._parts.intake.claim_leftovers()
             self._leftovers = False
             if claimed:

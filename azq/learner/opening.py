@@ -6,8 +6,7 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower, FollowerParts
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import Place
+from azq.learner.restoring import game_key
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.team import Solo
@@ -40,11 +40,13 @@ from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
+from azq.nets.weights import describe
 from azq.replay.columns import Columns
 from azq.replay.follow import SegmentFollower
 from azq.replay.samples import Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
+from azq.store.base import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
@@ -69,12 +71,6 @@ class _Start:
     published_step: int
     version: int
     network: NetworkConfig
-
-
-def game_key(sections: RunSections) -> str:
-    """The game with its parameters, as stamped on segments and checkpoints."""
-    params = json.dumps(sections.run.params, sort_keys=True) if sections.run.params else ""
-    return sections.run.game + params
 
 
 def open_learner(
@@ -106,6 +102,8 @@ def open_learner(
     window = Window(game, config.max_window, columns)
     rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns)
     publisher = Publisher(bus, store, run, announce=lambda frame: ledger.announce_weights(run, frame, lease))
+    if publisher.newest() is None:
+        publisher.offer_again(_kept_weights(run, directory / "weights"))
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
     feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
@@ -149,6 +147,18 @@ def open_learner(
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
         )
     )
+
+
+def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
+    """The weights in a run's folder, as they were announced."""
+    for path in folder.glob(f"*{SUFFIX}"):
+        try:
+            meta = describe(path)
+        except WeightsError as error:
+            log.warning("weights_passed_over", file=path.name, reason=str(error))
+            continue
+        size = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
+        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
 
 
 def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: Place) -> Follower:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
+from azq import logs
 from azq.bus.base import Bus
-from azq.errors import WireError
+from azq.errors import StoreError, WeightsError, WireError
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
@@ -16,6 +17,9 @@ from azq.wire.messages import WeightEvent
 BROKER_SCHEME = "redis:"
 KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself
 _LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
+
+
+log = logs.get(__name__)
 
 
 class Blobs(Protocol):
@@ -65,6 +69,18 @@ class Publisher:
         if uri.startswith(BROKER_SCHEME):
             self._forget_old()
         return event
+
+    def offer_again(self, events: Iterable[WeightEvent]) -> None:
+        """Announces the newest weights that are whole to a stream that holds none: its control plane forgot them."""
+        for event in sorted(events, key=lambda event: event.version, reverse=True):
+            try:
+                self.fetch(event)
+            except (StoreError, WeightsError) as error:
+                log.warning("weights_passed_over", version=event.version, reason=str(error))
+                continue
+            self._announce(encode(event))
+            log.warning("weights_offered_again", version=event.version, step=event.step, sha256=event.sha256[:12])
+            return
 
     def _forget_old(self) -> None:
         """Deletes the blob that has just become too old; folders and buckets keep all of theirs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from azq.errors import StateConflict
 from azq.ledger import scripts
@@ -12,6 +13,7 @@ from azq.ledger.rules import lease_ms
 from azq.ledger.rules.learner import held_by, superseded
 from azq.ledger.types import LearnerLease
 from azq.wire import keys
+from azq.wire.connect import translate
 
 
 class LedgerLearner(ScriptDoor):
@@ -63,14 +65,29 @@ class LedgerLearner(ScriptDoor):
         values = (inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack)
         self._fenced(scripts.learner.RECORD_INSERTED, run, lease, *values)
 
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
+        """Lets the run go on from a log of `stored` games up to number `highest`; returns how many games were written off.
+
+        `missing`: spans (first, last) of numbers that are neither in the log nor on their way there. Raises `StateConflict`, `NotFound`.
+        """
+        spans = [edge for span in missing for edge in span]
+        return int(self._fenced(scripts.learner.RESTORE, run, lease, stored, highest, *spans)[0])
+
+    def open_uids(self, run: str) -> set[int]:
+        """Numbers of the games that are open."""
+        with translate(self.client):
+            names: Any = self.client.hkeys(keys.open_games(run))
+        return {int(name) for name in names}
+
     def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
         """Appends a `WeightEvent` frame to the run's weights. Raises `StateConflict` where another learner took this one's place."""
         self._fenced(scripts.learner.ANNOUNCE_WEIGHTS, run, lease, frame)
 
-    def _fenced(self, body: str, run: str, lease: LearnerLease | None, *arguments: str | bytes | float) -> None:
+    def _fenced(self, body: str, run: str, lease: LearnerLease | None, *arguments: str | bytes | float) -> list[Any]:
         token, holder = (lease.token, lease.holder) if lease else (0, "")
         word, *answer = self.call(body, run, "", token, holder, *arguments)
         if word == "missing":
             raise self.no_run(run)
         if word == "superseded":
             raise StateConflict(superseded(run, bytes(answer[0]).decode()))
+        return answer

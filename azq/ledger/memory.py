@@ -260,6 +260,7 @@ class MemoryLedger:
                 inserted=state.inserted,
                 in_transit=self._bus.length(keys.samples(run)),
                 duplicates_dropped=state.duplicates_dropped,
+                written_off=state.written_off,
             )
 
     # -- the learner
@@ -296,6 +297,15 @@ class MemoryLedger:
         with self._lock:
             self._keep(rules.record_inserted(self.state(run), lease, inserted, duplicates_dropped, refused or {}))
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, ack)
+
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
+        with self._lock:
+            before = self.state(run)
+            self._keep(rules.restore(before, lease, stored, highest, missing))
+            return self.state(run).written_off - before.written_off
+
+    def open_uids(self, run: str) -> set[int]:
+        return set(self.state(run).open)
 
     def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
         with self._lock:

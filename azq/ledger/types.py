@@ -104,6 +104,7 @@ class LedgerCounts:
     inserted: int
     in_transit: int  # finished, in the sample stream, not yet in the segment log
     duplicates_dropped: int
+    written_off: int = 0  # of the abandoned: games that went with a lost control plane or folder
 
     @property
     def balanced(self) -> bool:

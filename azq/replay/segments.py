@@ -76,6 +76,11 @@ class SegmentLog:
         """Samples in the log."""
         return self._samples
 
+    @property
+    def uids(self) -> UidSet:
+        """Numbers of the games in the log; not to be changed."""
+        return self._uids
+
     def __contains__(self, uid: int) -> bool:
         return uid in self._uids
 

@@ -5,7 +5,7 @@ Braces make all keys of one run fall into one slot of a Redis Cluster.
 control plane
     azq:runs                        set        names of all runs                                  for ever
     azq:{run}:run                   hash       record, state, reason, times                       until the run is deleted
-    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped job_seq
+    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped written_off job_seq sound
     azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished (empty: no ply journaled yet)
     azq:{run}:pool                  list       uids of open games that no lease holds
     azq:{run}:abandoned             hash       uid -> reason

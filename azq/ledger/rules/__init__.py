@@ -7,7 +7,7 @@ Invariant: every open game is either in the pool or held by exactly one leased j
 
 from azq.ledger.rules.games import abandon, adopt, complete, finish_games, journal, release
 from azq.ledger.rules.jobs import cancel, claim, enqueue, expire, fail, mark_published, recent, renew, requeue
-from azq.ledger.rules.learner import check_learner, end_learner, record_inserted, renew_learner, take_learner
+from azq.ledger.rules.learner import check_learner, end_learner, record_inserted, renew_learner, restore, take_learner
 from azq.ledger.rules.runs import TRANSITIONS, check_run_name, events, max_waiting, run_view, set_run_state
 from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, JobRow, LearnerRow, State, lease_ms, number_of
 
@@ -42,6 +42,7 @@ __all__ = [
     "renew",
     "renew_learner",
     "requeue",
+    "restore",
     "run_view",
     "set_run_state",
     "take_learner",

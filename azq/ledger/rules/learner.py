@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from azq.errors import StateConflict
 from azq.ledger.holder import spoken
 from azq.ledger.rules.state import LearnerRow, State, lease_ms
 from azq.ledger.types import LearnerLease
+
+WRITTEN_OFF = "written off: the run went on from its folder, which does not hold this game"
 
 
 def take_learner(state: State, now_ms: int, holder: str, life_s: float, dead: str) -> tuple[State, str]:
@@ -58,6 +60,29 @@ def record_inserted(state: State, lease: LearnerLease | None, inserted: int, dup
     """Absolute numbers of the segment log; refused games are abandoned instead of finished. Raises `StateConflict`."""
     check_learner(state, lease)
     return replace(refuse(state, refused), inserted=inserted, duplicates_dropped=duplicates_dropped)
+
+
+def restore(state: State, lease: LearnerLease | None, stored: int, highest: int, missing: Iterable[tuple[int, int]]) -> State:
+    """The run goes on from a log of `stored` games, the highest number of which is `highest`. Raises `StateConflict`.
+
+    `missing` are spans (first, last) of numbers that are neither in the log nor on their way there. Those that nobody plays are written
+    off, and new games get numbers never used before: who still held an old game of a control plane that was lost has no lease in this
+    one. Then all games that are neither open nor abandoned are finished, and the sums hold again.
+    """
+    check_learner(state, lease)
+    opened = max(state.opened, highest)
+    gone = {uid for first, last in missing for uid in range(first, last + 1)} - set(state.open) - set(state.abandoned)
+    abandoned = {**state.abandoned, **dict.fromkeys(sorted(gone), WRITTEN_OFF)}
+    finished = opened - len(state.open) - len(abandoned)
+    return replace(
+        state,
+        opened=opened,
+        finished=finished,
+        inserted=stored,
+        abandoned=abandoned,
+        written_off=state.written_off + len(gone),
+        restored=state.restored + 1,
+    )
 
 
 def refuse(state: State, reasons: Mapping[int, str]) -> State:

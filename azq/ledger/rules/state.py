@@ -46,6 +46,8 @@ class State:
     finished: int = 0
     inserted: int = 0
     duplicates_dropped: int = 0
+    written_off: int = 0  # of the abandoned
+    restored: int = 0  # times that the run went on from its folder
     job_seq: int = 0
     open: Mapping[int, GameRecord] = field(default_factory=dict)
     pool: tuple[int, ...] = ()

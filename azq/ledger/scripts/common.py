@@ -72,9 +72,9 @@ local function renew()
 end
 
 local function counted()
-  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
-  for i = 1, 5 do held[i] = held[i] or '0' end
-  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5]}
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
+  for i = 1, 6 do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
 end
 
 local function view(of) return {of, call('HMGET', JOB_PREFIX .. of, JOB_FIELDS)} end

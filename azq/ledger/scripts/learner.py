@@ -6,6 +6,9 @@ drains the samples must not wait for memory, so these scripts begin with a write
 
 from __future__ import annotations
 
+from azq.ledger.rules.learner import WRITTEN_OFF
+from azq.ledger.rules.runs import LOST_WITH_IT
+
 # ARGV[3] token and ARGV[4] holder of the learner's place.
 _FENCE = """
 local function write_without_memory() call('HDEL', LEARNER, '') end
@@ -65,6 +68,29 @@ for i = 9, 7 + 2 * refused, 2 do
 end
 return {'ok'}
 """
+)
+
+# ARGV[5] games in the log, ARGV[6] the highest number there, then first and last of each span of numbers that are neither there nor on
+# their way. Answers ok and how many games were written off, missing, or superseded and by whom.
+RESTORE = (
+    _FENCE
+    + """
+if call('EXISTS', RUN) == 0 then return {'missing'} end
+write_without_memory()
+local opened = math.max(tonumber(call('HGET', LEDGER, 'opened') or '0'), tonumber(ARGV[6]))
+local gone = 0
+for i = 7, #ARGV, 2 do
+  for number = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) do
+    local uid = text(number)
+    if call('HEXISTS', OPEN, uid) == 0 then gone = gone + call('HSETNX', ABANDONED, uid, 'WRITTEN_OFF') end
+  end
+end
+call('HINCRBY', LEDGER, 'written_off', gone)
+local finished = opened - call('HLEN', OPEN) - call('HINCRBY', LEDGER, 'abandoned', gone)
+call('HSET', LEDGER, 'opened', text(opened), 'finished', text(finished), 'inserted', ARGV[5])
+note('run.restored', {games = ARGV[5], written_off = text(gone), lost = 'LOST_WITH_IT'})
+return {'ok', text(gone)}
+""".replace("WRITTEN_OFF", WRITTEN_OFF).replace("LOST_WITH_IT", LOST_WITH_IT)
 )
 
 # ARGV[5] WeightEvent frame. Answers ok, or superseded and by whom.

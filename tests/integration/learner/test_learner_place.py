@@ -11,7 +11,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode, StateConflict
 from azq.wire import keys
-from workers.learner import held_place
+from workers.place import held_place
 
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),

@@ -61,6 +61,7 @@ operations = st.one_of(
     st.tuples(st.just("take_learner"), run_names, st.sampled_from(["l1", "l2"])),
     st.tuples(st.just("learner"), which, st.sampled_from(["renew_learner", "end_learner", "commit", "announce"])),
     st.tuples(st.just("refuse"), run_names, uids),
+    st.tuples(st.just("restore"), run_names, st.integers(0, 15), st.lists(st.tuples(st.integers(1, 15), st.integers(0, 3)), max_size=3)),
     st.tuples(st.just("sleep"), st.integers(0, 8000)),
 )
 
@@ -240,6 +241,22 @@ def as_learner(pair: Pair, index: int, what: str) -> None:
         pair.both(what, lease)
 
 
+def restore(pair: Pair, run: str, highest: int, spans: list[tuple[int, int]]) -> None:
+    """A log that lacks some of the games stored so far and has others, as after a control plane or a folder was lost."""
+    state = pair.model.state(run)
+    opened = max(state.opened, highest)
+    known = (
+        set(state.open) | set(state.abandoned) | {decode(e.frame, SampleEvent).record.uid for e in pair.bus.after(keys.samples(run), "0")}
+    )
+    numbers = {uid for first, length in spans for uid in range(first, first + length) if uid <= opened}
+    gone = numbers - known
+    stored = opened - len(known | gone)
+    missing = [(uid, uid) for uid in sorted(numbers - (known - set(state.open)))]
+    pair.both("restore", run, stored, highest, missing, pair.learner_of(run))
+    if pair.learner_of(run) is None or pair.model.state(run).restored > state.restored:
+        assert pair.model.counts(run).balanced
+
+
 def kill(pair: Pair, run: str, count: int, times: int) -> None:
     """Jobs that adopt some games and die of them; in between another one plays on."""
     for _ in range(times):
@@ -295,6 +312,7 @@ FREE = {
     "take_learner": take_learner,
     "learner": as_learner,
     "refuse": refuse,
+    "restore": restore,
     "kill": kill,
     "sleep": sleep,
 }
