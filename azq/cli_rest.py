@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, emit
+from azq.cli_runs import restore
 
 if TYPE_CHECKING:
     from azq.client import Client
@@ -25,6 +26,7 @@ ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever look
 
 def register(app: typer.Typer) -> None:
     """Adds these commands to the command line."""
+    runs_app.command("restore")(restore)
     app.add_typer(runs_app, name="runs")
     app.add_typer(jobs_app, name="jobs")
     app.command("workers")(workers)

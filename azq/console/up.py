@@ -20,7 +20,7 @@ import msgspec
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.config import Config, load
+from azq.config import Config, RunSections, load
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
@@ -28,6 +28,7 @@ from azq.console.guests import with_game
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import PARENT_VARIABLE, machine_environment
 from azq.console.remote import url_of
+from azq.console.restore import create_from_folder, holds_games
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
@@ -161,13 +162,21 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     body = msgspec.json.encode(sections.model_dump(mode="json"))
     if start.run.name not in known:
         record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
-        return ledger.create_run(record)
+        return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
         view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
     )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
+
+
+def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSections) -> RunView:
+    """The broker was lost and the folder was not: the run goes on from there."""
+    gone = create_from_folder(ledger, bus, record, sections)
+    stored = ledger.counts(record.run).inserted
+    log.warning("run_goes_on_from_its_folder", run=record.run, games=stored, written_off=gone)
+    return ledger.update_run_until(record.run, _from_here(ledger, bus, ledger.run(record.run), record.until))
 
 
 def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:

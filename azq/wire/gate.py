@@ -15,9 +15,10 @@ UNMARKED = 1  # of control planes from before the mark: whatever runs they hold 
 # ARGV[3] oldest schema that the caller raises to its own. Returns the plane's schema; a mark never goes down.
 _AGREE = """
 local mark = redis.call('GET', KEYS[1])
+local before = mark
 if not mark then mark = redis.call('SCARD', KEYS[2]) > 0 and ARGV[2] or ARGV[1] end
 if tonumber(mark) >= tonumber(ARGV[3]) and tonumber(mark) < tonumber(ARGV[1]) then mark = ARGV[1] end
-redis.call('SET', KEYS[1], mark)
+if mark ~= before then redis.call('SET', KEYS[1], mark) end -- no write without need: a full server must let its learner start
 return mark
 """
 

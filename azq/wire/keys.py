@@ -5,10 +5,11 @@ Braces make all keys of one run fall into one slot of a Redis Cluster.
 control plane
     azq:runs                        set        names of all runs                                  for ever
     azq:{run}:run                   hash       record, state, reason, times                       until the run is deleted
-    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped job_seq
+    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped written_off job_seq sound
     azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished (empty: no ply journaled yet)
     azq:{run}:pool                  list       uids of open games that no lease holds
     azq:{run}:abandoned             hash       uid -> reason
+    azq:{run}:strikes               hash       uid -> leases that ended badly since the game moved last, of open games
     azq:{run}:job:<number>          hash       one job: spec, state, attempt, owner, lease_until_ms, ...
     azq:{run}:held:<number>         set        uids that the job's lease holds
     azq:{run}:jobs                  zset       numbers of jobs neither done nor cancelled, by time of publication
@@ -19,6 +20,7 @@ control plane
     azq:{run}:events                stream     RunEvent frames: what became of the run and its jobs   capped
     azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
     azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
+    azq:{run}:learner_lease         hash       holder, token and until_ms of the one learner               until the run is deleted
     azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
     azq:blob:<sha256>               string     a blob of the `redis` store, or the manifest of a large one
     azq:{azq:blob:<sha256>}:<name>  string     a chunk of a large blob (same slot)                 an hour until the blob is whole
@@ -78,6 +80,10 @@ def abandoned(name: str) -> str:
     return f"azq:{{{name}}}:abandoned"
 
 
+def strikes(name: str) -> str:
+    return f"azq:{{{name}}}:strikes"
+
+
 def job_prefix(name: str) -> str:
     return f"azq:{{{name}}}:job:"
 
@@ -128,6 +134,10 @@ def pinned(key: str) -> str:
 
 def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
+
+
+def learner_lease(name: str) -> str:
+    return f"azq:{{{name}}}:learner_lease"
 
 
 def ranks(name: str) -> str:

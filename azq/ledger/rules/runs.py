@@ -11,8 +11,11 @@ import msgspec
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger.rules.state import State
+from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.messages import RunRecord
+
+LOST_WITH_IT = "open games, arena results and history of before"  # with a control plane
 
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.FAILED}),
@@ -64,6 +67,12 @@ def events(before: State | None, after: State) -> list[tuple[str, dict[str, str]
     said: list[tuple[str, dict[str, str]]] = []
     if before is None or before.state is not after.state:
         said.append((f"run.{after.state}", {"reason": after.reason}))
+    if after.restored > (before.restored if before else 0):
+        gone = after.written_off - (before.written_off if before else 0)
+        said.append(("run.restored", {"games": str(after.inserted), "written_off": str(gone), "lost": LOST_WITH_IT}))
+    for uid in sorted(set(after.abandoned) - set(before.abandoned if before else ())):
+        if after.abandoned[uid] == SET_ASIDE_REASON:
+            said.append(("game.set_aside", {"game": str(uid), "reason": SET_ASIDE_REASON}))
     old = before.jobs if before else {}
     for number, row in after.jobs.items():
         if (kind := _became(old[number].view if number in old else None, row.view)) is not None:

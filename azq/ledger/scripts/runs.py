@@ -65,5 +65,5 @@ call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
 return {'ok'}
 """
 
-# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
+# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped, written_off.
 COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"
