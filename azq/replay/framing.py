@@ -17,6 +17,7 @@ Older logs have a header without time and checksum, and no marks. There damage b
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
@@ -130,7 +131,7 @@ def read_record(file: BinaryIO) -> bytes | None:
     while len(head := file.read(_RECORD.size)) == _RECORD.size:
         length, checksum = _RECORD.unpack(head)
         size = _OFFSET.size if length == _MARK_LENGTH else length
-        body = file.read(size) if 0 < size <= MAX_FRAME_BYTES else b""
+        body = file.read(size) if size <= MAX_FRAME_BYTES else b""
         if len(body) != size or not size or zlib.crc32(body) != checksum:
             return None
         if length != _MARK_LENGTH:
@@ -199,20 +200,14 @@ def _damage_at(data: Buffer, offset: int) -> str:
 
 
 def _mark_follows(data: bytes, offset: int) -> bool:
-    place = data.find(_MARK_SIGN, offset + 1)
-    while place >= 0:
-        if data[place : place + MARK_BYTES] == mark(place):
-            return True
-        place = data.find(_MARK_SIGN, place + 1)
-    return False
+    return any(data[place : place + MARK_BYTES] == mark(place) for place in _places(_MARK_SIGN, data, offset + 1))
 
 
-def _record_follows(data: Buffer, offset: int) -> bool:
-    rest = bytes(memoryview(data)[offset + 1 :])
-    place = rest.find(_TAG)
-    while place >= 0:
-        candidates = [place - offset - _RECORD.size for offset in _TAG_OFFSETS]
-        if any(candidate >= 0 and not _damage_at(rest, candidate) for candidate in candidates):
-            return True
-        place = rest.find(_TAG, place + 1)
-    return False
+def _record_follows(data: bytes, offset: int) -> bool:
+    tags = _places(_TAG, data, offset + 1)
+    starts = (tag - before - _RECORD.size for tag in tags for before in _TAG_OFFSETS)
+    return any(start > offset and not _damage_at(data, start) for start in starts)
+
+
+def _places(sign: bytes, data: bytes, start: int) -> Iterator[int]:
+    return (found.start() for found in re.compile(re.escape(sign)).finditer(data, start))

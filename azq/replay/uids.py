@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-_PAGE_SHIFT = 16
-_PAGE = 1 << _PAGE_SHIFT  # numbers
+_PAGE = 1 << 16  # numbers
 _PAGE_BYTES = _PAGE // 8
 
 
@@ -24,13 +23,10 @@ class UidSet:
         """Adds a number; False when it was there. Raises `ValueError` below 1."""
         if uid < 1:
             raise ValueError(f"game number {uid} is below 1")
-        bits = self._pages.get(uid >> _PAGE_SHIFT)
-        if bits is None:
-            bits = self._pages[uid >> _PAGE_SHIFT] = bytearray(_PAGE_BYTES)
-        place, bit = (uid & 0xFFFF) >> 3, 1 << (uid & 7)
-        if bits[place] & bit:
+        if uid in self:
             return False
-        bits[place] |= bit
+        page, byte, bit = _place(uid)
+        self._pages.setdefault(page, bytearray(_PAGE_BYTES))[byte] |= 1 << bit
         self._count += 1
         return True
 
@@ -54,25 +50,15 @@ class UidSet:
 
     def gaps(self, last: int) -> list[tuple[int, int]]:
         """The numbers from 1 to `last` that are not in the set, as spans (first, last) in ascending order."""
-        found: list[tuple[int, int]] = []
-        for page in range(last // _PAGE + 1):
-            bits = self._pages.get(page, bytes(_PAGE_BYTES))
-            low, high = max(1, page * _PAGE), min(last, (page + 1) * _PAGE - 1)
-            if bits.count(0xFF) == len(bits):
-                continue
-            for uid in range(low, high + 1):
-                bit = uid % _PAGE
-                if bits[bit >> 3] >> (bit & 7) & 1:
-                    continue
-                if found and found[-1][1] == uid - 1:
-                    found[-1] = found[-1][0], uid
-                else:
-                    found.append((uid, uid))
-        return found
+        packed = b"".join(self._pages.get(page, bytes(_PAGE_BYTES)) for page in range(last // _PAGE + 1))
+        there = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little").view(np.int8)
+        there[0] = 1  # no number: a game's is 1 or more
+        steps = np.diff(there[: last + 1], append=np.int8(1))
+        return list(zip((np.flatnonzero(steps < 0) + 1).tolist(), np.flatnonzero(steps > 0).tolist(), strict=True))
 
     def __contains__(self, uid: int) -> bool:
-        bits = self._pages.get(uid >> _PAGE_SHIFT)
-        return bits is not None and bool(bits[(uid & 0xFFFF) >> 3] >> (uid & 7) & 1)
+        page, byte, bit = _place(uid)
+        return page in self._pages and bool(self._pages[page][byte] >> bit & 1)
 
     def __len__(self) -> int:
         return self._count
@@ -81,15 +67,21 @@ class UidSet:
 def pack(uids: NDArray[np.uint64]) -> dict[int, bytes]:
     """Numbers as compressed pages of bits: what a segment's index holds."""
     packed = {}
-    pages = uids >> np.uint64(_PAGE_SHIFT)
+    pages, places = np.divmod(uids, np.uint64(_PAGE))
     for page in np.unique(pages).tolist():
-        bits = np.zeros(1 << _PAGE_SHIFT, np.uint8)
-        bits[uids[pages == page] & np.uint64(0xFFFF)] = 1
-        packed[page] = zlib.compress(np.packbits(bits, bitorder="little").tobytes(), 1)
+        bits = np.zeros(_PAGE, np.uint8)
+        bits[places[pages == page]] = 1
+        packed[page] = zlib.compress(np.packbits(bits, bitorder="little").tobytes())
     return packed
 
 
 def packed_has(pages: Mapping[int, bytes], uid: int) -> bool:
     """True when a packed set has a number; only its page is unpacked."""
-    packed = pages.get(uid >> _PAGE_SHIFT)
-    return packed is not None and bool(zlib.decompress(packed)[(uid & 0xFFFF) >> 3] >> (uid & 7) & 1)
+    page, byte, bit = _place(uid)
+    return page in pages and bool(zlib.decompress(pages[page])[byte] >> bit & 1)
+
+
+def _place(uid: int) -> tuple[int, int, int]:
+    """Page, byte of it, bit of that."""
+    page, bit = divmod(uid, _PAGE)
+    return page, bit // 8, bit % 8

@@ -105,6 +105,7 @@ def test_a_run_that_goes_on_from_its_folder_says_what_was_lost_with_it(before, w
     told = [about for kind, about in rules.events(before, run(restored=2, written_off=7, inserted=12)) if kind == "run.restored"]
     assert told == [{"games": "12", "written_off": written_off, "lost": LOST_WITH_IT}]
     assert kinds(run(restored=2), run(restored=2, written_off=7)) == []
+    assert kinds(None, run(restored=1)) == ["run.running", "run.restored"]
 
 
 def test_games_set_aside_are_heard_of_once_and_others_abandoned_are_not():

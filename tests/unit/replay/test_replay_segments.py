@@ -6,15 +6,16 @@ import errno
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from replay_games import play_game
 
 from azq import games
 from azq.errors import SegmentError, StoreError
 from azq.replay import framing, open_segment
-from azq.replay.index import BLOCK_GAMES, read_index
+from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.samples import count_samples
-from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.segments import LogEntry, SegmentLog, _start_of_tail
 from azq.wire.codec import encode
 
 GAME = "tic_tac_toe"
@@ -83,6 +84,91 @@ def test_tail_begins_within_a_block_of_games_where_the_samples_do(tmp_path):
     last = sum(entry(uid).samples for uid in range(2 * BLOCK_GAMES + 1, 2 * BLOCK_GAMES + 11))
     assert len(list(log.tail(last))) == 10
     assert len(list(log.tail(last + 1))) == BLOCK_GAMES + 10
+
+
+@pytest.mark.parametrize(
+    ("samples", "start"),
+    [(1, (1, 0)), (7, (1, 0)), (8, (0, 256)), (12, (0, 256)), (13, (0, 0)), (22, (0, 0)), (23, (0, 0))],
+)
+def test_a_tail_begins_at_the_block_that_fills_it(samples, start):
+    assert _start_of_tail([(10, 5), (7,), ()], samples) == start
+
+
+def test_a_tail_of_several_files_skips_games_in_the_first_only(tmp_path):
+    log = SegmentLog(tmp_path, GAME, roll_bytes=1)
+    log.append([entry(uid) for uid in range(1, BLOCK_GAMES + 11)])
+    log.append([entry(uid) for uid in range(300, 303)])
+    log.append([entry(400)])
+    last = sum(entry(uid).samples for uid in (300, 301, 302, 400))
+    wanted = [entry(uid).frame for uid in (*range(BLOCK_GAMES + 1, BLOCK_GAMES + 11), 300, 301, 302, 400)]
+    assert list(log.tail(last + 1)) == wanted
+    assert list(log.tail(last)) == wanted[10:]
+
+
+@pytest.mark.parametrize(("spare", "files"), [(0, 1), (-1, 2)])
+def test_a_file_is_filled_to_its_last_byte(tmp_path, spare, files):
+    one, two = framing.record(entry(1).frame), framing.record(entry(2).frame)
+    log = SegmentLog(tmp_path, GAME, roll_bytes=len(framing.header(GAME)) + len(one) + framing.MARK_BYTES + len(two) + spare)
+    log.append([entry(1)])
+    log.append([entry(2)])
+    assert len(list(tmp_path.glob("*.seg"))) == files
+
+
+def test_a_batch_larger_than_a_file_goes_into_one(tmp_path):
+    log = SegmentLog(tmp_path, GAME, roll_bytes=1)
+    log.append([entry(1), entry(2), entry(3)])
+    log.append([])
+    assert [path.name for path in tmp_path.iterdir()] == ["000001.seg"]
+
+
+def test_other_files_of_the_folder_are_left_alone(tmp_path):
+    entries = filled(tmp_path, 2)
+    for name in ("notes.seg", "000009.txt", "000009.seg.part", "segments"):
+        (tmp_path / name).write_text("something else")
+    assert all_frames(tmp_path) == [one.frame for one in entries]
+
+
+def test_an_index_without_the_file_counts_as_the_newest_too(tmp_path):
+    filled(tmp_path, 3, roll_bytes=1)
+    (tmp_path / "000003.seg").unlink()
+    (tmp_path / "000002.seg").unlink()
+    log = SegmentLog(tmp_path, GAME, created_ms=5)
+    assert (log.games, log.created_ms) == (2, 0)
+    log.append([entry(3)])
+    assert (tmp_path / "000003.seg").exists()
+
+
+def test_a_closed_file_of_another_size_or_with_games_of_a_file_before_it_is_refused(tmp_path):
+    filled(tmp_path, 3, roll_bytes=1)
+    first, second = tmp_path / "000001.seg", tmp_path / "000002.idx"
+    size = first.stat().st_size
+    first.write_bytes(first.read_bytes() + b"x")
+    with pytest.raises(SegmentError, match=rf"000001\.seg does not fit its index 000001\.idx: {size + 1} bytes in place of {size}"):
+        SegmentLog(tmp_path, GAME)
+    os.truncate(first, size)
+    write_index(tmp_path, msgspec.structs.replace(read_index(tmp_path, 1), segment=2))
+    (tmp_path / "000002.seg").write_bytes(first.read_bytes())
+    with pytest.raises(SegmentError, match=r"000002\.seg does not fit its index .*games that are in files before it, too"):
+        SegmentLog(tmp_path, GAME)
+    write_index(tmp_path, msgspec.structs.replace(read_index(tmp_path, 2), pages={0: b"noise"}))
+    with pytest.raises(SegmentError, match=r"000002\.seg .*its game numbers do not unpack"):
+        SegmentLog(tmp_path, GAME)
+    assert second.exists()
+
+
+def test_only_the_newest_file_may_be_begun_and_no_more(tmp_path):
+    filled(tmp_path, 2, roll_bytes=1)
+    (tmp_path / "000001.idx").unlink()
+    (tmp_path / "000001.seg").write_bytes(framing.header(GAME)[:5])
+    with pytest.raises(SegmentError, match=r"000001\.seg at offset 0"):
+        SegmentLog(tmp_path, GAME)
+
+
+def test_a_file_without_games_is_gone_on_with_and_not_closed(tmp_path):
+    (tmp_path / "000001.seg").write_bytes(framing.header(GAME, 5))
+    log = SegmentLog(tmp_path, GAME, roll_bytes=1, created_ms=5)
+    log.append([entry(1)])
+    assert [path.name for path in tmp_path.iterdir()] == ["000001.seg"]
 
 
 def test_a_stored_game_number_is_refused_a_second_time(tmp_path):

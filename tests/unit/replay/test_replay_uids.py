@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,3 +54,65 @@ def test_packed_sets_merge_as_sets_that_share_nothing(first, second):
 
 def test_a_dense_packed_set_is_small():
     assert sum(map(len, pack(np.arange(1, 1_000_001, dtype=np.uint64)).values())) < 1_000
+
+
+EDGES = [1, 7, 8, 40_000, 65_535, 65_536, 65_537, 131_072]  # of bytes and pages
+
+
+@pytest.mark.parametrize("uid", EDGES)
+def test_a_number_is_itself_and_no_other(uid):
+    uids = UidSet()
+    assert uids.add(uid) is True
+    assert uids.add(uid) is False
+    packed = pack(np.array([uid], np.uint64))
+    around = sorted({*EDGES, 0, uid - 1, uid + 1, uid + 8, uid + 65_536})
+    assert [other for other in around if other in uids] == [other for other in around if packed_has(packed, other)] == [uid]
+    merged = UidSet()
+    assert merged.merge(packed) is True
+    assert (len(uids), len(merged), uids.highest, merged.highest) == (1, 1, uid, uid)
+    assert merged.merge(packed) is False
+    assert (len(merged), merged.add(uid)) == (1, False)
+
+
+def test_an_empty_set_has_no_highest_number_and_lacks_all():
+    assert (len(UidSet()), UidSet().highest, UidSet().gaps(0), UidSet().gaps(3)) == (0, 0, [], [(1, 3)])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "last", "gaps"),
+    [
+        ([1, 2, 3], 3, []),
+        ([1, 2, 3], 5, [(4, 5)]),
+        ([1, 2, 3], 2, []),
+        ([2, 5], 6, [(1, 1), (3, 4), (6, 6)]),
+        ([2, 5], 5, [(1, 1), (3, 4)]),
+        ([65_535, 65_537], 65_537, [(1, 65_534), (65_536, 65_536)]),
+        ([65_534], 65_536, [(1, 65_533), (65_535, 65_536)]),
+        ([1, 131_072], 131_073, [(2, 131_071), (131_073, 131_073)]),
+        (range(1, 65_537), 65_536, []),
+    ],
+)
+def test_gaps_are_the_spans_between_numbers(numbers, last, gaps):
+    uids = UidSet()
+    for uid in numbers:
+        uids.add(uid)
+    assert uids.gaps(last) == gaps
+
+
+@given(st.sets(st.integers(1, 40)), st.integers(0, 45))
+def test_gaps_are_what_is_missing(numbers, last):
+    uids = UidSet()
+    for uid in numbers:
+        uids.add(uid)
+    assert [uid for first, end in uids.gaps(last) for uid in range(first, end + 1)] == [u for u in range(1, last + 1) if u not in numbers]
+    assert uids.highest == max(numbers, default=0)
+
+
+def test_pages_that_are_not_of_one_size_are_refused():
+    uids = UidSet()
+    assert uids.merge({0: zlib.compress(b"\2" + bytes(8191))}) is True
+    with pytest.raises(OverflowError):
+        uids.merge({1: zlib.compress(bytes(8192) + b"\1")})
+    with pytest.raises(zlib.error):
+        uids.merge({1: b"noise"})
+    assert (len(uids), 1 in uids) == (1, True)

@@ -12,7 +12,7 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import count_samples, mean_weight_version, samples_of
+from azq.replay.samples import Samples, count_samples, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild, window_size
 from azq.wire.codec import encode
@@ -130,6 +130,106 @@ def test_sampling_is_uniform_over_the_newest(tmp_path):
         keys[row.tobytes() + value.tobytes()] += 1
     expected = 20_000 / len(keys)
     assert all(0.75 * expected < count < 1.25 * expected for count in keys.values())
+
+
+class Ruled:
+    """All that a window asks of a game: one of 9 actions, 3 bytes and 2 values."""
+
+    def num_distinct_actions(self) -> int:
+        return 9
+
+    def packed_size(self) -> int:
+        return 3
+
+    def value_size(self) -> int:
+        return 2
+
+
+def numbered(first: int, last: int) -> Samples:
+    """Samples that carry their numbers in all columns."""
+    numbers = np.arange(first, last + 1)
+    columns = {"packed": (np.uint8, 3), "policies": (np.float16, 9), "values": (np.float32, 2), "masks": (np.uint8, 2)}
+    return Samples(**{name: np.repeat(numbers[:, None], width, axis=1).astype(kind) for name, (kind, width) in columns.items()})
+
+
+def numbers(samples: Samples) -> list[int]:
+    rows = [array.tolist() for array in arrays(samples)]
+    assert all(len({value for row in sample for value in row}) == 1 for sample in zip(*rows, strict=True)), "columns belong together"
+    return [int(row[0]) for row in rows[0]]
+
+
+def held(window: Window) -> list[int]:
+    return numbers(window.newest(np.arange(len(window))))
+
+
+@pytest.mark.parametrize(
+    ("adds", "newest", "total"),
+    [
+        ([], [], 0),
+        ([(1, 3)], [3, 2, 1], 3),
+        ([(1, 3), (4, 5)], [5, 4, 3, 2, 1], 5),
+        ([(1, 3), (4, 6)], [6, 5, 4, 3, 2], 6),
+        ([(1, 5), (6, 5), (6, 6)], [6, 5, 4, 3, 2], 6),
+        ([(1, 13)], [13, 12, 11, 10, 9], 13),
+        ([(1, 2), (3, 14), (15, 16)], [16, 15, 14, 13, 12], 16),
+    ],
+)
+def test_a_ring_holds_the_newest_by_age(adds, newest, total):
+    window = Window(Ruled(), 5)
+    for first, last in adds:
+        window.add(numbered(first, last))
+    assert (held(window), len(window), window.total) == (newest, len(newest), total)
+
+
+@given(st.integers(1, 9), st.lists(st.integers(0, 20), max_size=8))
+def test_a_ring_holds_the_newest_of_any_adds(capacity, counts):
+    window, last = Window(Ruled(), capacity), 0
+    for count in counts:
+        window.add(numbered(last + 1, last + count))
+        last += count
+    assert held(window) == list(range(last, max(0, last - capacity), -1))
+
+
+@pytest.mark.parametrize(("size", "drawn"), [(1, {7}), (3, {5, 6, 7}), (5, {3, 4, 5, 6, 7}), (99, {3, 4, 5, 6, 7})])
+def test_draws_are_of_the_newest_and_of_all_of_these(size, drawn):
+    window = Window(Ruled(), 5)
+    window.add(numbered(1, 7))
+    samples = window.sample(np.random.default_rng(1), 400, size)
+    assert len(samples) == 400
+    assert set(numbers(samples)) == drawn
+
+
+def test_gathering_is_the_newest_by_age_unless_the_window_moved_on():
+    window = Window(Ruled(), 5)
+    window.add(numbered(1, 7))
+    into = {name: np.zeros((3, *shape), kind) for name, (kind, shape) in window.shapes.items()}
+    assert window.gather(np.array([4, 0, 2]), into, total=6) is False
+    assert numbers(Samples(**into)) == [0, 0, 0]
+    assert window.gather(np.array([4, 0, 2]), into, total=7) is True
+    assert numbers(Samples(**into)) == [3, 7, 5]
+
+
+@pytest.mark.parametrize(("actions", "mask"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
+def test_memory_of_a_sample(actions, mask):
+    game = Ruled()
+    game.num_distinct_actions = lambda: actions
+    assert Window(game, 5).shapes["masks"] == (np.uint8, (mask,))
+    assert Window(game, 5).bytes_per_sample == 3 + 2 * actions + 4 * 2 + mask
+
+
+@pytest.mark.parametrize(
+    ("total", "size"), [(0, 0), (99, 99), (100, 100), (101, 100), (200, 100), (201, 100), (202, 101), (1999, 999), (2000, 1000), (9000, 1000)]
+)
+def test_the_window_is_a_share_of_all_samples_within_its_bounds(total, size):
+    assert window_size(total, LearnerConfig(min_window=100, max_window=1000, window_fraction=0.5)) == size
+
+
+def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
+    game = games.load("tic_tac_toe")
+    stored_games(tmp_path, game, 33)
+    told = []
+    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, capacity=9999, progress=told.append)
+    assert told == ["the window's games"] * 2
 
 
 def test_an_empty_window_says_so():
