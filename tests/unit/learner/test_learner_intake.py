@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+import structlog
 from replay_games import play_game
 
 from azq import games
 from azq.bus.memory import MemoryBus
-from azq.errors import StateConflict
+from azq.errors import BrokerUnavailable, StateConflict
 from azq.learner.intake import Intake
 from azq.ledger import MemoryLedger
 from azq.ledger.rules.learner import WRITTEN_OFF
@@ -15,7 +17,7 @@ from azq.replay.segments import SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import DeadLetter, RunEvent, RunRecord
+from azq.wire.messages import DeadLetter, RunEvent, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 
@@ -49,6 +51,10 @@ class Desk:
     def finish(self, count: int, leave: int = 0) -> None:
         records = self.ledger.adopt(self.lease, count + leave)
         self.ledger.finish_games(self.lease, [play_game(GAME, record.uid) for record in records[leave:]])
+
+    def publish(self, *events: SampleEvent) -> None:
+        for event in events:
+            self.bus.publish(keys.samples("r"), encode(event))
 
     def letters(self) -> list[str]:
         return [decode(entry.frame, DeadLetter).reason for entry in self.bus.after(keys.DEAD, "0")]
@@ -151,6 +157,146 @@ def test_games_that_are_open_or_on_their_way_are_not_written_off(desk):
     desk.finish(1)
     intake.read()
     assert desk.on_disk() == {1, 2, 3, 4, 5, 6, 7}
+
+
+def numbered(uid: int, **fields) -> SampleEvent:
+    """Game 1 under any number, by the rules unless `fields` say otherwise."""
+    event = play_game(GAME, 1)
+    return msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=uid), **fields)
+
+
+LIES = {"returns": (0.5, 0.5)}
+
+
+def test_a_read_takes_in_so_many_entries_and_says_how_many(desk):
+    intake = desk.intake()
+    desk.finish(258)
+    assert [intake.read() for _ in range(3)] == [256, 2, 0]
+    assert len(desk.log.uids) == desk.ledger.counts("r").inserted == 258
+    assert (intake.duplicates, intake.dead_letters) == (0, 0)
+
+
+def test_what_was_read_and_not_acknowledged_is_taken_in_and_counted(desk):
+    desk.finish(258)
+    desk.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "before", count=258, block_ms=0)
+    intake = desk.intake()
+    assert [intake.claim_leftovers(), intake.claim_leftovers(), intake.read()] == [258, 0, 0]
+    assert len(desk.log.uids) == desk.ledger.counts("r").inserted == 258
+
+
+def test_a_game_counts_once_among_copies_within_a_read_and_later(desk):
+    intake = desk.intake()
+    desk.finish(2)
+    desk.publish(numbered(1), numbered(1))
+    with structlog.testing.capture_logs() as lines:
+        intake.read()
+    assert [line["count"] for line in lines if line["event"] == "duplicates_dropped"] == [2]
+    assert (intake.duplicates, desk.ledger.counts("r").duplicates_dropped) == (2, 2)
+    desk.publish(numbered(2))
+    intake.read()
+    desk.finish(1)
+    with structlog.testing.capture_logs() as lines:
+        intake.read()
+    assert lines == []
+    assert (intake.duplicates, desk.ledger.counts("r").duplicates_dropped, desk.on_disk()) == (3, 3, {1, 2, 3})
+
+
+@pytest.mark.parametrize("copies", [[LIES, {}, {}], [{}, LIES, {}], [{}, {}, LIES], [LIES, LIES, {}]])
+def test_the_first_good_copy_counts_whatever_was_read_before_it(desk, copies):
+    intake = desk.intake()
+    desk.ledger.finish_games(desk.lease, [numbered(desk.ledger.adopt(desk.lease, 1)[0].uid, **copies[0])])
+    desk.publish(*(numbered(1, **fields) for fields in copies[1:]))
+    intake.read()
+    assert desk.on_disk() == {1}
+    assert desk.ledger.counts("r").abandoned == 0
+    assert intake.duplicates + intake.dead_letters == 2
+    desk.check()
+
+
+def test_a_game_that_lies_is_abandoned_with_the_reason(desk):
+    intake = desk.intake()
+    records = desk.ledger.adopt(desk.lease, 2)
+    desk.ledger.finish_games(desk.lease, [numbered(records[0].uid, **LIES), numbered(records[1].uid)])
+    intake.read()
+    assert list(desk.ledger.state("r").abandoned) == [1]
+    assert [reason for reason in desk.letters() if "claims returns" in reason] == [desk.ledger.state("r").abandoned[1]]
+    assert (intake.dead_letters, desk.bus.length(keys.samples("r"))) == (1, 0)
+    desk.check()
+
+
+@pytest.mark.parametrize("uid", [0, -3])
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_number_that_no_game_has_is_a_dead_letter_and_nothing_to_the_ledger(desk, uid, torn):
+    intake = desk.intake()
+    refused = []
+    record = desk.ledger.record_inserted
+    desk.ledger.record_inserted = lambda *counts, **more: (refused.append(more.get("refused")), record(*counts, **more))
+    frame = bytearray(encode(numbered(uid)))
+    frame[len(frame) // 2] ^= torn
+    desk.bus.publish(keys.samples("r"), bytes(frame))
+    intake.read()
+    assert (len(desk.letters()), intake.dead_letters, refused) == (1, 1, [{}])
+
+
+def test_the_ledger_is_asked_what_it_opened_only_when_numbers_grow(desk):
+    intake = desk.intake()
+    asked = []
+    counts = desk.ledger.counts
+    desk.ledger.counts = lambda run: asked.append(run) or counts(run)
+    for finished, times in ((3, 1), (0, 1), (1, 2)):
+        desk.finish(finished)
+        desk.publish(numbered(3))
+        intake.read()
+        assert len(asked) == times
+    desk.publish(numbered(5), numbered(4))
+    intake.read()
+    assert desk.on_disk() == {1, 2, 3, 4}
+
+
+def test_the_mean_version_of_weights_is_that_of_the_last_games_taken_in(desk):
+    intake = desk.intake()
+    assert intake.mean_weight_version == 0.0
+    for record in desk.ledger.adopt(desk.lease, 1):
+        desk.ledger.finish_games(desk.lease, [play_game(GAME, record.uid, weight_version=6)])
+    intake.read()
+    desk.publish(numbered(1))
+    intake.read()
+    assert intake.mean_weight_version == 6.0
+
+
+def test_samples_reach_the_window(desk):
+    intake = desk.intake()
+    desk.finish(40)
+    intake.read()
+    assert intake._window.total == desk.log.samples > 0
+
+
+def test_a_broker_without_memory_for_dead_letters_stops_nobody(desk):
+    intake = desk.intake()
+    desk.finish(1)
+    desk.bus.publish(keys.samples("r"), b"noise")
+
+    def refuse(entry, reason):
+        raise BrokerUnavailable("out of memory")
+
+    desk.bus.dead_letter = refuse
+    intake.read()
+    assert (intake.dead_letters, desk.on_disk()) == (1, {1})
+
+
+def test_counts_agree_without_restoring_where_the_ledger_knows_the_newest_game(desk):
+    intake = desk.intake()
+    desk.finish(3)
+    intake.read()
+    desk.log.close()
+    intake = desk.intake()
+    desk.ledger.record_inserted("r", 2, 5)  # it missed the last acknowledgement, and knows of more duplicates
+    intake.agree_with_ledger()
+    state = desk.ledger.state("r")
+    assert (state.inserted, state.duplicates_dropped, state.restored, intake.duplicates) == (3, 5, 0, 5)
+    intake.duplicates = 9
+    intake.agree_with_ledger()
+    assert desk.ledger.state("r").duplicates_dropped == 9
 
 
 def test_a_folder_that_lacks_stored_games_is_refused_and_the_ledger_stays(desk, tmp_path):

@@ -58,6 +58,7 @@ def test_without_a_move_or_strikes_nothing_is_shown(strikes, moved):
         ((1, 2, 3), {2: 2, 3: 2}, False, 5, ()),
         ((1, 2, 3), {2: 2, 3: 2}, True, 5, (3, 2)),
         ((1, 2, 3), {2: 2, 3: 2}, True, 1, (3,)),
+        ((1, 2, 3), {3: 2}, True, 5, (3,)),
         ((1, 2, 3, 4), {1: 3, 2: 2, 3: 3, 4: 3}, True, 9, (4, 3)),  # as many strikes as the last, without a gap
         ((1, 2, 3), {1: 4, 2: 4, 3: 4}, True, 9, (3,)),  # alone
         (tuple(range(1, 99)), dict.fromkeys(range(1, 99), 2), True, 90, tuple(range(98, 34, -1))),
