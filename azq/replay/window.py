@@ -58,7 +58,7 @@ class Window:
     @property
     def bytes_per_sample(self) -> int:
         """Memory of one sample."""
-        return sum(int(ring[0].nbytes) for ring in self._rings.values())
+        return sum(ring.nbytes for ring in self._rings.values()) // self._capacity
 
     def add(self, samples: Samples) -> None:
         """Adds samples with the window's columns, oldest first; the oldest of the ring make room."""

@@ -72,5 +72,5 @@ def under_test(state: State, count: int) -> tuple[int, ...]:
     if not (state.sound and state.pool and is_suspect(state, state.pool[-1])):
         return ()
     strikes = state.strikes[state.pool[-1]]
-    alike = takewhile(lambda uid: state.strikes.get(uid, 0) == strikes, reversed(state.pool))
+    alike = takewhile(lambda uid: state.strikes.get(uid) == strikes, reversed(state.pool))
     return tuple(alike)[: min(count, company(strikes))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -117,3 +118,43 @@ def test_a_run_that_is_deleted_is_forgotten() -> None:
 )
 def test_what_rests(state: RunState, age_ms: int, expected: bool) -> None:
     assert rests(view("r", state, NOW_MS - age_ms), NOW_MS) is expected
+
+
+def test_it_looks_four_times_a_second_and_at_what_rests_every_five_seconds() -> None:
+    place = Place(view("a"), view("old", RunState.FINISHED))
+    looked: list[float] = []
+    rested: list[float] = []
+    for tick in range(0, 11_000, 10):
+        place.now_s = tick / 1000
+        plain = place.runs.plain
+        if place.roster.look() is not None:
+            looked.append(place.now_s)
+        if place.runs.plain > plain:
+            rested.append(place.now_s)
+    assert looked[:5] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert rested == [5.0, 10.0], "at first nobody is known to rest"
+
+
+def test_a_run_rests_after_ten_minutes() -> None:
+    assert not rests(view("r", RunState.PAUSED, 1000), 601_000)
+    assert rests(view("r", RunState.PAUSED, 1000), 601_001)
+
+
+def test_the_time_of_day_is_that_of_the_system_where_none_is_given() -> None:
+    just_now = time.time_ns() // 1_000_000
+    runs = CountingRuns(view("old", RunState.PAUSED, just_now - 700_000), view("new", RunState.PAUSED, just_now - 500_000))
+    assert list(Roster(runs).look() or {}) == ["new"]
+
+
+def test_an_old_run_is_asked_for_again_only_while_it_has_jobs() -> None:
+    place = Place(view("a"), view("old", RunState.FINISHED))
+    place.runs.jobs.add("old")
+    place.pass_s(6)
+    place.runs.scripts = 0
+    place.pass_s(1)
+    assert place.runs.scripts == 8  # both, four times
+    place.runs.jobs.clear()
+    place.pass_s(5)
+    place.runs.scripts = 0
+    place.pass_s(1)
+    assert place.runs.scripts == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,3 +52,44 @@ def test_a_reason_is_short() -> None:
     unserved = Unserved(lambda: 0.0)
     unserved.failed(LIFE, ValueError("x" * 2000))
     assert len(unserved.reasons["r1"]) == MAX_REASON
+
+
+@pytest.mark.parametrize(("letters", "shown"), [(199, 199), (200, 200), (201, 200)])
+def test_a_reason_has_two_hundred_letters_at_most(letters: int, shown: int) -> None:
+    unserved = Unserved(lambda: 0.0)
+    unserved.failed(LIFE, MissingExtra("x" * letters))
+    assert len(unserved.reasons["r1"]) == shown
+
+
+def test_any_number_of_failures_has_a_pause() -> None:
+    assert retry_after_s(10**6) == 300.0
+
+
+def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys) -> None:  # type: ignore[no-untyped-def]
+    now_s = 100.0
+    unserved = Unserved(lambda: now_s)
+    for reason, pause_s in (("one", 5.0), ("two", 10.0), ("two", 20.0)):
+        unserved.failed(LIFE, MissingExtra(reason))
+        now_s += pause_s - 0.1
+        assert not unserved.due(LIFE)
+        now_s += 0.1
+        assert unserved.due(LIFE)
+    assert capsys.readouterr().out.count("run_not_served") == 2
+    unserved.mended(LIFE)
+    unserved.mended(LIFE)
+    assert capsys.readouterr().out.count("run_served") == 1
+
+
+def test_runs_that_are_kept_stay_told_and_nothing_is_told_anew_where_all_are() -> None:
+    unserved = Unserved(lambda: 0.0)
+    other = ("r2", 7)
+    for life in (LIFE, other):
+        unserved.failed(life, MissingExtra(life[0]))
+    told = unserved.reasons
+    unserved.keep([LIFE, other, ("r3", 7)])
+    assert unserved.reasons is told
+    unserved.keep([other])
+    assert unserved.reasons == {"r2": "r2"}
+    assert unserved.due(LIFE)
+    assert not unserved.due(other)
+    assert told == {"r1": "r1", "r2": "r2"}, "which another thread may be reading"

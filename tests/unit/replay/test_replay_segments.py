@@ -123,19 +123,23 @@ def test_a_batch_larger_than_a_file_goes_into_one(tmp_path):
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path):
     entries = filled(tmp_path, 2)
-    for name in ("notes.seg", "000009.txt", "000009.seg.part", "segments"):
+    for name in ("notes.seg", "000009.txt", "000009.seg.part", "00001-old.seg", "segments"):
         (tmp_path / name).write_text("something else")
     assert all_frames(tmp_path) == [one.frame for one in entries]
 
 
 def test_an_index_without_the_file_counts_as_the_newest_too(tmp_path):
-    filled(tmp_path, 3, roll_bytes=1)
+    for created_ms in (3, 4, 5, 6):
+        log = SegmentLog(tmp_path, GAME, created_ms=created_ms)
+        log.append([entry(created_ms)])
+        log.close()
+    (tmp_path / "000004.seg").unlink()
     (tmp_path / "000003.seg").unlink()
-    (tmp_path / "000002.seg").unlink()
-    log = SegmentLog(tmp_path, GAME, created_ms=5)
-    assert (log.games, log.created_ms) == (2, 0)
-    log.append([entry(3)])
-    assert (tmp_path / "000003.seg").exists()
+    log = SegmentLog(tmp_path, GAME, created_ms=7)
+    assert (log.games, log.created_ms, SegmentLog(tmp_path / "new", GAME).created_ms) == (3, 5, 0)
+    log.append([entry(7)])
+    assert (tmp_path / "000004.seg").exists()
+    assert log.created_ms == 7
 
 
 def test_a_closed_file_of_another_size_or_with_games_of_a_file_before_it_is_refused(tmp_path):
