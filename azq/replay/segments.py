@@ -218,9 +218,9 @@ class SegmentLog:
 
 def _start_of_tail(files: Sequence[Sequence[int]], samples: int) -> tuple[int, int]:
     """Number of the file, and games to skip in it, where the newest `samples` samples begin; blocks of samples by file."""
-    for number in range(len(files) - 1, -1, -1):
-        for block in range(len(files[number]) - 1, -1, -1):
-            samples -= files[number][block]
+    for number, blocks in reversed(list(enumerate(files))):
+        for block, count in reversed(list(enumerate(blocks))):
+            samples -= count
             if samples <= 0:
                 return number, block * BLOCK_GAMES
     return 0, 0

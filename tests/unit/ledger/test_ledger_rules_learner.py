@@ -18,9 +18,7 @@ def lease(holder: str = ALPHA, token: int = 4) -> LearnerLease:
     return LearnerLease("r", holder, token, 2.5)
 
 
-@pytest.mark.parametrize(
-    ("now_ms", "holder", "dead"), [(1000, BETA, ""), (5000, BETA, ""), (999, ALPHA, ""), (999, BETA, ALPHA)], ids=str
-)
+@pytest.mark.parametrize(("now_ms", "holder", "dead"), [(1000, BETA, ""), (5000, BETA, ""), (999, ALPHA, ""), (999, BETA, ALPHA)], ids=str)
 def test_a_place_that_is_free_ones_own_or_a_dead_ones_is_taken_with_the_next_token(now_ms, holder, dead):
     state, answer = rules.take_learner(run(learner=TAKEN), now_ms, holder, 2.5, dead)
     assert state.learner == rules.LearnerRow(holder, 5, now_ms + 2500)

@@ -31,7 +31,9 @@ def test_games_that_may_wait_are_the_settings_or_the_default(sections, games):
     assert rules.max_waiting(RunRecord("r", sections, {}, "", 1)) == games
 
 
-@pytest.mark.parametrize(("name", "is_one"), [("a" * 64, True), ("a-1_b", True), ("a" * 65, False), ("", False), ("A", False), ("a:b", False)])
+@pytest.mark.parametrize(
+    ("name", "is_one"), [("a" * 64, True), ("a-1_b", True), ("a" * 65, False), ("", False), ("A", False), ("a:b", False)]
+)
 def test_run_names(name, is_one):
     if is_one:
         rules.check_run_name(name)
@@ -40,9 +42,7 @@ def test_run_names(name, is_one):
             rules.check_run_name(name)
 
 
-@pytest.mark.parametrize(
-    ("state", "now_ms", "active_ms"), [(RUNNING, 70, 105), (RUNNING, 20, 100), (PAUSED, 70, 100), (FINISHED, 70, 100)]
-)
+@pytest.mark.parametrize(("state", "now_ms", "active_ms"), [(RUNNING, 70, 105), (RUNNING, 20, 100), (PAUSED, 70, 100), (FINISHED, 70, 100)])
 def test_active_time_is_time_spent_running(state, now_ms, active_ms):
     view = rules.run_view(run(state=state, changed_ms=65, active_ms=100, reason="why"), now_ms)
     assert (view.active_ms, view.changed_ms, view.state, view.reason, view.record.run) == (active_ms, 65, state, "why", "r")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 from replay_games import play_game
 
 from azq import games
@@ -88,7 +89,7 @@ def test_tail_begins_within_a_block_of_games_where_the_samples_do(tmp_path):
 
 @pytest.mark.parametrize(
     ("samples", "start"),
-    [(1, (1, 0)), (7, (1, 0)), (8, (0, 256)), (12, (0, 256)), (13, (0, 0)), (22, (0, 0)), (23, (0, 0))],
+    [(1, (1, 0)), (7, (1, 0)), (8, (0, 256)), (12, (0, 256)), (13, (0, 0)), (22, (0, 0)), (23, (0, 0)), (99, (0, 0))],
 )
 def test_a_tail_begins_at_the_block_that_fills_it(samples, start):
     assert _start_of_tail([(10, 5), (7,), ()], samples) == start
@@ -123,7 +124,7 @@ def test_a_batch_larger_than_a_file_goes_into_one(tmp_path):
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path):
     entries = filled(tmp_path, 2)
-    for name in ("notes.seg", "000009.txt", "000009.seg.part", "00001-old.seg", "segments"):
+    for name in ("notes.seg", "000009.txt", "000009.seg.part", "00001-old.seg", "000001x.seg", "segments"):
         (tmp_path / name).write_text("something else")
     assert all_frames(tmp_path) == [one.frame for one in entries]
 
@@ -209,7 +210,9 @@ def test_zeroes_behind_the_last_record_are_a_half_written_tail(tmp_path):
 def test_header_cut_short_is_a_half_written_tail(tmp_path):
     entries = filled(tmp_path, 2)
     (tmp_path / "000002.seg").write_bytes(framing.header(GAME)[:5])
-    assert all_frames(tmp_path) == [one.frame for one in entries]
+    with structlog.testing.capture_logs() as lines:
+        assert all_frames(tmp_path) == [one.frame for one in entries]
+    assert [(line["event"], line["offset"], line["bytes_dropped"]) for line in lines] == [("segment_tail_cut", 0, 5)]
     log = SegmentLog(tmp_path, GAME)
     log.append([entry(3)])
     assert log.games == 3
