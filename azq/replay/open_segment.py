@@ -34,20 +34,20 @@ class OpenSegment:
         self.samples: array[int] = array("I")  # of each game
         self._game = header.game
         self._hash = hashlib.sha256(data)
-        self._file = -1
+        self._file: int | None = None
 
     @classmethod
     def create(cls, path: Path, game: str, created_ms: int) -> OpenSegment:
         """A new file."""
         head = framing.header(game, created_ms)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
             write_all(file, head)
             os.fsync(file)
             sync_folder(path.parent)
         except OSError:
             os.close(file)
-            path.unlink(missing_ok=True)
+            path.unlink()
             raise
         segment = cls(path, framing.read_header(head, str(path)), head)
         segment._file = file
@@ -115,14 +115,14 @@ class OpenSegment:
 
     def close(self) -> None:
         """Closes the descriptor; `append` opens it again."""
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
 
     def _opened(self) -> int:
         """The file for appending; when it is opened, it is on disk as it should be before anything is written behind it."""
-        if self._file < 0:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
             os.ftruncate(self._file, self.end)
             os.fsync(self._file)
         return self._file

@@ -24,7 +24,7 @@ from azq.replay.samples import count_samples
 from azq.replay.uids import UidSet
 from azq.wire.messages import SampleEvent
 
-ROLL_BYTES = 64 * 1024 * 1024
+ROLL_BYTES = 64 << 20
 
 log = logs.get(__name__)
 

@@ -207,6 +207,62 @@ def test_zeroes_behind_the_last_record_are_a_half_written_tail(tmp_path):
     assert all_frames(tmp_path) == [one.frame for one in entries]
 
 
+def test_a_tail_is_cut_off_when_the_log_is_opened(tmp_path):
+    filled(tmp_path, 2)
+    path = tmp_path / "000001.seg"
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(bytes(100))
+    with structlog.testing.capture_logs() as lines:
+        SegmentLog(tmp_path, GAME)
+    assert path.stat().st_size == size
+    assert [(line["event"], line["offset"], line["bytes_dropped"]) for line in lines] == [("segment_tail_cut", size, 100)]
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """Names of segments that are synced, in order."""
+    names: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: names.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
+    return names
+
+
+@pytest.mark.parametrize(("cut", "files"), [(0, []), (framing.MARK_BYTES, ["000001.seg"])])
+def test_opening_syncs_games_that_no_mark_says_were_synced(tmp_path, synced, cut, files):
+    filled(tmp_path, 2)
+    path = tmp_path / "000001.seg"
+    size = path.stat().st_size
+    os.truncate(path, size - cut)
+    synced.clear()
+    assert SegmentLog(tmp_path, GAME).games == 2
+    assert [name for name in synced if name.endswith(".seg")] == files
+    assert path.stat().st_size == size, "and says so"
+
+
+def test_opening_syncs_an_older_file_which_says_nothing(tmp_path, synced):
+    (tmp_path / "000001.seg").write_bytes((OLD / "000001.seg").read_bytes())
+    SegmentLog(tmp_path, GAME)
+    assert [name for name in synced if name.endswith(".seg")] == ["000001.seg"]
+
+
+def test_others_may_read_a_file_and_not_write_it(tmp_path):
+    before = os.umask(0)
+    try:
+        filled(tmp_path, 1)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "000001.seg").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_a_file_that_could_not_be_begun_left_behind_is_written_over(tmp_path):
+    log = SegmentLog(tmp_path, GAME)
+    (tmp_path / "000001.seg").write_bytes(bytes(10_000))
+    log.append([entry(1)])
+    log.close()
+    assert all_frames(tmp_path) == [entry(1).frame]
+    assert (tmp_path / "000001.seg").stat().st_size < 1_000
+
+
 def test_header_cut_short_is_a_half_written_tail(tmp_path):
     entries = filled(tmp_path, 2)
     (tmp_path / "000002.seg").write_bytes(framing.header(GAME)[:5])
