@@ -173,7 +173,7 @@ class Intake:
             except WireError as error:
                 found.unreadable.append((entry, str(error)))
                 uid = uid_of(entry.frame)
-                if uid and uid > 0 and uid not in self._segments:  # its open record is gone, so that nobody can play it again
+                if uid is not None and uid > 0 and uid not in self._segments:  # its open record is gone, so that nobody can play it again
                     found.refused[uid] = f"its sample was damaged: {error}"
         return self._without_forged(decoded, found)
 

@@ -112,7 +112,8 @@ def read_header(data: Buffer, place: str) -> Header:
         return Header(name, 0, False, end)
     if bytes(data[end : end + _CHECKSUM.size]) != _CHECKSUM.pack(zlib.crc32(data[:end])):
         raise SegmentError(f"{place} at offset 0: the header's checksum does not match; restore the file from a copy")
-    return Header(name, int(rest[0]), True, end + _CHECKSUM.size)
+    (created_ms,) = rest
+    return Header(name, created_ms, True, end + _CHECKSUM.size)
 
 
 def is_begun(data: bytes, game: str) -> bool:
@@ -204,7 +205,7 @@ def _mark_follows(data: bytes, offset: int) -> bool:
 
 
 def _record_follows(data: bytes, offset: int) -> bool:
-    tags = _places(_TAG, data, offset + 1)
+    tags = _places(_TAG, data, offset)
     starts = (tag - before - _RECORD.size for tag in tags for before in _TAG_OFFSETS)
     return any(start > offset and not _damage_at(data, start) for start in starts)
 

@@ -103,6 +103,7 @@ def test_frames_are_placed_between_two_offsets():
     [
         (b"", 65, ""),
         (mark(65), 81, ""),
+        (record(b"x"), 74, ""),
         (b"1234567", 65, "record header is cut short"),
         (bytes(8), 65, "record length 0 is impossible"),
         (record(b"xyz")[:8], 65, "record of 3 bytes is cut short after 0"),

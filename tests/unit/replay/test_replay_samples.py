@@ -13,7 +13,7 @@ from replay_games import play_game
 from azq import games
 from azq.errors import WireError
 from azq.replay.columns import NO_COLUMNS, NO_REPLY, Columns
-from azq.replay.samples import count_samples, count_trained, samples_of, seat_values
+from azq.replay.samples import count_samples, count_trained, mean_weight_version, samples_of, samples_of_all, seat_values
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
@@ -169,3 +169,89 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     one, two = grown.newest(ages), rebuilt.newest(ages)
     for name in ("packed", "policies", "values", "masks", *columns.shapes()):
         assert np.array_equal(getattr(one, name), getattr(two, name))
+
+
+TIC_TAC_TOE = games.load("tic_tac_toe")
+
+
+def with_policy(uid: int, *targets: tuple[int, float]):
+    """A game with a target of its own at its first ply."""
+    event = play_game(TIC_TAC_TOE, uid)
+    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
+    policies[0] = 0
+    for action, share in targets:
+        policies[0, action] = share
+    return msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes()))
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_one"),
+    [
+        ([(0, 0.5), (8, 0.5)], True),
+        ([(0, 0.5), (8, 0.5195)], True),  # float16 rounds
+        ([(0, 0.5), (8, 0.4805)], True),
+        ([(0, 0.5), (8, 0.5215)], False),
+        ([(0, 0.5), (8, 0.4785)], False),
+        ([(0, 1.5), (8, -0.5)], False),
+        ([(0, np.inf)], False),
+    ],
+)
+def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
+    events = [play_game(TIC_TAC_TOE, 1), with_policy(2, *targets)]
+    if is_one:
+        assert samples_of_all(TIC_TAC_TOE, events, 0.0)[1] == [count_samples(event) for event in events]
+    else:
+        with pytest.raises(WireError, match="game 2 of .* has a policy target that is no distribution"):
+            samples_of_all(TIC_TAC_TOE, events, 0.0)
+
+
+@pytest.mark.parametrize(("value", "is_one"), [(1.001, True), (-1.001, True), (1.0011, False), (-1.0011, False), (np.nan, False)])
+def test_a_root_value_is_a_result_but_for_rounding(value, is_one):
+    event = play_game(TIC_TAC_TOE, 1)
+    roots = np.zeros_like(np.frombuffer(event.record.root_values, "<f4"))
+    roots[-1] = value
+    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, root_values=roots.tobytes()))
+    if is_one:
+        assert samples_of(TIC_TAC_TOE, changed, 1.0).values[-1, 0] == np.float32(value)
+    else:
+        with pytest.raises(WireError, match=r"game 1 of .* has a root value outside \[-1, 1\]"):
+            samples_of(TIC_TAC_TOE, changed, 1.0)
+
+
+def test_returns_are_compared_as_float32():
+    game = SecretSum(3)
+    event = event_where(game, capped=False)
+    rounded = msgspec.structs.replace(event, returns=tuple(value + 1e-12 for value in event.returns))
+    assert len(samples_of(game, rounded, 0.0)) == 6
+    for returns in (tuple(value + 1e-3 for value in event.returns), (1e300, 0.0, 0.0), event.returns[:2]):
+        with pytest.raises(WireError, match="claims returns"):
+            samples_of(game, msgspec.structs.replace(event, returns=returns), 0.0)
+
+
+def test_the_ply_of_a_wrong_target_is_counted_in_its_own_game():
+    game = SecretSum(2)
+    good = event_where(game, capped=False)
+    simulations = np.array([0, 8, 8, 8, 8, 8], "<u2").tobytes()
+    bad = msgspec.structs.replace(good, record=msgspec.structs.replace(good.record, uid=77, simulations=simulations))
+    with pytest.raises(WireError, match="game 77 of .* has a target at ply 3, where chance acts"):
+        samples_of_all(game, [good, good, bad], 0.0)
+
+
+def test_capped_games_are_left_out_among_others():
+    game = SecretSum(2)
+    plain, capped = event_where(game, capped=False), event_where(game, capped=True)
+    samples, counts = samples_of_all(game, [capped, plain, capped], 0.25, Columns.of(game, ALL))
+    assert counts == [0, 4, 0]
+    alone = samples_of(game, plain, 0.25, Columns.of(game, ALL))
+    for name in ("packed", "policies", "values", "masks", "reply", "margin", "outcomes", "hidden"):
+        assert np.array_equal(getattr(samples, name), getattr(alone, name))
+
+
+def test_mean_weight_version_is_that_of_all_searched_plies():
+    short, long = (
+        play_game(TIC_TAC_TOE, uid, searched_from=searched_from, weight_version=version)
+        for uid, searched_from, version in ((1, 4, 2), (2, 0, 7))
+    )
+    plies = [count_samples(short), count_samples(long)]
+    assert mean_weight_version(short, long) == pytest.approx((2 * plies[0] + 7 * plies[1]) / sum(plies))
+    assert mean_weight_version(play_game(TIC_TAC_TOE, 1, searched_from=99)) == mean_weight_version() == 0.0
