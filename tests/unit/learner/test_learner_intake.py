@@ -87,6 +87,13 @@ def test_a_game_that_was_never_opened_is_a_dead_letter(desk):
     desk.check()
 
 
+def test_the_first_game_is_forged_too_where_none_was_opened(desk):
+    desk.publish(numbered(1))
+    desk.intake().read()
+    assert desk.on_disk() == set()
+    assert [reason.startswith("game 1 was never opened") for reason in desk.letters()] == [True]
+
+
 def test_a_damaged_sample_abandons_its_game_by_name(desk):
     intake = desk.intake()
     for record in desk.ledger.adopt(desk.lease, 3):
@@ -243,6 +250,9 @@ def test_the_ledger_is_asked_what_it_opened_only_when_numbers_grow(desk):
     asked = []
     counts = desk.ledger.counts
     desk.ledger.counts = lambda run: asked.append(run) or counts(run)
+    desk.publish(numbered(0))  # no game's number
+    intake.read()
+    assert asked == []
     for finished, times in ((3, 1), (0, 1), (1, 2)):
         desk.finish(finished)
         desk.publish(numbered(3))
