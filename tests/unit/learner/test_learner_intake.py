@@ -30,7 +30,7 @@ class Desk:
         self.lose_control_plane()
 
     def lose_control_plane(self) -> None:
-        self.bus = MemoryBus()
+        self.bus = MemoryBus(clock=lambda: 0.0)  # nothing is ever idle
         self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
         self.lease = self.ledger.claim(self.ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 1000)
@@ -94,21 +94,22 @@ def test_the_first_game_is_forged_too_where_none_was_opened(desk):
     assert [reason.startswith("game 1 was never opened") for reason in desk.letters()] == [True]
 
 
-def test_a_damaged_sample_abandons_its_game_by_name(desk):
+@pytest.mark.parametrize("uid", [1, 2, 3])
+def test_a_damaged_sample_abandons_its_game_by_name(desk, uid):
     intake = desk.intake()
     for record in desk.ledger.adopt(desk.lease, 3):
         frame = bytearray(encode(play_game(GAME, record.uid)))
-        if record.uid == 2:
+        if record.uid == uid:
             frame[len(frame) // 2] ^= 1
         desk.ledger.finish_games(desk.lease, [play_game(GAME, record.uid)])
         (entry,) = desk.bus.newest(keys.samples("r"))
         desk.bus.ack(keys.samples("r"), keys.LEARNER_GROUP, [entry.id])
         desk.bus.publish(keys.samples("r"), bytes(frame))
     intake.read()
-    assert desk.on_disk() == {1, 3}
+    assert desk.on_disk() == {1, 2, 3} - {uid}
     counts = desk.ledger.counts("r")
     assert (counts.finished, counts.abandoned, counts.inserted) == (2, 1, 2)
-    assert "checksum" in desk.ledger.state("r").abandoned[2]
+    assert "checksum" in desk.ledger.state("r").abandoned[uid]
     desk.check()
 
 
@@ -183,6 +184,14 @@ def test_a_read_takes_in_so_many_entries_and_says_how_many(desk):
     assert (intake.duplicates, intake.dead_letters) == (0, 0)
 
 
+def test_a_read_waits_for_nothing(desk):
+    intake = desk.intake()
+    waits, read = [], desk.bus.read
+    desk.bus.read = lambda *which, block_ms, **more: waits.append(block_ms) or read(*which, block_ms=block_ms, **more)
+    assert intake.read() == 0
+    assert waits == [0]
+
+
 def test_what_was_read_and_not_acknowledged_is_taken_in_and_counted(desk):
     desk.finish(258)
     desk.bus.read([keys.samples("r")], keys.LEARNER_GROUP, "before", count=258, block_ms=0)
@@ -251,6 +260,8 @@ def test_the_ledger_is_asked_what_it_opened_only_when_numbers_grow(desk):
     counts = desk.ledger.counts
     desk.ledger.counts = lambda run: asked.append(run) or counts(run)
     desk.publish(numbered(0))  # no game's number
+    intake.read()
+    desk.bus.publish(keys.samples("r"), b"noise")
     intake.read()
     assert asked == []
     for finished, times in ((3, 1), (0, 1), (1, 2)):

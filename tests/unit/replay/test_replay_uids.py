@@ -108,6 +108,12 @@ def test_gaps_are_what_is_missing(numbers, last):
     assert uids.highest == max(numbers, default=0)
 
 
+def test_packed_sets_are_pages_of_65536_bits():
+    packed = pack(np.array([1, 65_535, 65_536, 131_081], np.uint64))
+    pages = {page: zlib.decompress(bits) for page, bits in packed.items()}
+    assert pages == {0: b"\2" + bytes(8190) + b"\x80", 1: b"\1" + bytes(8191), 2: b"\0\2" + bytes(8190)}
+
+
 def test_pages_that_are_not_of_one_size_are_refused():
     uids = UidSet()
     assert uids.merge({0: zlib.compress(b"\2" + bytes(8191))}) is True
