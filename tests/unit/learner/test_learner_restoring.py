@@ -80,9 +80,11 @@ def test_a_stream_of_any_length_is_looked_through(tmp_path):
     for _ in range(1001):
         bus.publish(keys.samples("r"), sample)
     bus.publish(keys.samples("r"), frame(GAME, 2))
-    ledger = Forgetful(3, set())
+    ledger, reads, after = Forgetful(3, set()), [], bus.after
+    bus.after = lambda *which, **more: reads.append(which) or after(*which, **more)
     restore("r", ledger, bus, log, None)
     assert ledger.told == (0, 0, [(3, 3)])
+    assert len(reads) == 3, "many entries at once, and none twice"
 
 
 def test_a_game_is_named_with_its_parameters_in_one_order():

@@ -201,7 +201,7 @@ def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
     if is_one:
         assert samples_of_all(TIC_TAC_TOE, events, 0.0)[1] == [count_samples(event) for event in events]
     else:
-        with pytest.raises(WireError, match="game 2 of .* has a policy target that is no distribution"):
+        with pytest.raises(WireError, match=r"game 2 of .* has a policy target that is no distribution"):
             samples_of_all(TIC_TAC_TOE, events, 0.0)
 
 
@@ -233,7 +233,7 @@ def test_the_ply_of_a_wrong_target_is_counted_in_its_own_game():
     good = event_where(game, capped=False)
     simulations = np.array([0, 8, 8, 8, 8, 8], "<u2").tobytes()
     bad = msgspec.structs.replace(good, record=msgspec.structs.replace(good.record, uid=77, simulations=simulations))
-    with pytest.raises(WireError, match="game 77 of .* has a target at ply 3, where chance acts"):
+    with pytest.raises(WireError, match=r"game 77 of .* has a target at ply 3, where chance acts"):
         samples_of_all(game, [good, good, bad], 0.0)
 
 

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.replay.uids import UidSet, pack, packed_has
@@ -38,6 +38,7 @@ def test_a_stray_large_number_costs_one_page():
 NUMBERS = st.sets(st.one_of(st.integers(1, 70_000), st.integers(2**40, 2**40 + 100)))
 
 
+@settings(deadline=None)
 @given(NUMBERS, NUMBERS)
 def test_packed_sets_merge_as_sets_that_share_nothing(first, second):
     packed = [pack(np.array(sorted(numbers), np.uint64)) for numbers in (first, second)]
@@ -99,6 +100,7 @@ def test_gaps_are_the_spans_between_numbers(numbers, last, gaps):
     assert uids.gaps(last) == gaps
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(1, 40)), st.integers(0, 45))
 def test_gaps_are_what_is_missing(numbers, last):
     uids = UidSet()
