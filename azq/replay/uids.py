@@ -69,8 +69,8 @@ def pack(uids: NDArray[np.uint64]) -> dict[int, bytes]:
     packed = {}
     pages, places = np.divmod(uids, np.uint64(_PAGE))
     for page in np.unique(pages).tolist():
-        bits = np.zeros(_PAGE, np.uint8)
-        bits[places[pages == page]] = 1
+        bits = np.zeros(_PAGE, np.bool_)
+        bits[places[pages == page]] = True
         packed[page] = zlib.compress(np.packbits(bits, bitorder="little").tobytes())
     return packed
 
