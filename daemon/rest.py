@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from azq.store import Store, open_store
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.core import Core
+from daemon.door import Door
 from daemon.listener import url_of
 from daemon.planes import open_planes
 from daemon.server import Server
@@ -29,7 +29,7 @@ log = logs.get(__name__)
 class Rest(contextlib.AbstractContextManager["Rest"]):
     """Serves on a bound socket from entering to leaving; raises `AzqError` when it does not get that far."""
 
-    def __init__(self, config: Config, core: Core, listener: socket.socket) -> None:
+    def __init__(self, config: Config, core: Core, listener: Door) -> None:
         certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
         self._services = services_of(config, core)
         self._server = Server(create_app(self._services), listener, certificate=certificate, key=key)

@@ -66,6 +66,7 @@ class DaemonConfig(Section):
     rate_per_s: Annotated[float, Field(gt=0.0)] = 1000.0  # requests of one token, or of one address where there is none
     rate_burst: Positive = 2000
     event_streams: Positive = 64  # open at once
+    event_streams_each: Positive = 48  # of them with one token, so that no reader takes all
     tls_certificate: Path | None = None  # PEM, the whole chain; both or none
     tls_key: Path | None = None
     tick_s: Seconds = 0.5

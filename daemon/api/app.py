@@ -27,6 +27,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         description=DESCRIPTION,
         responses={"4XX": error, "5XX": error},
         redirect_slashes=False,
+        strict_content_type=True,  # a body without a JSON content type is none, as the guard says too
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
     )

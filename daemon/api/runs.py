@@ -20,6 +20,7 @@ from azq.wire import keys
 from azq.wire.messages import RunRecord
 from daemon import observe
 from daemon.api.answer import answer
+from daemon.api.folders import folder_of
 from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
@@ -43,7 +44,7 @@ def create_run(body: NewRun, use: Use, response: Response, idempotency_key: Idem
             run=body.name,
             sections=json.dumps(dump_run(_sections(body, use))).encode(),
             until=goals(body.until),
-            directory=body.directory or str((use.home / body.name).absolute()),
+            directory=folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
             created_ms=use.clock_ms(),
         )
         view, replayed = use.ledger.create_run_once(record, once)
@@ -153,6 +154,11 @@ def _sections(body: NewRun, use: Services) -> RunSections:
         raise ConfigError(f"request body: game is {body.game!r} and sections.run.game is {sections.run.game!r}; name one")
     _check_game(sections.run.game, use)
     return sections
+
+
+def _folders(use: Services, run: str) -> dict[str, str]:
+    """Those of all other runs; one of the same name is a conflict of another kind."""
+    return {view.record.run: view.record.directory for view in use.ledger.runs() if view.record.run != run}
 
 
 def _check_game(game: str, use: Services) -> None:

@@ -63,7 +63,7 @@ class NewRun(Body):
         default="",
         max_length=4096,
         pattern=r"^[^\x00-\x1f]*$",
-        description="On the learner's host; empty: below the daemon's home.",
+        description="A folder of its own below the daemon's home, on the learner's host; empty: that of the run's name there.",
     )
 
     @model_validator(mode="after")
