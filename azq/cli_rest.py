@@ -35,7 +35,7 @@ def _client(url: str, config: Path | None) -> Client:
     from azq.config import load
     from azq.console.remote import client_of
 
-    return client_of(load(config).daemon, url)
+    return client_of(load(config), url)
 
 
 def _goals(until: str | None) -> dict[str, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -34,10 +35,13 @@ class Rest(contextlib.AbstractContextManager["Rest"]):
         self._services = services_of(config, core)
         self._server = Server(create_app(self._services), listener, certificate=certificate, key=key)
         self._url = url_of(listener, tls=certificate is not None)
+        self._token = config.daemon.token.get_secret_value()
 
     def __enter__(self) -> Rest:
         self._server.start()
         log.info("listening", url=self._url)
+        if sys.stdout.isatty():  # never into a log
+            sys.stdout.write(f"dashboard {self._url}/#token={self._token}\n" if self._token else f"dashboard {self._url}\n")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, load
+from azq.config.own_token import with_own_token
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
@@ -201,7 +202,8 @@ class Session:
             for spec in self.specs():
                 self._supervisor.start(spec)
             dashboard = url_of(self._config.daemon) if self._config.daemon.port else ""  # 0: any port, which only the daemon knows
-            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard) as screen:
+            token = with_own_token(self._config, make=True).daemon.token.get_secret_value()
+            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard, token=token) as screen:
                 code = self._watch_until_end(screen)
                 self._drain(screen)
                 screen.show(self._watch.summary(self._name), force=True)

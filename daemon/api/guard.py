@@ -80,7 +80,10 @@ class Guard:
         if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
             return None
         if identity is None:
-            text = "this daemon asks for a bearer token: send `Authorization: Bearer <daemon.token>`"
+            text = (
+                "this daemon asks for a token: send `Authorization: Bearer TOKEN`, one of its settings, or the one in .token of its home; "
+                "azq finds that where AZQ_HOME or its folder is the daemon's, and takes another from AZQ_DAEMON__TOKEN"
+            )
             return Refusal(HTTPStatus.UNAUTHORIZED, text, AccessDenied, {"WWW-Authenticate": "Bearer"})
         if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
             text = "without a token only requests to a loopback address are answered; set daemon.token"
