@@ -33,7 +33,8 @@ class Rest(contextlib.AbstractContextManager["Rest"]):
     def __init__(self, config: Config, core: Core, listener: Door) -> None:
         certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
         self._services = services_of(config, core)
-        self._server = Server(create_app(self._services), listener, certificate=certificate, key=key)
+        self._app = create_app(self._services)
+        self._server = Server(self._app, listener, certificate=certificate, key=key)
         self._url = url_of(listener, tls=certificate is not None)
         self._token = config.daemon.token.get_secret_value()
 
@@ -47,6 +48,7 @@ class Rest(contextlib.AbstractContextManager["Rest"]):
     def __exit__(self, *_: object) -> None:
         self._services.streams.close()
         self._server.stop()
+        self._app.state.auditor.close()
 
     @property
     def alive(self) -> bool:

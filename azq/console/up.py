@@ -38,6 +38,7 @@ from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import RunRecord
+from daemon.audit import write_command
 from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
@@ -85,6 +86,7 @@ def up(
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
+        write_command(watch.bus, "azq up", start.run.name)
         supervisor = Supervisor(
             env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
             hang_after_s=HANG_AFTER_S if pings.possible() else None,
@@ -274,6 +276,7 @@ class Session:
         if not finished:
             with contextlib.suppress(StateConflict):
                 self._ledger.set_run_state(self._name, RunState.PAUSED, "azq up was stopped")
+                write_command(self._watch.bus, "azq up was stopped", self._name)
         self._stop("selfplay")
         self._stop("learner")
         if finished:

@@ -84,6 +84,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How much a control plane has to do, over all runs."""
+
+    running: int  # runs
+    jobs: int  # queued and leased
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCounts:
     """The proof that nothing is lost: opened = finished + open + abandoned, finished = inserted + in transit."""
 
@@ -113,4 +121,17 @@ class RunLook:
 
 RECENT = 10
 
-__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "Once", "RunLook", "RunState", "RunView"]
+__all__ = [
+    "Directive",
+    "GameRecord",
+    "Job",
+    "JobState",
+    "JobView",
+    "Lease",
+    "LedgerCounts",
+    "Load",
+    "Once",
+    "RunLook",
+    "RunState",
+    "RunView",
+]

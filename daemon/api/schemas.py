@@ -11,7 +11,7 @@ from azq.arena.rating import Rating, score_share
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import AuditLine, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from daemon.network import NetworkStatus
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
@@ -327,6 +327,23 @@ class EventOut(BaseModel):
     kind: str
     at_ms: int
     about: dict[str, Any]
+
+
+class AuditOut(BaseModel):
+    """Somebody changed something, or tried to."""
+
+    at_ms: int
+    who: str = Field(description="The name of a token in the settings, or `user@host` for a command.")
+    what: str = Field(description="`POST /v1/runs/first/pause`, or a command such as `azq up`.")
+    address: str
+    status: int = Field(description="Of the answer; 0 for a command.")
+    about: str = Field(description="The run or job that came into being.")
+    key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
+
+    @classmethod
+    def of(cls, line: AuditLine) -> AuditOut:
+        """From its message."""
+        return cls(**{name: getattr(line, name) for name in cls.model_fields})
 
 
 class HealthOut(BaseModel):
