@@ -1,4 +1,4 @@
-"""The token that a daemon makes for itself where none is set: kept in its home, for the user who owns that folder and for nobody else."""
+"""The token that a daemon makes for itself where none is set that may do everything: kept in its home, for the user who owns that folder and for nobody else."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ TOKEN_FILE = ".token"
 _TOKEN = re.compile(r"[!-~]{16,256}")
 
 
-def has_token(config: DaemonConfig) -> bool:
-    """Whether the settings name any token."""
-    return any(entry.get_secret_value() for entry in (config.token, *(one.token for one in config.tokens.values())))
+def has_operator(config: DaemonConfig) -> bool:
+    """Whether the settings name a token that may do everything; one for Grafana alone leaves the host's own user without."""
+    return bool(config.token.get_secret_value()) or any(entry.scope == "operate" for entry in config.tokens.values())
 
 
 def with_own_token(config: Config, *, make: bool = False) -> Config:
-    """The same settings with the home's token where none is set; with `make` one comes into being, without it there may be none.
+    """The same settings with the home's token where none is set that may do everything; with `make` one comes into being, without it there may be none.
 
     Raises `ConfigError` where it cannot be read, written or trusted.
     """
-    if has_token(config.daemon):
+    if has_operator(config.daemon):
         return config
     token = read_token(config.home) or (_make_token(config.home) if make else "")
     return config.model_copy(update={"daemon": config.daemon.model_copy(update={"token": SecretStr(token)})})

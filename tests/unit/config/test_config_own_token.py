@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from azq.config import Config, load
-from azq.config.own_token import TOKEN_FILE, has_token, read_token, with_own_token
+from azq.config.own_token import TOKEN_FILE, has_operator, read_token, with_own_token
 from azq.console.process import machine_environment
 from azq.errors import ConfigError
+from daemon.api.auth import Keyring
 
 
 def config_of(home: Path, *lines: str) -> Config:
@@ -45,12 +46,17 @@ def test_all_who_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     assert (len(found), len(set(found))) == (16, 1)
 
 
-@pytest.mark.parametrize("line", ['daemon.token="chosen-by-hand-1"', 'daemon.tokens.grafana={ token = "read-by-grafana" }'])
+@pytest.mark.parametrize("line", ['daemon.token="chosen-by-hand-1"', 'daemon.tokens.anna={ token = "token-of-anna", scope = "operate" }'])
 def test_a_token_that_is_set_wins(tmp_path: Path, line: str) -> None:
     config = config_of(tmp_path, line)
-    assert has_token(config.daemon)
+    assert has_operator(config.daemon)
     assert with_own_token(config, make=True) is config
     assert not (tmp_path / TOKEN_FILE).exists()
+
+
+def test_one_for_those_who_watch_leaves_it_to_the_user_of_the_host(tmp_path: Path) -> None:
+    config = with_own_token(config_of(tmp_path, 'daemon.tokens.grafana={ token = "read-by-grafana" }'), make=True)
+    assert [who.name for who, _ in Keyring.of(config.daemon).entries] == ["daemon.token", "grafana"]
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
