@@ -1,4 +1,4 @@
-"""The token that a daemon makes for itself where none is set that may do everything: kept in its home, for the user who owns that folder and for nobody else."""
+"""The token that a daemon makes for itself where none is set that may do everything: in its home, for that folder's user alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_operator(config: DaemonConfig) -> bool:
 
 
 def with_own_token(config: Config, *, make: bool = False) -> Config:
-    """The same settings with the home's token where none is set that may do everything; with `make` one comes into being, without it there may be none.
+    """The same settings with the home's token where none is set that may do everything; without `make` there may be none yet.
 
     Raises `ConfigError` where it cannot be read, written or trusted.
     """
@@ -43,7 +43,7 @@ def read_token(home: Path) -> str:
         with path.open(encoding="ascii") as file:
             mode = os.fstat(file.fileno()).st_mode
             token = file.read(1024).strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ""
     except PermissionError:
         raise ConfigError(
