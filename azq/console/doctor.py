@@ -14,6 +14,7 @@ from azq import games
 from azq.bus.binary import find_server
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.config.own_token import with_own_token
 from azq.console import brokers
 from azq.console.join import checks
 from azq.console.join.checks import Check
@@ -107,6 +108,7 @@ def _home(home: Path) -> Check:
 
 def _rest(config: Config) -> Check:
     check_binding(config.daemon)
+    with_own_token(config)  # says where the home's own token is open to others
     return Check("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
 
 

@@ -21,6 +21,7 @@ import msgspec
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, RunSections, load
+from azq.config.own_token import with_own_token
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
@@ -39,6 +40,7 @@ from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import RunRecord
+from daemon.audit import write_command
 from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
@@ -86,6 +88,7 @@ def up(
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
+        write_command(watch.bus, "azq up", start.run.name)
         supervisor = Supervisor(
             env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
             hang_after_s=HANG_AFTER_S if pings.possible() else None,
@@ -211,7 +214,8 @@ class Session:
             for spec in self.specs():
                 self._supervisor.start(spec)
             dashboard = url_of(self._config.daemon) if self._config.daemon.port else ""  # 0: any port, which only the daemon knows
-            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard) as screen:
+            token = with_own_token(self._config, make=True).daemon.token.get_secret_value()
+            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard, token=token) as screen:
                 code = self._watch_until_end(screen)
                 self._drain(screen)
                 screen.show(self._watch.summary(self._name), force=True)
@@ -282,6 +286,7 @@ class Session:
         if not finished:
             with contextlib.suppress(StateConflict):
                 self._ledger.set_run_state(self._name, RunState.PAUSED, "azq up was stopped")
+                write_command(self._watch.bus, "azq up was stopped", self._name)
         self._stop("selfplay")
         self._stop("learner")
         if finished:

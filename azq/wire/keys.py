@@ -28,6 +28,7 @@ control plane
     azq:{run}:rank:<number>         string     RankBeat frame                                      seconds to live
     azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
     azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
+    azq:audit                       stream     AuditLine frames: who changed what over REST or by a command   capped
     azq:schema                      string     schema number of all that is kept here              for ever
     azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
     azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
@@ -49,6 +50,7 @@ DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
+AUDIT = "azq:audit"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -188,3 +190,10 @@ def run_of(key: str) -> str:
 
 def reply(client: str) -> str:
     return f"azq:reply:{client}"
+
+
+#: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
+OF_RUN = (
+    *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream),
+)
