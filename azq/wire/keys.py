@@ -52,6 +52,11 @@ INFERENCE_GROUP = "inference"
 CELERY_PREFIX = "azq."
 
 
+def run_prefix(name: str) -> str:
+    """What all keys of a run begin with: it is declared where a script makes their names itself."""
+    return f"azq:{{{name}}}:"
+
+
 def run(name: str) -> str:
     return f"azq:{{{name}}}:run"
 

@@ -1,4 +1,4 @@
-"""Scripts that create, read and change runs; `azq.ledger.scripts` says what all scripts have in common."""
+"""Scripts that create, read and change runs."""
 
 from __future__ import annotations
 
@@ -64,3 +64,6 @@ if ARGV[3] ~= '' and call('HGET', RUN, 'record') ~= ARGV[3] then return {'confli
 call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
 return {'ok'}
 """
+
+# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
+COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"

@@ -1,0 +1,42 @@
+"""The ledger's rules as pure functions: what `azq.ledger.scripts` does on the server, said in Python.
+
+A rule takes the state of one run, the time in ms and its arguments, and returns the new state, with an answer where there is one.
+Rules raise `LeaseLost`, `StateConflict` and `NotFound`; the state is a value, so a rule that raises has changed nothing.
+Invariant: every open game is either in the pool or held by exactly one leased job.
+"""
+
+from azq.ledger.rules.games import abandon, adopt, complete, finish_games, journal, refuse, release
+from azq.ledger.rules.jobs import cancel, claim, enqueue, expire, fail, mark_published, recent, renew, requeue
+from azq.ledger.rules.runs import TRANSITIONS, check_run_name, events, max_waiting, run_view, set_run_state
+from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, JobRow, State, lease_ms, number_of
+
+__all__ = [
+    "KEPT_ENDED_JOBS",
+    "KEPT_EVENTS",
+    "TRANSITIONS",
+    "JobRow",
+    "State",
+    "abandon",
+    "adopt",
+    "cancel",
+    "check_run_name",
+    "claim",
+    "complete",
+    "enqueue",
+    "events",
+    "expire",
+    "fail",
+    "finish_games",
+    "journal",
+    "lease_ms",
+    "mark_published",
+    "max_waiting",
+    "number_of",
+    "recent",
+    "refuse",
+    "release",
+    "renew",
+    "requeue",
+    "run_view",
+    "set_run_state",
+]

@@ -1,0 +1,78 @@
+"""Rules of open games: adopted, journaled, finished, abandoned, given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from azq.ledger.rules.state import State, all_held, end_job, ended_by, give_back, leased_row, may_work, put
+from azq.ledger.types import GameRecord, JobState, Lease
+
+
+def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecord]]:
+    """Exactly `count` games, from the pool first; none while the run does not want the job. Raises `LeaseLost`."""
+    number, row = leased_row(state, lease)
+    if not may_work(state, row):
+        return state, []
+    pooled = state.pool[:count]
+    fresh = range(state.opened + 1, state.opened + 1 + count - len(pooled))
+    uids = (*pooled, *fresh)
+    opened = {**state.open, **{uid: GameRecord(uid) for uid in fresh}}
+    state = replace(state, open=opened, pool=state.pool[len(pooled) :], opened=state.opened + len(fresh))
+    return put(state, number, replace(row, held=row.held | set(uids))), [opened[uid] for uid in uids]
+
+
+def journal(state: State, lease: Lease, records: Sequence[GameRecord]) -> State:
+    """Writes the records of held games. Raises `LeaseLost`."""
+    all_held(state, lease, [record.uid for record in records])
+    return replace(state, open={**state.open, **{record.uid: record for record in records}})
+
+
+def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
+    """Closes games; the caller hands over their samples in the same step. Raises `LeaseLost`.
+
+    A job that makes games is not at fault when its holders die: its failures are counted from here again.
+    """
+    number, row = all_held(state, lease, uids)
+    left = {uid: record for uid, record in state.open.items() if uid not in set(uids)}
+    state = replace(state, open=left, finished=state.finished + len(uids))
+    failures = 0 if uids else row.failures
+    return put(state, number, replace(row, held=row.held - set(uids), failures=failures))
+
+
+def refuse(state: State, reasons: Mapping[int, str]) -> State:
+    """Finished games that the learner found to break the rules are abandoned instead; forged uids change nothing."""
+    known = {**state.open, **state.abandoned}
+    fresh = {uid: reason for uid, reason in reasons.items() if uid <= state.opened and uid not in known}
+    return replace(state, finished=state.finished - len(fresh), abandoned={**state.abandoned, **fresh})
+
+
+def abandon(state: State, lease: Lease, uid: int, reason: str) -> State:
+    """Closes a game that nobody can play on; one abandoned already stays so. Raises `LeaseLost`."""
+    leased_row(state, lease)
+    if uid in state.abandoned:
+        return state
+    number, row = all_held(state, lease, [uid])
+    left = {other: record for other, record in state.open.items() if other != uid}
+    state = replace(state, open=left, abandoned={**state.abandoned, uid: reason})
+    return put(state, number, replace(row, held=row.held - {uid}))
+
+
+def release(state: State, now_ms: int, lease: Lease, records: Sequence[GameRecord]) -> State:
+    """Writes the last changes, gives the games back, ends the job; a repeated call changes nothing. Raises `LeaseLost`."""
+    if ended_by(state, lease):
+        return state
+    number, row = leased_row(state, lease)
+    state = give_back(journal(state, lease, records), number)
+    state = put(state, number, replace(state.jobs[number], released=True))
+    return end_job(state, now_ms, number, JobState.CANCELLED if row.cancel else JobState.DONE, "")
+
+
+def complete(state: State, now_ms: int, lease: Lease) -> tuple[State, bool]:
+    """Ends an evaluation job; False where a repeated call finds it ended, and its result kept, already. Raises `LeaseLost`."""
+    if ended_by(state, lease):
+        return state, False
+    number, _ = leased_row(state, lease)
+    state = give_back(state, number)
+    state = put(state, number, replace(state.jobs[number], released=True))
+    return end_job(state, now_ms, number, JobState.DONE, ""), True

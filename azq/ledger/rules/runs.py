@@ -1,0 +1,79 @@
+"""Rules of runs: their names, states and settings, and what others hear of a change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
+from azq.errors import ConfigError, StateConflict
+from azq.ledger.rules.state import State
+from azq.ledger.types import JobState, JobView, RunState, RunView
+from azq.wire.messages import RunRecord
+
+TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
+    RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.FAILED}),
+    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.FINISHED, RunState.FAILED}),
+    RunState.FINISHED: frozenset({RunState.RUNNING}),
+    RunState.FAILED: frozenset({RunState.RUNNING}),
+}
+
+
+class _SelfPlay(msgspec.Struct):
+    max_waiting_games: int = SelfPlayConfig().max_waiting_games
+
+
+class _Sections(msgspec.Struct):
+    selfplay: _SelfPlay = msgspec.field(default_factory=_SelfPlay)
+
+
+def max_waiting(record: RunRecord) -> int:
+    """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
+    try:
+        return msgspec.json.decode(record.sections, type=_Sections).selfplay.max_waiting_games
+    except msgspec.DecodeError:
+        return _SelfPlay().max_waiting_games
+
+
+def check_run_name(name: str) -> None:
+    """Raises `ConfigError` for a name that could not be part of keys, folders and job ids."""
+    if not re.fullmatch(RUN_NAME_PATTERN, name):
+        raise ConfigError(f"run name {name!r} is not lower-case letters, digits, - and _, at most 64; choose another")
+
+
+def run_view(state: State, now_ms: int) -> RunView:
+    """The run as everybody sees it."""
+    running_ms = max(0, now_ms - state.changed_ms) if state.state is RunState.RUNNING else 0
+    return RunView(state.record, state.state, state.reason, state.active_ms + running_ms, state.changed_ms)
+
+
+def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> State:
+    """Changes the run's state; the one it has already changes nothing. Raises `StateConflict`."""
+    if new is state.state:
+        return state
+    if new not in TRANSITIONS[state.state]:
+        raise StateConflict(f"run {state.record.run} is {state.state} and cannot become {new}; resume it first")
+    return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms)
+
+
+def events(before: State | None, after: State) -> list[tuple[str, dict[str, str]]]:
+    """What one change did to a run and its jobs, as kinds and details of `RunEvent`."""
+    said: list[tuple[str, dict[str, str]]] = []
+    if before is None or before.state is not after.state:
+        said.append((f"run.{after.state}", {"reason": after.reason}))
+    old = before.jobs if before else {}
+    for number, row in after.jobs.items():
+        if (kind := _became(old[number].view if number in old else None, row.view)) is not None:
+            view = row.view
+            about = {"job": str(number), "kind": view.job.kind, "tag": view.job.tag, "attempt": str(view.attempt)}
+            said.append((f"job.{kind}", {**about, "owner": view.owner, "error": view.error}))
+    return said
+
+
+def _became(before: JobView | None, after: JobView) -> str | None:
+    if before is not None and (before.state, before.attempt) == (after.state, after.attempt):
+        return None
+    return "requeued" if before is not None and after.state is JobState.QUEUED else str(after.state)

@@ -1,0 +1,130 @@
+"""The state of one run of the ledger as a value, and the steps that several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from azq.errors import LeaseLost, NotFound
+from azq.ledger.types import GameRecord, JobState, JobView, Lease, RunState
+from azq.wire.messages import RunRecord
+
+KEPT_ENDED_JOBS = 200
+KEPT_EVENTS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job with what only the rules see of it."""
+
+    view: JobView
+    failures: int = 0  # leases that ended badly
+    cancel: bool = False  # its worker is to be told
+    released: bool = False  # its last owner ended it well
+    held: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One run of the ledger."""
+
+    record: RunRecord
+    changed_ms: int
+    state: RunState = RunState.RUNNING
+    reason: str = ""
+    active_ms: int = 0
+    opened: int = 0
+    finished: int = 0
+    inserted: int = 0
+    duplicates_dropped: int = 0
+    job_seq: int = 0
+    open: Mapping[int, GameRecord] = field(default_factory=dict)
+    pool: tuple[int, ...] = ()
+    abandoned: Mapping[int, str] = field(default_factory=dict)
+    jobs: Mapping[int, JobRow] = field(default_factory=dict)
+    queue: tuple[tuple[int, int], ...] = ()  # (time of publication or creation, number) of jobs not ended, sorted as the server does
+    ended: tuple[int, ...] = ()  # newest first
+
+
+def lease_ms(lease_s: float) -> int:
+    """A lease's length in whole milliseconds, at least one."""
+    return max(1, round(lease_s * 1000))
+
+
+def number_of(lease: Lease) -> int:
+    """The number of a lease's job."""
+    return int(lease.job.job_id.rpartition(":")[2])
+
+
+def may_work(state: State, row: JobRow) -> bool:
+    return state.state is RunState.RUNNING or (state.state is RunState.FINISHED and row.view.job.kind == "eval")
+
+
+def is_active(row: JobRow) -> bool:
+    return row.view.state in (JobState.QUEUED, JobState.LEASED)
+
+
+def row_of(state: State, number: int) -> JobRow:
+    if number not in state.jobs:
+        raise NotFound(f"no job {state.record.run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
+    return state.jobs[number]
+
+
+def leased_row(state: State, lease: Lease) -> tuple[int, JobRow]:
+    number = number_of(lease)
+    row = state.jobs.get(number)
+    if row is None or (row.view.state, row.view.attempt, row.view.owner) != (JobState.LEASED, lease.attempt, lease.owner):
+        raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}; nothing was committed")
+    return number, row
+
+
+def all_held(state: State, lease: Lease, uids: Sequence[int]) -> tuple[int, JobRow]:
+    number, row = leased_row(state, lease)
+    for uid in uids:
+        if uid not in row.held:
+            raise LeaseLost(f"{lease.owner} does not hold game {uid} in job {lease.job.job_id}; nothing was committed")
+    return number, row
+
+
+def ended_by(state: State, lease: Lease) -> bool:
+    row = state.jobs.get(number_of(lease))
+    return row is not None and row.released and (row.view.attempt, row.view.owner) == (lease.attempt, lease.owner)
+
+
+def give_back(state: State, number: int) -> State:
+    row = state.jobs[number]
+    state = replace(state, pool=(*sorted(row.held), *state.pool))
+    return put(state, number, replace(row, held=frozenset()))
+
+
+def end_lease(state: State, now_ms: int, number: int, error: str, max_attempts: int) -> State:
+    state = give_back(state, number)
+    row = seen(state.jobs[number], lease_until_ms=0)
+    row = replace(row, failures=row.failures + 1)
+    state = put(state, number, row)
+    if row.cancel:
+        return end_job(state, now_ms, number, JobState.CANCELLED, error)
+    if row.failures >= max_attempts:
+        return end_job(state, now_ms, number, JobState.FAILED, error)
+    again = seen(row, state=JobState.QUEUED, attempt=row.view.attempt + 1, published_ms=0, claimed_ms=0, error=error)
+    return put(state, number, again)
+
+
+def end_job(state: State, now_ms: int, number: int, how: JobState, error: str) -> State:
+    state = put(state, number, seen(state.jobs[number], state=how, ended_ms=now_ms, error=error))
+    ended = (number, *state.ended)
+    kept = {key: row for key, row in state.jobs.items() if key not in ended[KEPT_ENDED_JOBS:]}
+    return replace(state, jobs=kept, ended=ended[:KEPT_ENDED_JOBS], queue=tuple(item for item in state.queue if item[1] != number))
+
+
+def put(state: State, number: int, row: JobRow) -> State:
+    return replace(state, jobs={**state.jobs, number: row})
+
+
+def seen(row: JobRow, **changes: object) -> JobRow:
+    return replace(row, view=replace(row.view, **changes))  # type: ignore[arg-type]
+
+
+def queued(state: State, number: int, at_ms: int) -> tuple[tuple[int, int], ...]:
+    others = [item for item in state.queue if item[1] != number]
+    return tuple(sorted([*others, (at_ms, number)], key=lambda item: (item[0], str(item[1]))))

@@ -1,0 +1,113 @@
+"""Runs on the control plane: created, looked at, changed, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from azq.errors import StateConflict
+from azq.ledger import scripts
+from azq.ledger.answers import counts_of, fields_of, run_look, run_view
+from azq.ledger.door import ScriptDoor, first_answer
+from azq.ledger.rules import check_run_name, max_waiting
+from azq.ledger.types import LedgerCounts, Once, RunLook, RunState, RunView
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.connect import translate
+from azq.wire.gate import agree_on_schema
+from azq.wire.messages import RunRecord
+
+
+class LedgerRuns(ScriptDoor):
+    """The ledger's methods about runs."""
+
+    def create_run(self, record: RunRecord) -> RunView:
+        """A new run, running at once. Raises `StateConflict` when the name is taken, `ConfigError` when it is none, `SchemaMismatch`."""
+        return self.create_run_once(record, None)[0]
+
+    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]:
+        """A new run, or what the first request under this key created, and whether it is that. Raises also `KeyReused`."""
+        check_run_name(record.run)
+        agree_on_schema(self.client)
+        self.pin(record.run, once)
+        with translate(self.client):
+            self.client.sadd(keys.RUNS, record.run)
+        fingerprint = once.fingerprint if once else ""
+        word, *answer = self.call(scripts.runs.CREATE_RUN, record.run, "", encode(record), fingerprint, max_waiting(record), once=once)
+        if word == "conflict":
+            raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
+        first = first_answer(word, answer)
+        return (_new_run(first), True) if first is not None else (self.run(record.run), False)
+
+    def first_run(self, name: str, once: Once | None) -> RunView | None:
+        """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
+        first = self.read_once(name, once)
+        return None if first is None else _new_run(first)
+
+    def run(self, name: str) -> RunView:
+        """One run. Raises `NotFound` naming the runs there are."""
+        now_ms, values = self._read_run(name)
+        return run_view(now_ms, values)
+
+    def runs(self) -> list[RunView]:
+        """All runs, by name; one whose record does not decode is said and left out, so that it stops no other."""
+        return self.read_all(scripts.runs.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])))
+
+    def look(self) -> list[RunLook]:
+        """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
+        return self.read_all(scripts.runs.LOOK, run_look)
+
+    def look_at(self, name: str) -> RunLook:
+        """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
+        word, *answer = self.call(scripts.runs.LOOK, name, "")
+        if word == "missing":
+            raise self.no_run(name)
+        return run_look(name, answer)
+
+    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
+        """Changes a run's state; setting the one it has changes nothing.
+
+        running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
+        """
+        word, *answer = self.call(scripts.runs.SET_RUN_STATE, name, "", state.value, reason)
+        if word == "missing":
+            raise self.no_run(name)
+        if word == "conflict":
+            raise StateConflict(f"run {name} is {answer[0].decode()} and cannot become {state.value}; resume it first")
+        return self.run(name)
+
+    def update_run(self, record: RunRecord) -> RunView:
+        """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
+        word, *_ = self.call(scripts.runs.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
+        if word == "missing":
+            raise self.no_run(record.run)
+        return self.run(record.run)
+
+    def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
+        """Sets a run's end and leaves the rest of its record, whoever else changes that meanwhile. Raises `NotFound`."""
+        while True:
+            now_ms, values = self._read_run(name)
+            changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
+            word, *_ = self.call(scripts.runs.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
+            if word == "missing":
+                raise self.no_run(name)
+            if word == "ok":
+                return self.run(name)
+
+    def counts(self, run: str) -> LedgerCounts:
+        """All counts at one moment. Raises `NotFound`."""
+        word, *answer = self.call(scripts.runs.COUNTS, run, "")
+        if word == "missing":
+            raise self.no_run(run)
+        return counts_of(answer)
+
+    def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
+        word, *answer = self.call(scripts.runs.READ_RUN, name, "")
+        if word == "missing":
+            raise self.no_run(name)
+        return int(answer[0]), fields_of(answer[1])
+
+
+def _new_run(values: Mapping[str, bytes]) -> RunView:
+    return run_view(int(values["changed_ms"]), values)
