@@ -187,7 +187,7 @@ def worker(
     """Run a Celery worker for self-play and evaluation jobs."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [], tags=_names(tags))
+    settings = use_config(config, overrides or [], "worker", tags=_names(tags))
 
     def body() -> int:
         from workers.worker import main as worker_main
@@ -207,7 +207,7 @@ def inference(
     from azq.console.process import run_main, use_config
 
     chosen = [f'inference.device="{device}"'] if device else []
-    settings = use_config(config, [*(overrides or []), *chosen])
+    settings = use_config(config, [*(overrides or []), *chosen], "inference")
 
     def body() -> int:
         from workers.inference import main as inference_main
@@ -226,7 +226,7 @@ def learner(
     """Run the learner of one run."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "learner")
 
     def body() -> int:
         from workers.learner import main as learner_main
@@ -241,7 +241,7 @@ def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
     """Run the operations daemon and its REST interface."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "daemon")
 
     def body() -> int:
         from daemon.main import main as daemon_main

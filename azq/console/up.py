@@ -7,7 +7,6 @@ games back, the learner takes in what is left and writes its checkpoint, then in
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import threading
@@ -25,8 +24,9 @@ from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
 from azq.console.interrupts import Aborted, Interrupts
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
 from azq.console.remote import url_of
+from azq.console.roles import NO_USERS, in_roles, knows_roles
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
@@ -36,6 +36,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.wire.gate import agree_on_schema
+from azq.wire.keys import Role
 from azq.wire.messages import RunRecord
 from daemon.observe import read_weights
 
@@ -80,14 +81,13 @@ def up(
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
+        if not knows_roles(config):
+            log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
-        supervisor = Supervisor(
-            env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
-            hang_after_s=HANG_AFTER_S if pings.possible() else None,
-        )
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
@@ -224,8 +224,11 @@ class Session:
         serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
         inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self._name]}
+        of_role = in_roles(self._config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
-            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
+            role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
+            log_file = self._start.run.path / "logs" / f"{name}.log"
+            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], log_file, env=child_environment(of_role(role), role))
 
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0

@@ -79,15 +79,16 @@ def owner_line(password: str) -> str:
     return line(OWNER, ["on", hashed(password), "~*", "&*", "+@all"])
 
 
-def role_lines(password: str) -> list[str]:
-    """The users of the roles, as lines of an ACL file; `password` is the owner's."""
-    return [line(role_user(role), [hashed(role_password(password, role)), *rules(role_user(role), [role])]) for role in ROLES]
+def role_users(password: str) -> dict[str, list[str]]:
+    """The users of the roles, by name, as words of ACL SETUSER; `password` is the owner's."""
+    return {role_user(role): [hashed(role_password(password, role)), *rules(role_user(role), [role])] for role in ROLES}
 
 
 def file_text(password: str, before: str = "") -> str:
     """A server's ACL file: its owner, the roles as they are now, and the machines of the file before."""
     machines = [text for text in before.splitlines() if text.startswith(f"user {MACHINE_PREFIX}")]
-    return "\n".join([owner_line(password), *role_lines(password), *machines, ""])
+    roles = [line(user, words) for user, words in role_users(password).items()]
+    return "\n".join([owner_line(password), *roles, *machines, ""])
 
 
 def glob_of(key: Key, user: str, right: str) -> tuple[str, str]:

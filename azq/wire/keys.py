@@ -7,7 +7,7 @@ Redis Cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Plane = Literal["control", "data", "either"]
@@ -28,8 +28,16 @@ class Key:
     rights: Mapping[Role, str]
 
 
-def _key(pattern: str, kind: str, what: str, plane: Plane = "control", **rights: str) -> Key:
-    return Key(pattern, plane, kind, what, rights)  # type: ignore[arg-type]
+def _key(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return Key(pattern, "control", kind, what, rights)  # type: ignore[arg-type]
+
+
+def _data(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return replace(_key(pattern, kind, what, **rights), plane="data")
+
+
+def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return replace(_key(pattern, kind, what, **rights), plane="either")
 
 
 AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker")
@@ -69,10 +77,10 @@ TABLE = (
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:machines", "hash", "name -> Machine that was let in; written by the owner alone", daemon="r"),
-    _key("azq:dead", "stream", "DeadLetter; capped", plane="either", daemon="rw", learner="w", inference="w"),
-    _key("azq:dead:count", "string", "dead letters ever", plane="either", daemon="rw", learner="rw", inference="rw"),
-    _key("azq:{run}:eval", "stream", "EvalRequest; group `inference`", plane="data", daemon="r", inference="rw", worker="w"),
-    _key("azq:reply:<client>", "list", "EvalReply; a minute", plane="data", inference="w", worker="own"),
+    _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
+    _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
+    _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="r", inference="rw", worker="w"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
     _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),
 )
 # fmt: on
