@@ -12,6 +12,7 @@ from azq import __version__, logs
 from azq.cli_bench import bench_app
 from azq.cli_doctor import doctor
 from azq.cli_drill import drill_app
+from azq.cli_fleet import fleet_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
 from azq.cli_profile import profile
@@ -329,6 +330,7 @@ app.command("profile")(profile)
 app.command("join")(join)
 app.command("join-token")(join_token)
 register_rest(app)
+app.add_typer(fleet_app, name="fleet")
 app.add_typer(config_app, name="config")
 app.add_typer(games_app, name="games")
 app.add_typer(bench_app, name="bench")

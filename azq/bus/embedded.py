@@ -199,13 +199,13 @@ class EmbeddedServer:
 
     def _write_settings(self, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():
-            _write_private(self._password_file, self._password or secrets.token_urlsafe(24))
+            write_private(self._password_file, self._password or secrets.token_urlsafe(24))
         access = f"requirepass {self.password}"
         if has_users:
-            _write_private(self._users_file, acl.file_text(self.password, self._users()))
+            write_private(self._users_file, acl.file_text(self.password, self._users()))
             access = f"aclfile {_quoted(str(self._users_file))}"
         lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
-        _write_private(self._settings_file, "\n".join(lines) + "\n")
+        write_private(self._settings_file, "\n".join(lines) + "\n")
 
     def _users(self) -> str:
         try:
@@ -298,7 +298,8 @@ def _socket_path(directory: Path, role: str) -> Path:
     return short
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """A file that only its owner reads, whole or not at all."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

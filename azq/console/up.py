@@ -45,6 +45,7 @@ WORKERS = ("selfplay", "eval")
 LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
+EXPIRE_S = 5.0  # and after machines whose time is over
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
 BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
 
@@ -194,6 +195,7 @@ class Session:
         self._interrupts = interrupts
         self._brokers = brokers
         self._name = start.run.name
+        self._expire_s = 0.0
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""
@@ -242,6 +244,7 @@ class Session:
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self._brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
+                self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
             self._interrupts.wait(TICK_S)
@@ -255,6 +258,14 @@ class Session:
             log.warning("broker_died", role=role)
         for name, code in self._supervisor.tick(excused=self._brokers.silent(time.monotonic())):
             log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+
+    def _send_away(self, now_s: float) -> None:
+        """Machines that joined and whose time is over lose their users."""
+        if now_s >= self._expire_s:
+            self._expire_s = now_s + EXPIRE_S
+            with contextlib.suppress(BrokerError):  # the look that follows says so
+                for name in self._brokers.expire(time.time_ns() // 1_000_000):
+                    log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
 
     def _look(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""

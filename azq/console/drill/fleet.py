@@ -61,7 +61,9 @@ class Fleet:
         first = self._lan.hosts["first"]
         for role, port in PORTS.items():
             (self._folder / role).mkdir()
-            lines = settings(role, self._folder / role, self._folder / f"{role}.sock", PASSWORD, "256mb", (first.address, port))  # type: ignore[arg-type]
+            lines = settings(
+                role, self._folder / role, self._folder / f"{role}.sock", f"requirepass {PASSWORD}", "256mb", (first.address, port)
+            )  # type: ignore[arg-type]
             (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
             self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
         self.until(self._answers, "the control plane")

@@ -9,18 +9,24 @@ import contextlib
 import getpass
 import os
 import re
+import secrets
 import socket
 import sys
+import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console import brokers
+from azq.console.machines import machines_of
+from azq.console.roles import NO_USERS, knows_roles
 from azq.errors import ConfigError
 from azq.wire import keys
+from azq.wire.acl import machine_user
 from azq.wire.codec import decode
 from azq.wire.connect import SCHEMES, address
 from azq.wire.messages import Fleet
@@ -117,10 +123,20 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def invitation(config: Config) -> dict[str, str]:
-    """The command that joins this machine's fleet, and its token.
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Whom a token is for; an empty name: one is made up."""
 
-    Raises `ConfigError` when its brokers are out of other machines' reach, `BrokerUnavailable` when they are away.
+    name: str = ""
+    roles: tuple[str, ...] = ("selfplay", "eval", "inference")
+    days: float = 30.0
+
+
+def invitation(config: Config, guest: Guest) -> dict[str, Any]:
+    """The command that joins this machine's fleet, and a token for one machine, which is let in by this.
+
+    Where the brokers keep no users the token is their password, for whoever has it. Raises `ConfigError` when the brokers are out of other
+    machines' reach, `BrokerUnavailable` when they are away, `StateConflict` for a name that is taken.
     """
     resolved, client = brokers.open_control(config)
     with contextlib.closing(client):
@@ -134,7 +150,21 @@ def invitation(config: Config) -> dict[str, str]:
     parts = _split(url)
     if (parts.hostname or "") in ANYWHERE:
         url = url.replace(str(parts.hostname), socket.gethostname(), 1)
-    return {"command": f"azq join {url}", "token": str(login_of(resolved.broker.control_url))}
+    return {"command": f"azq join {url}", **_let_in(resolved, guest)}
+
+
+def _let_in(config: Config, guest: Guest) -> dict[str, Any]:
+    if not knows_roles(config):
+        return {"token": str(login_of(config.broker.control_url)), "warning": NO_USERS}
+    name = guest.name or f"box-{secrets.token_hex(3)}"
+    with machines_of(config) as machines:
+        machine, password = machines.let_in(name, guest.roles, guest.days, time.time_ns() // 1_000_000)
+    return {
+        "token": str(Token(password, user=machine_user(name))),
+        "name": name,
+        "roles": list(machine.roles),
+        "expires_ms": machine.expires_ms,
+    }
 
 
 def _public(config: Config) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -14,15 +13,17 @@ import redis
 
 from azq import __version__
 from azq.bus.connect import connect
-from azq.config import load
-from azq.console.brokers import Brokers
-from azq.console.join import Wish, invitation, join
+from azq.config import Config, load
+from azq.console.brokers import Brokers, resolve
+from azq.console.join import Guest, Wish, invitation, join
 from azq.console.join.checks import check_fleet, read_fleet
-from azq.console.join.token import Token
-from azq.errors import BrokerRefused, ConfigError, StateConflict
+from azq.console.join.token import Token, parse_token, with_login
+from azq.console.machines import machines_of
+from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict
 from azq.wire import keys
-from azq.wire.codec import encode
-from azq.wire.messages import SCHEMA
+from azq.wire.codec import decode, encode
+from azq.wire.connect import translate
+from azq.wire.messages import SCHEMA, Machine
 from daemon.invitation import fleet_of
 
 
@@ -50,25 +51,82 @@ def listening(tmp_path: Path) -> Iterator[tuple[Path, int, redis.Redis]]:
         client.close()
 
 
-def test_listening_brokers_have_one_token_and_invite(listening: tuple[Path, int, redis.Redis]) -> None:
-    home, port, _ = listening
-    told = invitation(load(overrides=[f'home="{home}"']))
+def config_of(home: Path) -> Config:
+    return load(overrides=[f'home="{home}"'])
+
+
+def test_listening_brokers_let_a_machine_in_by_its_token(listening: tuple[Path, int, redis.Redis]) -> None:
+    home, port, owner = listening
+    told = invitation(config_of(home), Guest("box", ("selfplay",), 2.0))
     assert told["command"] == f"azq join redis://127.0.0.1:{port}/0"
+    assert told["name"] == "box"
+    token = parse_token(told["token"])
+    assert token.user == "machine-box"
     for plane in (port, port + 1):
-        connect(f"redis://:{quote(told['token'], safe='')}@127.0.0.1:{plane}/0").close()
+        connect(with_login(f"redis://127.0.0.1:{plane}/0", token)).close()
         with pytest.raises(BrokerRefused):
             connect(f"redis://127.0.0.1:{plane}/0")
+        with pytest.raises(BrokerRefused):
+            connect(with_login(f"redis://127.0.0.1:{plane}/0", Token(token.text)))  # it is no password of the owner's
+    kept = decode(owner.hget(keys.MACHINES, "box"), Machine)
+    assert (kept.roles, kept.expires_ms - kept.created_ms) == (("selfplay",), 2 * 86_400_000)
+    with pytest.raises(StateConflict, match="box was let in before"):
+        invitation(config_of(home), Guest("box"))
 
 
 def test_a_look_finds_the_way_and_changes_nothing(listening: tuple[Path, int, redis.Redis]) -> None:
     home, port, _ = listening
-    token = Token(invitation(load(overrides=[f'home="{home}"']))["token"])
+    token = parse_token(invitation(config_of(home), Guest())["token"])
     said: list[str] = []
     wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="inference", folder=home / "second", foreground=True, dry_run=True)
     assert join(wish, said.append, lambda joined: None) == 0
     assert any(f"redis://127.0.0.1:{port + 1}/0 answers" in line for line in said)
     assert all(token.text not in line for line in said)
     assert not (home / "second").exists()
+
+
+def test_a_machine_that_is_sent_away_is_out_at_once(listening: tuple[Path, int, redis.Redis]) -> None:
+    home, port, owner = listening
+    guests = {name: parse_token(invitation(config_of(home), Guest(name))["token"]) for name in ("box", "other")}
+    clients = {(name, at): connect(with_login(f"redis://127.0.0.1:{at}/0", guests[name])) for name in guests for at in (port, port + 1)}
+    with machines_of(resolve(config_of(home))) as machines:
+        assert [(seen.name, seen.addresses) for seen in machines.seen()] == [("box", ("127.0.0.1",)), ("other", ("127.0.0.1",))]
+        machines.revoke("box")
+        assert list(machines.all()) == ["other"]
+        with pytest.raises(NotFound, match="there are: other"):
+            machines.revoke("box")
+    assert {one["user"] for one in owner.client_list()} == {"default", "machine-other"}  # its connections ended
+    for (name, _), client in clients.items():
+        with client, pytest.raises(AccessRefused) if name == "box" else contextlib.nullcontext(), translate(client):
+            client.ping()
+
+
+def test_time_runs_out_for_a_machine_and_for_users_that_nobody_let_in(listening: tuple[Path, int, redis.Redis]) -> None:
+    home, port, owner = listening
+    with machines_of(resolve(config_of(home))) as machines:
+        _, password = machines.let_in("short", ["selfplay"], 1.0, now_ms=1_000)
+        machines.let_in("long", ["selfplay"], 2.0, now_ms=1_000)
+        owner.execute_command("ACL", "SETUSER", "machine-stranger", "on", "nopass")
+        owner.execute_command("ACL", "SETUSER", "operators-own", "on", "nopass")
+        assert machines.expire(1_000 + 86_400_000) == ["short", "stranger"]
+        assert machines.expire(1_000 + 86_400_000) == []
+        assert list(machines.all()) == ["long"]
+    assert {b"machine-long", b"operators-own"} < set(owner.execute_command("ACL", "USERS"))
+    with pytest.raises(BrokerRefused):
+        connect(with_login(f"redis://127.0.0.1:{port}/0", Token(password, user="machine-short")))
+
+
+def test_machines_are_known_after_a_restart_with_the_rights_of_now(tmp_path: Path) -> None:
+    port, config = free_port(), config_of(tmp_path)
+    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+        brokers.control.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
+        token = parse_token(invitation(config, Guest("box"))["token"])
+        brokers.control.execute_command("ACL", "SETUSER", "machine-box", "resetkeys", "-@all")  # as an older azq might have had it
+        brokers.control.execute_command("ACL", "SAVE")
+    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+        assert brokers.expire(0) == []
+        for at in (port, port + 1):
+            connect(with_login(f"redis://127.0.0.1:{at}/0", token)).close()
 
 
 @pytest.mark.parametrize(("token", "words"), [("", "is needed"), ("wrong", "is wrong")])
@@ -100,7 +158,7 @@ def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path
         assert told.data_urls == tuple(f"redis://127.0.0.1:{port + place}/0" for place in (1, 2, 3))
         assert (told.data_url, told.shards_per_run) == (told.data_urls[0], 2)
         brokers.control.set(keys.FLEET, encode(told))
-        token, said = Token(invitation(config)["token"]), list[str]()
+        token, said = parse_token(invitation(config, Guest())["token"]), list[str]()
         wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="selfplay", folder=tmp_path / "second", foreground=True, dry_run=True)
         assert join(wish, said.append, lambda joined: None) == 0
         assert all(any(f"redis://127.0.0.1:{port + place}/0 answers" in line for line in said) for place in (1, 2, 3))
@@ -112,7 +170,7 @@ def test_brokers_on_unix_sockets_invite_nobody(tmp_path: Path) -> None:
         told = fleet_of(brokers.apply(config))
         assert (told.control_url, told.data_url, told.version) == ("", "", __version__)
         with pytest.raises(ConfigError, match="--listen"):
-            invitation(config)
+            invitation(config, Guest())
 
 
 def test_a_server_that_is_configured_says_itself_where_it_listens(tmp_path: Path) -> None:
