@@ -86,6 +86,8 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
 
     if wish.token.exposed:
         note(Check("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
+    if wish.token.text and not wish.token.user:
+        note(Check("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
     by_systemd = units.runs_here() and not wish.foreground
     member = look(wish, roles, STATE_FOLDER / "runs" if by_systemd else load().home, note)
     note(Check("machine", "ok", _describe(machine)))
