@@ -19,12 +19,12 @@ NO_USERS = (
 
 def as_role(config: Config, role: Role) -> Config:
     """The same settings with the addresses of a role's user; addresses of another user than the owner stay, and those without password."""
-    return config.model_copy(update={"broker": _with_users(config.broker, lambda url: _user_url(url, role))})
+    return config.model_copy(update={"broker": _with_users(config.broker, lambda url: user_url(url, role))})
 
 
 def knows_roles(config: Config) -> bool:
     """Whether the control plane keeps the roles' users, or the settings name a user that is not its owner."""
-    url = _user_url(config.broker.control_url, "daemon")
+    url = user_url(config.broker.control_url, "daemon")
     if url == config.broker.control_url:
         return acl.user_in(url) != acl.OWNER
     try:
@@ -46,7 +46,8 @@ def _with_users(broker: BrokerConfig, of: Callable[[str], str]) -> BrokerConfig:
     return broker.model_copy(update=urls)
 
 
-def _user_url(url: str, role: Role) -> str:
+def user_url(url: str, role: Role) -> str:
+    """The address of a server for a role's user, from its owner's; another is left as it is."""
     parts = urlsplit(url)
     if not parts.password or acl.user_in(url) != acl.OWNER:
         return url

@@ -45,20 +45,24 @@ _ALL_READ = {"learner": "r", "inference": "r", "worker": "r"}
 _ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w"}
 _LEARNT = {"daemon": "r", "learner": "rw", "inference": "r", "worker": "r"}
 
+# A server tries a user's patterns one after the other: what is asked for each game and each batch comes first.
 # fmt: off
 TABLE = (
-    _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
-    _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
-    _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
-    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job", daemon="rw", learner="rw", worker="rw"),
+    _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="r", inference="rw", worker="w"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
     _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply yet)", daemon="r", learner="r", worker="rw"),
-    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", daemon="rw", worker="rw"),
-    _key("azq:{run}:abandoned", "hash", "uid -> reason", daemon="r", learner="rw", worker="rw"),
-    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", daemon="rw", worker="rw"),
     _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", daemon="rw", worker="rw"),
+    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="r", learner="rw", worker="w"),
+    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job", daemon="rw", learner="rw", worker="rw"),
+    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", daemon="rw", worker="rw"),
+    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", daemon="rw", worker="rw"),
+    _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
+    _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
+    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="r", learner="rw", worker="r"),
+    _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
+    _key("azq:{run}:abandoned", "hash", "uid -> reason", daemon="r", learner="rw", worker="rw"),
     _key("azq:{run}:jobs", "zset", "jobs neither done nor cancelled, by time of publication", daemon="rw", worker="rw"),
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", daemon="rw", worker="rw"),
-    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="r", learner="rw", worker="w"),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="r", learner="r", worker="w"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", daemon="rw", worker="w"),
@@ -71,7 +75,6 @@ TABLE = (
     _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw"),
     _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),
     _key("azq:{run}:history", "stream", "HistoryPoint; capped, about two days; plain readers", daemon="rw"),
-    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="r", learner="rw", worker="r"),
     _key("azq:beat:<worker>", "string", "Heartbeat; seconds", daemon="rw", **_ALL_BEAT),
     _key("azq:schema", "string", "schema number of all that is kept here; for ever", daemon="rw", **_ALL_READ),
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
@@ -79,8 +82,6 @@ TABLE = (
     _key("azq:machines", "hash", "name -> Machine that was let in; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
-    _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="r", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
     _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),
 )
 # fmt: on
