@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,18 +13,24 @@ import pytest
 import redis
 
 from azq import __version__
+from azq.bus import embedded
 from azq.bus.connect import connect
+from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.console.brokers import Brokers, resolve
 from azq.console.join import Guest, Wish, invitation, join
 from azq.console.join.checks import check_fleet, read_fleet
 from azq.console.join.token import Token, parse_token, with_login
-from azq.console.machines import machines_of
+from azq.console.machines import give_roles, machines_of
+from azq.console.roles import knows_roles
 from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict
+from azq.ledger import Ledger
+from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
-from azq.wire.messages import SCHEMA, Machine
+from azq.wire.gate import agree_on_schema
+from azq.wire.messages import SCHEMA, Machine, RunRecord
 from daemon.invitation import fleet_of
 
 
@@ -99,6 +106,61 @@ def test_a_machine_that_is_sent_away_is_out_at_once(listening: tuple[Path, int, 
     for (name, _), client in clients.items():
         with client, pytest.raises(AccessRefused) if name == "box" else contextlib.nullcontext(), translate(client):
             client.ping()
+
+
+def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Redis]) -> None:
+    home, port, owner = listening
+    token = parse_token(invitation(config_of(home), Guest("box"))["token"])
+    Ledger(owner).create_run(RunRecord("r", b"{}", {}, "x", 1))
+    job = Ledger(owner).enqueue("r", "selfplay", "cpu")
+    with connect(with_login(f"redis://127.0.0.1:{port}/0", token)) as client:
+        agree_on_schema(client)
+        ledger, bus = Ledger(client), RedisBus(client)
+        lease = ledger.claim(job.job.job_id, job.attempt, "box", 30.0)
+        assert lease is not None
+        (game,) = ledger.adopt(lease, 1)
+        ledger.journal(lease, [game])
+        record = ledger.run("r").record
+        for forbidden in (
+            lambda: ledger.create_run(RunRecord("mine", b"{}", {}, "x", 1)),
+            lambda: ledger.update_run(record),
+            lambda: ledger.set_run_state("r", RunState.PAUSED),
+            lambda: client.sadd(keys.RUNS, "mine"),
+            lambda: bus.publish(keys.weights("r"), b"frame"),
+            lambda: bus.put(keys.blob("0" * 64), b"weights"),
+            lambda: bus.put(keys.FLEET, b"frame"),
+            lambda: bus.put(keys.DAEMON, b"me"),
+            lambda: bus.put(keys.SCHEMA, b"9"),
+            lambda: bus.take_replies(keys.reply("machine-other:host:1:1"), timeout_s=0.0),
+            lambda: client.hgetall(keys.MACHINES),
+            lambda: client.config_get("dir"),
+        ):
+            with pytest.raises(AccessRefused), translate(client):
+                forbidden()
+        assert bus.take_replies(keys.reply("machine-box:host:1:1"), timeout_s=0.0) == []
+    assert Ledger(owner).run("r").state is RunState.RUNNING
+    assert owner.smembers(keys.RUNS) == {b"r"}
+
+
+def test_an_older_server_goes_on_with_one_password_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "version_of", lambda path: (6, 2, 0))
+    port, config = free_port(), config_of(tmp_path)
+    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+        settings = brokers.apply(config)
+        assert not knows_roles(settings)
+        brokers.control.set(keys.FLEET, encode(fleet_of(settings)))
+        told = invitation(config, Guest("box"))
+        assert "share one password" in told["warning"]
+        said: list[str] = []
+        wish = Wish(
+            f"redis://127.0.0.1:{port}/0", token=parse_token(told["token"]), roles="selfplay", folder=tmp_path / "x", foreground=True
+        )
+        assert join(replace(wish, dry_run=True), said.append, lambda joined: None) == 0
+        assert any("whoever has it may do everything" in line for line in said)
+        # The same server, told of users by its owner.
+        assert any("has the users azq-daemon" in line for line in give_roles(settings, apply=True))
+        assert knows_roles(settings)
+        assert parse_token(invitation(config, Guest("box"))["token"]).user == "machine-box"
 
 
 def test_time_runs_out_for_a_machine_and_for_users_that_nobody_let_in(listening: tuple[Path, int, redis.Redis]) -> None:
