@@ -11,11 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import redis
+from typer.testing import CliRunner
 
 from azq import __version__
 from azq.bus import embedded
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
+from azq.cli import app
 from azq.config import Config, load
 from azq.console.brokers import Brokers, resolve
 from azq.console.join import Guest, Wish, invitation, join
@@ -189,6 +191,24 @@ def test_machines_are_known_after_a_restart_with_the_rights_of_now(tmp_path: Pat
         assert brokers.expire(0) == []
         for at in (port, port + 1):
             connect(with_login(f"redis://127.0.0.1:{at}/0", token)).close()
+        assert brokers.expire(2**52) == ["box"]
+        for at in (port, port + 1):
+            with pytest.raises(AccessRefused):
+                connect(with_login(f"redis://127.0.0.1:{at}/0", token))
+
+
+def test_the_owners_commands(listening: tuple[Path, int, redis.Redis]) -> None:
+    def azq(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, "--set", f'home="{listening[0]}"'])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "for machine box (selfplay, eval), 3 days" in azq("join-token", "--name", "box", "--roles", "selfplay,eval", "--days", "3")
+    assert azq("fleet", "list").split()[:5] == ["box", "selfplay,eval", "3.0", "days", "left"]
+    assert azq("fleet", "expire").strip() == ""
+    assert [line.split()[1] for line in azq("fleet", "acl").splitlines() if line.startswith("user ")][:2] == ["azq-daemon", "azq-learner"]
+    assert "box is out" in azq("fleet", "revoke", "box")
+    assert "no machine was let in" in azq("fleet", "list")
 
 
 @pytest.mark.parametrize(("token", "words"), [("", "is needed"), ("wrong", "is wrong")])
