@@ -168,7 +168,7 @@ class Brokers:
         control.start()
         if self._config.broker.data_planes:
             return
-        # Whoever joins from another machine has one token: all planes then have one password.
+        # On servers without users whoever joins has the one password: all planes then share it.
         password = control.password if self._listen else ""
         (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
         for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):
