@@ -7,7 +7,6 @@ games back, the learner takes in what is left and writes its checkpoint, then in
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import threading
@@ -27,9 +26,10 @@ from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
 from azq.console.guests import with_game
 from azq.console.interrupts import Aborted, Interrupts
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
 from azq.console.remote import url_of
 from azq.console.restore import create_from_folder, holds_games
+from azq.console.roles import NO_USERS, in_roles, knows_roles
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
@@ -39,6 +39,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.wire.gate import agree_on_schema
+from azq.wire.keys import Role
 from azq.wire.messages import RunRecord
 from daemon.audit import write_command
 from daemon.observe import read_weights
@@ -48,6 +49,7 @@ WORKERS = ("selfplay", "eval")
 LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
+EXPIRE_S = 5.0  # and after machines whose time is over
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
 BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
 
@@ -84,15 +86,14 @@ def up(
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
+        if not knows_roles(config):
+            log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
-        supervisor = Supervisor(
-            env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
-            hang_after_s=HANG_AFTER_S if pings.possible() else None,
-        )
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
@@ -207,6 +208,7 @@ class Session:
         self._interrupts = interrupts
         self._brokers = brokers
         self._name = start.run.name
+        self._expire_s = 0.0
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""
@@ -238,8 +240,11 @@ class Session:
         serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
         inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self._name]}
+        of_role = in_roles(self._config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
-            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
+            role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
+            log_file = self._start.run.path / "logs" / f"{name}.log"
+            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], log_file, env=child_environment(of_role(role), role))
 
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0
@@ -253,6 +258,7 @@ class Session:
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self._brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
+                self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
             self._interrupts.wait(TICK_S)
@@ -266,6 +272,14 @@ class Session:
             log.warning("broker_died", role=role)
         for name, code in self._supervisor.tick(excused=self._brokers.silent(time.monotonic())):
             log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+
+    def _send_away(self, now_s: float) -> None:
+        """Machines that joined and whose time is over lose their users."""
+        if now_s >= self._expire_s:
+            self._expire_s = now_s + EXPIRE_S
+            with contextlib.suppress(BrokerError):  # the look that follows says so
+                for name in self._brokers.expire(time.time_ns() // 1_000_000):
+                    log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
 
     def _look(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""

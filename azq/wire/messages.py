@@ -202,6 +202,14 @@ class Fleet(Message, frozen=True):
     shards_per_run: int = 0
 
 
+class Machine(Message, frozen=True):
+    """A machine that was let in, without its secret."""
+
+    roles: tuple[str, ...]  # as `azq join --roles` has them
+    created_ms: int
+    expires_ms: int
+
+
 class RunRecord(Message, frozen=True):
     """A run as the control plane keeps it."""
 

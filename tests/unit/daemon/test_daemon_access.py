@@ -102,7 +102,7 @@ def test_tokens_come_from_the_environment_and_reach_child_processes(monkeypatch:
     monkeypatch.setenv("AZQ_DAEMON__TOKENS__GRAFANA__SCOPE", "read")
     config = load()
     assert "seen-by-grafana" not in f"{config} {config.model_dump_json()}"
-    for name, value in machine_environment(config).items():
+    for name, value in machine_environment(config, "daemon").items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("AZQ_DAEMON__TOKENS__GRAFANA__TOKEN")
     entry = load().daemon.tokens["grafana"]
