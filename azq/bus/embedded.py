@@ -24,9 +24,10 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server
+from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
-from azq.errors import BrokerError, BrokerUnavailable, ConfigError
+from azq.bus.origin import note_writer, unreadable
+from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
 
 Role = Literal["control", "data"]
 
@@ -76,6 +77,11 @@ class EmbeddedServer:
         return password
 
     @property
+    def socket(self) -> Path:
+        """Its unix socket."""
+        return self._socket
+
+    @property
     def pid(self) -> int:
         """Process id of the running server; 0 before `start`."""
         return self._pid
@@ -97,16 +103,22 @@ class EmbeddedServer:
                 self._pid = self._ask_pid()
                 self._check_listening()
                 return True
-            binary = find_server()
+            binary = find_server(self._directory if self._role == "control" else None)
             self._write_settings()
             self._process = self._spawn(binary, detached)
             self._pid = self._process.pid
             try:
                 self._wait_until_ready()
+                self._note(binary)
             except BaseException:
                 self.stop()
                 raise
             return False
+
+    def _note(self, binary: Path) -> None:
+        """Notes which program writes the append-only file, for the next start to choose one that reads it."""
+        if self._role == "control" and (server := server_at(binary)) is not None:
+            note_writer(self._directory, server)
 
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
@@ -215,7 +227,10 @@ class EmbeddedServer:
             if self._loading():
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
             if self._process.poll() is not None:
-                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {self._last_words()}; see {self._log_file}")
+                said = self._last_words()
+                if why := unreadable(said, self._directory, self._log_file):
+                    raise StateConflict(why)
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
             pause.wait(_POLL_S)
