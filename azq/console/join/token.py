@@ -12,13 +12,14 @@ import re
 import socket
 import sys
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console import brokers
+from azq.console.fronts import own_fingerprint
 from azq.errors import ConfigError
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -134,7 +135,9 @@ def invitation(config: Config) -> dict[str, str]:
     parts = _split(url)
     if (parts.hostname or "") in ANYWHERE:
         url = url.replace(str(parts.hostname), socket.gethostname(), 1)
-    return {"command": f"azq join {url}", "token": str(login_of(resolved.broker.control_url))}
+    login, fingerprint = login_of(resolved.broker.control_url), own_fingerprint(config, brokers.certificate_file(config.home), url)
+    user = login.user or ("default" if fingerprint else "")
+    return {"command": f"azq join {url}", "token": str(replace(login, user=user, fingerprint=fingerprint))}
 
 
 def _public(config: Config) -> str:

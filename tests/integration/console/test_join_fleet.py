@@ -16,6 +16,7 @@ from azq import __version__
 from azq.bus.connect import connect
 from azq.config import load
 from azq.console.brokers import Brokers
+from azq.console.fronts import Listen
 from azq.console.join import Wish, invitation, join
 from azq.console.join.checks import check_fleet, read_fleet
 from azq.console.join.token import Token
@@ -43,7 +44,7 @@ def free_port(beside: int = 1) -> int:
 def listening(tmp_path: Path) -> Iterator[tuple[Path, int, redis.Redis]]:
     """Embedded brokers that listen, with a daemon's word of them."""
     port, config = free_port(), load(overrides=[f'home="{tmp_path}"'])
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         client = connect(brokers.apply(config).broker.control_url)
         client.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
         yield tmp_path, port, client
@@ -92,7 +93,7 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
 
 def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path) -> None:
     port, config = free_port(3), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert len(set(settings.broker.data_planes)) == 3
         assert len(brokers.pids) == 4
@@ -117,4 +118,4 @@ def test_brokers_on_unix_sockets_invite_nobody(tmp_path: Path) -> None:
 
 def test_a_server_that_is_configured_says_itself_where_it_listens(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--listen"):
-        Brokers(load(overrides=['broker.control_url="redis://h:1/0"']), tmp_path, ("127.0.0.1", 6379))
+        Brokers(load(overrides=['broker.control_url="redis://h:1/0"']), tmp_path, Listen("127.0.0.1", 6379))

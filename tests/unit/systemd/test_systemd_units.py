@@ -16,7 +16,13 @@ from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 
 UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
 SERVICES = [name for name in UNITS if name.endswith(".service")]
-INSTANCES = {"azq-worker@": "selfplay.cpu", "azq-inference@": "cpu", "azq-learner@": "first", "azq-broker@": "control"}
+INSTANCES = {
+    "azq-worker@": "selfplay.cpu",
+    "azq-inference@": "cpu",
+    "azq-learner@": "first",
+    "azq-broker@": "control",
+    "azq-front@": "control",
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +75,7 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-broker@.service",
         "azq-daemon.service",
         "azq-flower.service",
+        "azq-front@.service",
         "azq-inference@.service",
         "azq-learner@.service",
         "azq-worker@.service",
