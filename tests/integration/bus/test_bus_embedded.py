@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from azq.bus import embedded
+from azq.bus.binary import find_server, server_at
 from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
+from azq.bus.origin import Server, writer_of
 from azq.bus.redis import RedisBus
 from azq.config import load
 from azq.console.brokers import Brokers
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
 
 
 @pytest.fixture
@@ -67,6 +69,32 @@ def test_secrets_are_readable_by_the_owner_only(server, tmp_path):
     with open(f"/proc/{server.pid}/cmdline", "rb") as file:
         assert password.encode() not in file.read()
     assert password not in address(server.url)
+
+
+def test_the_server_that_wrote_a_folder_is_noted_and_told_by_the_file_itself(server, tmp_path):
+    folder = tmp_path / "control"
+    mine = server_at(find_server())
+    assert writer_of(folder) == mine
+    with connect(server.url) as client:
+        client.set("kept", "here")
+        client.bgrewriteaof()
+        wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"] and len(list(folder.glob("appendonlydir/*.2.base.*"))))
+    server.stop()
+    (folder / "server.json").unlink()  # as before there were notes
+    assert mine.reads(writer_of(folder))
+    assert not Server("redis", (7, 0, 15)).reads(writer_of(folder))
+    server.start()
+    with connect(server.url) as client:
+        assert client.get("kept") == b"here"
+
+
+def test_a_file_that_cannot_be_read_is_not_sent_to_be_repaired(server, tmp_path):
+    server.stop()
+    (base,) = (tmp_path / "control").glob("appendonlydir/*.base.*")
+    base.write_bytes(b"REDIS0009 that was cut")
+    with pytest.raises(StateConflict, match=r"cannot read the append-only file.*Do not repair it.*from the run's own folder") as caught:
+        server.start()
+    assert "--fix" not in str(caught.value)
 
 
 def test_a_running_one_is_adopted_and_left_running(server, tmp_path):
