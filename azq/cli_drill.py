@@ -12,6 +12,9 @@ from azq.errors import ExitCode
 drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
 
 
+Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the bounds on time, on a machine with other work.")]
+
+
 @drill_app.command("list")
 def drill_list(as_json: AsJson = False) -> None:
     """The failures that can be rehearsed."""
@@ -31,22 +34,17 @@ def drill_run(
     chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
     every_s: Annotated[float, typer.Option("--every", min=0.0, help="With --minutes: seconds from a fault to the next, 0: no rest.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
+    patience: Patience = 1.0,
     game: str = "tic_tac_toe",
     as_json: AsJson = False,
     overrides: Overrides = None,
 ) -> None:
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
-    from azq.console.drill import Chaos, as_table, choose, load_all, rehearse
+    from azq.console.drill import Chaos, Plan, as_table, choose, load_all, rehearse
 
-    rehearsal = rehearse(
-        choose(load_all(), name),
-        rounds=rounds,
-        game=game,
-        overrides=overrides or [],
-        seed=seed,
-        tell=lambda line: typer.echo(line, err=True),
-        chaos=Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None,
-    )
+    chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
+    plan = Plan(rounds, game, tuple(overrides or ()), seed, chaos, patience)
+    rehearsal = rehearse(choose(load_all(), name), plan, _tell)
     figures = {"drills": [outcome.values() for outcome in rehearsal.outcomes]}
     table = as_table(rehearsal.outcomes)
     if rehearsal.throughput is not None:
@@ -55,3 +53,7 @@ def drill_run(
     emit(figures, as_json, table)
     if not rehearsal.passed():
         raise typer.Exit(int(ExitCode.CRASH))
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)

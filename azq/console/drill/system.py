@@ -23,7 +23,7 @@ from azq.config import Config, load
 from azq.console.brokers import resolve
 from azq.console.drill.evidence import Evidence
 from azq.console.drill.scenarios import PROCESSES
-from azq.errors import AzqError, EvaluationTimeout
+from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.wire import keys
@@ -75,6 +75,7 @@ class System:
         self._config: Config | None = None
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
+        self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
         self.evidence = Evidence(folder / RUN / "segments", game)
 
     def start(self) -> None:
@@ -155,13 +156,16 @@ class System:
         return None
 
     def beats(self, role: str = "") -> list[Heartbeat]:
-        """Heartbeats of a role, or of all, the latest started first."""
+        """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
+        beats: list[Heartbeat] = []
         with contextlib.suppress(AzqError), self.client() as client:
             beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
-            return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
-        return []
+        for beat in beats:
+            if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
+                raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
+        return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
         """Process id of a plane's server."""
@@ -216,10 +220,4 @@ def _state(pid: int) -> str:
         return ""
 
 
-def lost(counts: LedgerCounts) -> int:
-    """Games that the ledger has opened and cannot account for."""
-    unaccounted = counts.opened - counts.finished - counts.open - counts.abandoned
-    return abs(unaccounted) + abs(counts.finished - counts.inserted - counts.in_transit)
-
-
-__all__ = ["RUN", "System", "alive", "lost"]
+__all__ = ["RUN", "System", "alive"]
