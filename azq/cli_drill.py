@@ -55,5 +55,28 @@ def drill_run(
         raise typer.Exit(int(ExitCode.CRASH))
 
 
+@drill_app.command("chaos")
+def drill_chaos(
+    mtbf_s: Annotated[float, typer.Option("--mtbf-s", min=0.1, help="Mean seconds from a fault to the next, healed or not.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.0, help="How long; with --faults: at most. 10 where neither is given.")
+    ] = 0.0,
+    faults: Annotated[int, typer.Option("--faults", min=0, help="How many faults.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as who they befall is there.")] = 0,
+    patience: Patience = 1.0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
+    from azq.console.drill import Storm, as_table, weather
+
+    lasts_s = 60 * minutes if minutes or faults else 600.0
+    found = weather(Storm(mtbf_s, faults, lasts_s, seed), game=game, overrides=overrides or [], patience=patience, tell=_tell)
+    emit({"drills": [found.outcome.values()], **found.values()}, as_json, f"{as_table([found.outcome])}\n{found.as_line()}")
+    if not found.outcome.passed():
+        raise typer.Exit(int(ExitCode.CRASH))
+
+
 def _tell(line: str) -> None:
     typer.echo(line, err=True)

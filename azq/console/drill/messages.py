@@ -28,20 +28,30 @@ READY_S = 60.0
 
 def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + send_poison(system, rng))
+
+
+def send_poison(system: System, rng: random.Random) -> int:
+    """Sends them; returns how many there are."""
     return _publish(system, [rng.randbytes(size) for size in (0, 7, LARGE)])
 
 
 def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Frames over the limit, for the learner and for the inference workers."""
-    return _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)]))
 
 
-def _publish(system: System, frames: list[bytes]) -> Harm:
-    wanted = _dead_letters(system) + 2 * len(frames)
+def _publish(system: System, frames: list[bytes]) -> int:
     for plane, stream in (("control", keys.samples(RUN)), ("data", keys.eval_stream(RUN))):
         with system.client(plane) as client:
             for frame in frames:
                 RedisBus(client).publish(stream, frame)
+    return 2 * len(frames)
+
+
+def _until_refused(system: System, wanted: int) -> Harm:
     return Harm(lambda: _dead_letters(system) >= wanted)
 
 
@@ -57,7 +67,7 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
     """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
     log, release = system.log("inference"), _hold_learner(system)
     try:
-        version = _offer(system, scenario.fault)
+        version = offer_weights(system, scenario.fault)
     except BaseException:
         release()
         raise
@@ -70,7 +80,7 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
     return Harm(healed, lift=release)
 
 
-def _offer(system: System, fault: str) -> int:
+def offer_weights(system: System, fault: str) -> int:
     """Publishes bad weights and returns their version, which the system watches for from now on."""
     config = system.config()
     with system.client() as client:

@@ -87,6 +87,10 @@ class System:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
         self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
 
+    def pid_of_all(self) -> int:
+        """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
+        return self._process.pid if self._process is not None else 0
+
     def stop(self) -> None:
         """Drains it as Ctrl-C does."""
         if self._process is None:
