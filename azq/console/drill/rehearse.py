@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from azq.console.drill import odd_games
 from azq.console.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
 from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.hosts import why_not
@@ -71,17 +72,26 @@ def rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal
 
 def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list[Scenario]]:
     """Drills that share a system, those without settings of their own first, and those of hosts."""
-    groups: dict[tuple[str, ...], list[Scenario]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.role != HOSTS:
-            groups.setdefault(scenario.settings, []).append(scenario)
+            groups.setdefault((scenario.game, scenario.settings), []).append(scenario)
     return [groups[key] for key in sorted(groups)], [scenario for scenario in scenarios if scenario.role == HOSTS]
+
+
+def odd_game(folder: Path, name: str) -> str:
+    """A class of `odd_games` as a game in a file of the system's own folder."""
+    path = folder / "games" / "odd.py"
+    path.parent.mkdir()
+    shutil.copyfile(odd_games.__file__, path)
+    return f"{path}:{name}"
 
 
 def _rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal:
     """These drills on one system."""
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
-    system = System(folder, plan.game, [*scenarios[0].settings, *plan.overrides])
+    game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
+    system = System(folder, game, [*scenarios[0].settings, *plan.overrides])
     rounds, throughput = Rounds(system, scenarios, plan.patience, rng, tell), None
     try:
         system.start()

@@ -22,11 +22,11 @@ def out_of_memory(system: System, scenario: Scenario, rng: random.Random) -> Har
     return Harm(lambda: True, lasts_s=FULL_S, lift=limit_memory(system, scenario.role.removeprefix("broker-")))
 
 
-def limit_memory(system: System, plane: str) -> Callable[[], None]:
-    """Leaves a broker no memory; returns what gives it back."""
+def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], None]:
+    """Leaves a broker so many bytes, or none; returns what gives them back."""
     with system.client(plane) as client:
         before = str(client.config_get("maxmemory")["maxmemory"])
-        client.config_set("maxmemory", NONE)
+        client.config_set("maxmemory", most)
 
     def lift() -> None:
         with system.client(plane) as client:

@@ -37,6 +37,12 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "wrong-hash": ("weights",),
     "nan": ("weights",),
     "truncated": ("weights",),
+    "second": ("learner",),
+    "second-elsewhere": ("learner",),
+    "lost": ("broker-control",),
+    "out-of-memory-for-good": ("broker-control",),
+    "bad-run": ("inference",),
+    "deadly-game": ("selfplay",),
 }
 
 
@@ -53,6 +59,7 @@ class Scenario:
     fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
     abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
     settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
+    game: str = ""  # class of `odd_games` that a system of its own plays
 
     @property
     def loses_search(self) -> bool:
@@ -80,11 +87,12 @@ def parse(path: Path) -> Scenario:
             str(values.pop("fsync", "")),
             str(values.pop("abandoned", "")),
             tuple(map(str, values.pop("settings", ()))),
+            str(values.pop("game", "")),
         )
     except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
         raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
     if values:
-        raise ConfigError(f"drill {path}: unknown key {min(values)!r}; there are also pause_within_s, fsync, abandoned and settings")
+        raise ConfigError(f"drill {path}: unknown key {min(values)!r}; there are also pause_within_s, fsync, abandoned, settings and game")
     if found.role not in FAULTS.get(found.fault, ()):
         raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
     if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):

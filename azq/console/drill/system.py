@@ -60,7 +60,7 @@ class System:
 
     def __init__(self, folder: Path, game: str, overrides: list[str]) -> None:
         self.folder = folder
-        self._game = game
+        self.game = game
         self._overrides = [
             f'home="{folder}"',
             "daemon.port=0",
@@ -81,7 +81,7 @@ class System:
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "azq", "up", "--game", self._game, "--run", RUN, "--json", *sets]
+        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *sets]
         env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
         with (self.folder / "up.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
