@@ -118,7 +118,8 @@ class _Weather:
                 self._strike(blow)
                 if number % COMPARE_EVERY == 0:
                     self._compare(number)
-        self._heal()
+            self._heal()
+        self._found.outcome.pause_s.append(vigil.pause_s)
         self._found.outcome.note(self._auditor.audit_at_the_end())
         self._found.games = self._system.evidence.read().games
 
