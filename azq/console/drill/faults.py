@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from azq.console.drill import clocks, guests, learners, losses, messages, moments, resources, signals
+from azq.console.drill import clocks, guests, killers, learners, losses, messages, moments, resources, signals
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import System
@@ -35,6 +35,7 @@ DEEDS: dict[str, Callable[[System, Scenario, random.Random], Harm]] = {
     "out-of-memory-for-good": losses.fill_control_plane,
     "bad-run": guests.bad_run,
     "deadly-game": guests.deadly_game,
+    "deadly-request": killers.deadly_request,
 }
 
 

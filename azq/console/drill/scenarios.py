@@ -43,6 +43,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "out-of-memory-for-good": ("broker-control",),
     "bad-run": ("inference",),
     "deadly-game": ("selfplay",),
+    "deadly-request": ("inference",),
 }
 
 
