@@ -2,12 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := embedded eval plot s3
-# Older ones do not take hashes from a constraints file.
-PIP := 26.3
-CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) CMakeLists.txt
+LOCKED := $(BIN)/python -m pip install -q --require-hashes
+# Packages too: Python finds them where they lay when azq was installed.
+CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up test drills check sanitize lock clean
+.PHONY: setup up test drills mutants check sanitize lock clean
 
 setup: $(VENV)/.built
 
@@ -16,13 +15,14 @@ $(BIN)/python:
 		{ echo "azq needs Python 3.11 or newer with venv; on Debian: apt-get install python3-venv g++ make"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# torch comes first and alone: its build (CPU or CUDA) is the machine's choice, so its version is pinned and its hash is not.
-$(VENV)/.deps: pyproject.toml constraints.txt ops/requirements.py | $(BIN)/python
+# Nothing is installed whose hash is not in the lock. torch comes first and alone, and what else is needed follows from its build: a CPU
+# build where pip knows of one (`pip config set global.find-links FOLDER`), else the index's, which brings CUDA.
+$(VENV)/.deps: pyproject.toml constraints.txt $(wildcard ops/locks/*) ops/requirements.py | $(BIN)/python
 	@echo "azq: installing dependencies into $(VENV) (a few minutes, once)"
-	$(BIN)/python -m pip install -q "pip==$(PIP)"
-	$(BIN)/python -m pip install -q --no-deps "torch==2.13.0"
-	$(BIN)/python ops/requirements.py $(EXTRAS) > $(VENV)/requirements.txt
-	$(BIN)/python -m pip install -q -r $(VENV)/requirements.txt -c constraints.txt
+	$(LOCKED) -r ops/locks/pip.txt
+	$(LOCKED) --no-deps -r ops/locks/torch-cpu.txt 2>/dev/null || $(LOCKED) --no-deps -r ops/locks/torch.txt
+	$(BIN)/python ops/requirements.py locked > $(VENV)/requirements.txt
+	$(LOCKED) -r $(VENV)/requirements.txt
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(CORE)
@@ -41,6 +41,10 @@ test: setup
 drills: setup
 	$(BIN)/azq drill run all
 
+# Small wrong changes to the modules that decide, which their tests have to notice: the better part of an hour; `SAMPLE=40` takes so many.
+mutants: setup
+	$(BIN)/python ops/mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),1))
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,7 +57,7 @@ sanitize: setup
 	./build/sanitize/azq_core_tests
 
 lock: $(BIN)/python
-	ops/lock.sh $(BIN)/python
+	ops/lock.sh $(BIN)/python $(WHEELS)
 
 clean:
 	rm -rf build $(VENV)/.built $(VENV)/.deps

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.connect import connect
+from azq.bus.connect import connect_at_start
 from azq.config import Config
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.sdnotify import READY, STOPPING, notify
@@ -41,11 +41,11 @@ def main(config: Config) -> int:
     check_tls(config.daemon)
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
-    stops = _catch_signals()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
-        client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+        client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
+        stops = _catch_signals()  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
         notify("STATUS=waiting for the lock of the control plane")
         lock.wait(partial(_stop_within, stops))

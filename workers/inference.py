@@ -14,7 +14,7 @@ import redis
 
 from azq import __version__, logs
 from azq.bus.base import Bus
-from azq.bus.connect import connect
+from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig
@@ -53,10 +53,10 @@ def main(config: Config) -> int:
     control_url = config.broker.control_url
     if not control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    client = connect_at_start(control_url, timeout_s=config.broker.connect_timeout_s)  # first: until then a signal simply ends the process
     stop = _catch_signals()
     placement = place(config.inference)
     prepare_process(placement.threads)
-    client = connect(control_url, timeout_s=config.broker.connect_timeout_s)
     agree_on_schema(client)
     control = RedisBus(client)
     data = open_requests(config.broker)

@@ -20,7 +20,7 @@ import redis
 import azq
 from azq import games
 from azq.bus.base import Bus
-from azq.bus.connect import connect
+from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, parse_run
 from azq.errors import ConfigError, ExitCode, StateConflict, StoreError
@@ -56,7 +56,7 @@ def main(config: Config, run: str) -> int:
     """
     if not config.broker.control_url:
         raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
-    client = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
     agree_on_schema(client)
     ledger = Ledger(client)
     view = ledger.run(run)

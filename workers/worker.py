@@ -8,7 +8,7 @@ from contextlib import closing
 
 from celery.exceptions import SecurityWarning
 
-from azq.bus.connect import connect
+from azq.bus.connect import connect_at_start
 from azq.config import Config
 from azq.errors import ConfigError, ExitCode
 from azq.wire.gate import agree_on_schema
@@ -26,7 +26,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     if not queues:
         raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
     app = build_app(config, queues)
-    with closing(connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)) as client:
+    with closing(connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)) as client:
         agree_on_schema(client)
     worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
         hostname=node_name(queues),

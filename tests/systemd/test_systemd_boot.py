@@ -109,6 +109,20 @@ def test_a_killed_broker_comes_back_and_others_keep_their_processes(host: Namesp
     assert {other: host.show(other, "MainPID") for other in others} == others
 
 
+def test_services_that_boot_before_their_broker_wait_for_it(host: Namespace) -> None:
+    units = (WORKER, INFERENCE, LEARNER)  # the daemon wants its broker started
+    host.run("systemctl", "stop", *BROKERS)
+    for unit in units:
+        host.signal(unit, "KILL")
+    for unit in units:
+        host.until(lambda unit=unit: "waiting for the broker" in host.show(unit, "StatusText"), f"{unit} to wait")
+    waiting = {unit: host.show(unit, "MainPID") for unit in units}
+    host.run("systemctl", "start", *BROKERS)
+    for unit in units:
+        host.until(lambda unit=unit: at_work(host, unit), f"{unit} at work")
+    assert {unit: host.show(unit, "MainPID") for unit in units} == waiting  # not one start was spent
+
+
 def test_a_hung_service_is_noticed_by_the_watchdog(host: Namespace) -> None:
     restarted(host, WORKER, "STOP")
     assert any("Watchdog timeout" in line for line in host.messages(WORKER))

@@ -25,6 +25,7 @@ CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive
         ({"open_games": 0}, Stop.NO_GAMES),
         ({"now_s": 60.0, "evaluated_s": 59.0}, Stop.SLICE_OVER),
         ({"now_s": 59.9, "evaluated_s": 59.0}, None),
+        ({"now_s": 1059.0, "started_s": 1000.0, "evaluated_s": 1058.0}, None),  # a slice has its own beginning
         ({"now_s": 39.1}, Stop.STARVED),
         ({"now_s": 39.0}, None),
         ({"asked": True, "directive": Directive.RELEASE, "open_games": 0, "now_s": 99.0}, Stop.ASKED),
@@ -44,9 +45,14 @@ def test_groups_share_the_games_out(games: int, groups: int) -> None:
     assert min(sizes) >= 1
 
 
-def test_no_games_make_no_groups() -> None:
-    with pytest.raises(ValueError, match="0 games"):
-        group_sizes(0, 2)
+@pytest.mark.parametrize(("games", "groups"), [(0, 2), (4, 0)])
+def test_no_games_or_no_groups_make_none(games: int, groups: int) -> None:
+    with pytest.raises(ValueError, match=f"{games} games in {groups} groups"):
+        group_sizes(games, groups)
+
+
+def test_turns_go_round_upwards() -> None:
+    assert [next_group(group, 3) for group in range(3)] == [1, 2, 0]
 
 
 @given(st.integers(1, 9), st.integers(0, 40))
@@ -61,6 +67,15 @@ def test_every_group_has_its_turn_once_a_round(groups: int, start: int) -> None:
 @given(st.floats(0.01, 100), st.floats(0.1, 100))
 def test_a_lease_is_renewed_at_least_three_times_in_its_life(journal_s: float, lease_s: float) -> None:
     assert 0 < journal_interval_s(journal_s, lease_s) <= min(journal_s, lease_s / 3)
+
+
+def test_a_journal_is_as_rare_as_configured_where_the_lease_is_long_enough() -> None:
+    assert journal_interval_s(5.0, 60.0) == 5.0
+    assert journal_interval_s(5.0, 12.0) == 4.0
+
+
+def test_backing_off_doubles() -> None:
+    assert [backoff_s(attempt) for attempt in range(1, 7)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0])
 
 
 def test_backing_off_grows_to_a_bound() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
-from azq.replay.limiter import may_train, stall_selfplay
+from azq.replay.limiter import may_train, stall_selfplay, steps_allowed
 
 configs = st.builds(
     LearnerConfig,
@@ -52,3 +53,35 @@ def test_a_fast_learner_reaches_the_ratio():
         while may_train(inserted, consumed, config):
             consumed += config.batch_size
     assert abs(consumed / inserted - 4.0) < 0.01
+
+
+CONFIG = LearnerConfig(batch_size=100, samples_per_insert=4.0, min_window=1000, limiter_slack=500)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "consumed", "steps"),
+    [
+        (999, 0, 0),  # the window has not its minimum
+        (1000, 0, 40),
+        (1000, 3900, 1),
+        (1000, 3901, 0),  # less than a batch is left
+        (1000, 9000, 0),
+    ],
+)
+def test_steps_are_whole_batches_within_the_ratio(inserted, consumed, steps):
+    assert steps_allowed(inserted, consumed, CONFIG) == steps
+    assert may_train(inserted, consumed, CONFIG) is (steps > 0)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "consumed", "stalled"),
+    [
+        (999, 0, False),  # the learner could not train
+        (1500, 4000, False),  # 500 ahead: as many as the slack
+        (1501, 4000, True),
+        (1500, 3999, True),
+        (1500, 6000, False),  # the learner waits
+    ],
+)
+def test_self_play_waits_when_it_is_ahead_by_more_than_the_slack(inserted, consumed, stalled):
+    assert stall_selfplay(inserted, consumed, CONFIG) is stalled

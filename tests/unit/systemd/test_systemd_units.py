@@ -129,3 +129,10 @@ def test_delays_grow_where_systemd_can_do_that() -> None:
     for name in SERVICES:
         text = (systemd.assets() / "systemd" / name).read_text("utf-8")
         assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_service_runs_out_of_starts_while_the_broker_is_away(rendered: Path, name: str) -> None:
+    text = (rendered / name).read_text()
+    assert "StartLimitIntervalSec=0\n" in text
+    assert "StartLimitBurst" not in text

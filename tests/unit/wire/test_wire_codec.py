@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import tracemalloc
+import zlib
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, checksum, decode, encode
+from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, encode
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
@@ -152,6 +153,23 @@ def test_too_large_a_message_is_refused_on_both_sides():
         encode(EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES), 0))
     with pytest.raises(WireError, match="exceeds the limit"):
         decode(bytes(MAX_FRAME_BYTES + 1), EvalRequest)
+
+
+def test_a_message_may_be_as_large_as_the_limit_and_no_larger():
+    assert MAX_FRAME_BYTES == 8_388_608
+    around = len(encode(EvalRequest(1, "c", 0, 1, bytes(100_000), 0))) - 100_000
+    largest = EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES - around), 0)
+    assert len(encode(largest)) == MAX_FRAME_BYTES
+    assert decode(encode(largest), EvalRequest) == largest
+    with pytest.raises(WireError, match="EvalRequest of"):
+        encode(EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES - around + 1), 0))
+
+
+def test_a_frame_looks_as_other_versions_expect_it():
+    body = msgspec.msgpack.encode(GameRecord(7))
+    assert encode(GameRecord(7)) == msgspec.msgpack.encode((SCHEMA, zlib.crc32(body).to_bytes(4, "little"), msgspec.Raw(body)))
+    assert bytes(body_of(encode(GameRecord(7)))) == body
+    assert bytes(body_of(msgspec.msgpack.encode((UNCHECKED, GameRecord(7))))) == body
 
 
 def test_text_that_is_no_utf8_is_refused():

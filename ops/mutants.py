@@ -1,0 +1,264 @@
+"""Are the tests sharp? Small wrong changes are made to the modules that decide, and their unit tests have to notice.
+
+Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J] [--json]
+
+The changes are Cosmic Ray's: comparisons, constants, signs, branches. None is written to disk: each runs in a process of its own, forked
+with the libraries loaded, in which one module is compiled from its changed text. `mutants.toml` beside this file names the modules,
+their tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not named there,
+where one is named that is noticed by now, or where a module's score falls below 90 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import ndiff
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LIST = Path(__file__).with_suffix(".toml")
+SCORE = 0.90
+OPERATORS = (
+    *(f"ReplaceComparisonOperator_{change}" for change in ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")),
+    *(f"ReplaceComparisonOperator_{change}" for change in ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "LtE_Gt", "Gt_LtE", "GtE_Lt")),
+    *(f"ReplaceBinaryOperator_{change}" for change in ("Add_Sub", "Sub_Add", "Mul_FloorDiv", "FloorDiv_Mul", "Div_Mul", "Mod_FloorDiv")),
+    *(f"ReplaceBinaryOperator_{change}" for change in ("Pow_Mul", "LShift_RShift", "RShift_LShift", "BitOr_BitAnd", "BitAnd_BitOr")),
+    *("ReplaceUnaryOperator_Delete_USub", "ReplaceUnaryOperator_Delete_Not", "AddNot", "ReplaceAndWithOr", "ReplaceOrWithAnd"),
+    *("ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "NumberReplacer"),
+    "ZeroIterationForLoop",
+)
+PLUGINS = ("hypothesis.extra.pytestplugin", "pytest_timeout")
+LIBRARIES = ("msgspec", "numpy", "pydantic_settings", "pytest", "redis", "structlog", "celery", "fsspec")
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """A module that decides, and the tests that are to notice what is wrong with it."""
+
+    path: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As it is imported."""
+        return self.path.removesuffix(".py").replace("/", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One module with one small change."""
+
+    module: Decider
+    line: int
+    before: str  # the changed lines
+    after: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.module.path}:{self.line}: {self.before}  ->  {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A change that nothing notices, and why that is so. An equal program does the same as before: no test could notice."""
+
+    module: str
+    before: str
+    after: str
+    reason: str
+    equal: bool = False
+
+    def names(self, mutant: Mutant) -> bool:
+        """Whether it is this one."""
+        return (self.module, self.before, self.after) == (mutant.module.path, mutant.before, mutant.after)
+
+
+def mutants(module: Decider, source: str) -> Iterator[Mutant]:
+    """Every changed text that is another program; annotations, which nothing reads, do not make one."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    seen = {_meaning(source)}
+    for name in OPERATORS:
+        operator, occurrence = get_operator(f"core/{name}")(), 0
+        while (text := mutate_code(source, operator, occurrence)) is not None:
+            occurrence += 1
+            if (meaning := _meaning(text)) not in seen:
+                seen.add(meaning)
+                yield Mutant(module, *_difference(source, text), text)
+
+
+def _meaning(source: str) -> str:
+    """The program without annotations and the decorators of classes, which only keep people from mistakes; "" where it is none."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign | ast.arg):
+            node.annotation = ast.Constant(None)
+        elif isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.ClassDef):
+            node.decorator_list = []
+    return ast.dump(tree)
+
+
+def _difference(source: str, text: str) -> tuple[int, str, str]:
+    """Number of the first changed line, the changed lines as they were, and as they are."""
+    before, after = source.splitlines(), text.splitlines()
+    first = next(number for number, (old, new) in enumerate(zip(before, after, strict=False), start=1) if old != new)
+    changes = [line for line in ndiff(before, after) if line[:2] in ("- ", "+ ")]
+    said = [" ".join(line[2:].strip() for line in changes if line.startswith(sign)) for sign in "-+"]
+    return first, said[0], said[1]
+
+
+class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Imports one module from a text; before all other finders."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        """Only of that one module."""
+        if name != self._mutant.module.name:
+            return None
+        return importlib.util.spec_from_file_location(name, ROOT / self._mutant.module.path, loader=self)
+
+    def get_filename(self, fullname: str) -> str:
+        """Where tracebacks look."""
+        return str(ROOT / self._mutant.module.path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        """The changed text."""
+        return self._mutant.text.encode()
+
+
+def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
+    """Forks a process that runs the tests, silent; its pid. It exits with pytest's code."""
+    if pid := os.fork():
+        return pid
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    if mutant is not None:
+        sys.meta_path.insert(0, ChangedModule(mutant))
+    import pytest
+
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins take longer to load than most of these tests to run
+    plugins = [part for plugin in PLUGINS for part in ("-p", plugin)]
+    os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *plugins, "--hypothesis-seed=0", *tests])))
+
+
+def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: bool) -> list[Mutant]:
+    """Runs the tests of each and returns those that went unnoticed. Tests that do not end in time have noticed."""
+    unnoticed: list[Mutant] = []
+    waiting, running = list(reversed(todo)), dict[int, tuple[Mutant, float]]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop()
+            running[run_tests(mutant.module.tests, mutant)] = mutant, time.monotonic() + limits_s[mutant.module.path]
+        for pid, (mutant, until_s) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended and time.monotonic() < until_s:
+                continue
+            if not ended:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            elif os.waitstatus_to_exitcode(status) == 0:
+                unnoticed.append(mutant)
+                if tell:
+                    print(f"unnoticed  {mutant}", flush=True)
+            del running[pid]
+        time.sleep(0.01)  # between two looks at processes; nothing depends on its length
+    return unnoticed
+
+
+def baseline_s(module: Decider) -> float:
+    """Seconds that a module's tests take as they are. Ends the program where they fail."""
+    began = time.monotonic()
+    _, status = os.waitpid(run_tests(module.tests, None), 0)
+    if status:
+        raise SystemExit(f"the tests of {module.path} fail without any change: {' '.join(module.tests)}")
+    return time.monotonic() - began
+
+
+def report(done: Sequence[Mutant], unnoticed: Sequence[Mutant], known: Sequence[Survivor], whole: bool) -> dict[str, object]:
+    """What came of it, for machines; `passed` says whether that is good enough."""
+    named = [(mutant, next((survivor for survivor in known if survivor.names(mutant)), None)) for mutant in unnoticed]
+    equal = {id(mutant) for mutant, survivor in named if survivor and survivor.equal}
+    scores = {}
+    for path in dict.fromkeys(mutant.module.path for mutant in done):
+        of = [mutant for mutant in done if mutant.module.path == path and id(mutant) not in equal]
+        missed = [mutant for mutant in unnoticed if mutant.module.path == path and id(mutant) not in equal]
+        scores[path] = {"mutants": len(of), "noticed": len(of) - len(missed), "score": round(1 - len(missed) / max(1, len(of)), 3)}
+    fresh = [str(mutant) for mutant, survivor in named if survivor is None]
+    ended = [f"{survivor.module}: {survivor.before}  ->  {survivor.after}" for survivor in known if _noticed(survivor, done, unnoticed)]
+    low = [path for path, score in scores.items() if score["score"] < SCORE] if whole else []
+    passed = not fresh and not ended and not low
+    return {"modules": scores, "unnamed": fresh, "noticed_by_now": ended, "below": low, "passed": passed}
+
+
+def _noticed(survivor: Survivor, done: Sequence[Mutant], unnoticed: Sequence[Mutant]) -> bool:
+    return any(map(survivor.names, done)) and not any(map(survivor.names, unnoticed))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", help="paths of modules; by default all")
+    parser.add_argument("--sample", type=int, default=0, help="so many changes of all, by chance")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", action="store_true")
+    wish = parser.parse_args(arguments)
+    listed = tomllib.loads(LIST.read_text("utf-8"))
+    deciders = [Decider(entry["path"], tuple(entry["tests"])) for entry in listed["module"]]
+    known = [Survivor(**entry) for entry in listed.get("survivor", [])]
+    chosen = [decider for decider in deciders if not wish.modules or decider.path in wish.modules]
+    os.chdir(ROOT)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    todo = [mutant for decider in chosen for mutant in mutants(decider, (ROOT / decider.path).read_text("utf-8"))]
+    if wish.sample:
+        todo = random.Random(wish.seed).sample(todo, min(wish.sample, len(todo)))
+    touched = dict.fromkeys(mutant.module for mutant in todo)
+    limits_s = {decider.path: 10 + 10 * baseline_s(decider) for decider in touched}
+    found = report(todo, judge(todo, limits_s, wish.jobs, not wish.json), known, whole=not wish.sample)
+    if wish.json:
+        print(json.dumps(found, indent=2))
+    else:
+        say(found)
+    return 0 if found["passed"] else 1
+
+
+def say(found: dict) -> None:
+    """For people."""
+    for path, score in found["modules"].items():
+        print(f"{score['score']:6.1%}  {score['noticed']:4} of {score['mutants']:4}  {path}")
+    for what, word in (
+        ("unnamed", "unnoticed and not named"),
+        ("noticed_by_now", "named in mutants.toml, but noticed"),
+        ("below", f"below {SCORE:.0%}"),
+    ):
+        for line in found[what]:
+            print(f"{word}: {line}")
+    total = [sum(score[key] for score in found["modules"].values()) for key in ("noticed", "mutants")]
+    print(f"{total[0]} of {total[1]} changes noticed: {'sharp enough' if found['passed'] else 'not sharp enough'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

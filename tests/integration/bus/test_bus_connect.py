@@ -1,0 +1,59 @@
+"""The first connection of a service: a broker that is away at boot is waited for, however late it comes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from azq.bus import connect as connecting
+from azq.bus.connect import connect_at_start
+from azq.bus.embedded import EmbeddedServer
+from azq.errors import BrokerRefused, BrokerUnavailable
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A service manager's end of the notify socket."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(tmp_path / "notify"))
+    listener.settimeout(30.0)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setattr(connecting, "PAUSES_S", (0.01,))
+    with listener:
+        yield listener
+
+
+def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_path: Path) -> None:
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    url = server.url
+    server.stop()
+    found: list[object] = []
+    waiter = threading.Thread(target=lambda: found.append(connect_at_start(url)), daemon=True)
+    waiter.start()
+    said = [manager.recv(4096).decode() for _ in range(3)]  # several tries, and the broker is still away
+    assert all(text.startswith("STATUS=waiting for the broker: no broker at unix://") for text in said)
+    assert all("\nEXTEND_TIMEOUT_USEC=" in text for text in said)
+    assert not found
+    server.start()
+    try:
+        waiter.join(30.0)
+        (client,) = found
+        assert client.ping()
+        client.close()
+    finally:
+        server.stop()
+
+
+def test_a_person_hears_at_once_that_there_is_no_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    with pytest.raises(BrokerUnavailable):
+        connect_at_start(f"unix://{tmp_path / 'none.sock'}")
+
+
+def test_a_broker_that_refuses_is_not_waited_for(manager: socket.socket, broker) -> None:
+    with pytest.raises(BrokerRefused):
+        connect_at_start(broker.control_url.replace("unix://:", "unix://:wrong"))
