@@ -7,20 +7,24 @@ import random
 import signal
 import time
 from hashlib import blake2b
+from typing import Any
+
+import redis
 
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import RUN, System
-from azq.errors import EvaluationTimeout
 from azq.nets import NetSpec
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import EvalReply, EvalRequest
 
 CLIENT = "drill-killer"
-CATCH_S = 60.0
+CATCH_S = 90.0
+SEND_AGAIN_S = 20.0  # longer than a note of a death has to be old, and a worker's start
+SETTLE_S = 0.02
 DEATHS = 2  # after which it has to be refused
 REFUSED = "killed their inference worker"
 
@@ -29,25 +33,42 @@ def deadly_request(system: System, scenario: Scenario, rng: random.Random) -> Ha
     """Sends leaves that nobody else asks for, kills the worker at them twice, and wants them refused by name."""
     leaves = rng.randbytes(NetSpec.of(games.load(system.game)).packed_size)
     request = EvalRequest(rng.getrandbits(31), CLIENT, 0, 1, leaves, 0, sends=2)  # sent again, so whoever has it looks out
-    note = f"azq:{{{RUN}}}:trial:{blake2b(leaves, digest_size=16).hexdigest()}"
+    note = f"azq:{{{RUN}}}:trial:{blake2b(leaves, digest_size=16).hexdigest()}"  # by its leaves: sent again, it is the same
     with system.client("data") as client:
         client.delete(keys.reply(CLIENT))
-        RedisBus(client).publish(keys.eval_stream(RUN), encode(request))
     for death in range(1, DEATHS + 1):
-        _kill_at(system, note, death)
+        system.until(lambda death=death: _kill_at(system, request, note, death), "a worker at the drill's request", CATCH_S)  # type: ignore[misc]
+    _send(system, request)
     return Harm(lambda: _refused(system) and system.pid("inference") is not None)
 
 
-def _kill_at(system: System, note: str, death: int) -> None:
-    """Kills the worker that wrote this note; it lasts milliseconds, so this looks without a pause. One that is answered is an error."""
-    deadline = time.monotonic() + CATCH_S
+def _send(system: System, request: EvalRequest) -> None:
+    with system.client("data") as client:
+        RedisBus(client).publish(keys.eval_stream(RUN), encode(request))
+
+
+def _kill_at(system: System, request: EvalRequest, note: str, death: int) -> bool:
+    """Kills the worker that wrote this note and is still at it; it lasts milliseconds, so this looks without a pause."""
+    _send(system, request)
+    deadline = time.monotonic() + SEND_AGAIN_S
     with system.client() as client:
         while time.monotonic() < deadline:
-            found: bytes | None = client.get(note)  # type: ignore[assignment]
-            if found is not None and found.startswith(f"{death} ".encode()):
-                os.kill(int(found.rpartition(b":")[2]), signal.SIGKILL)
-                return
-    raise EvaluationTimeout(f"no inference worker was caught at a request of the drill within {CATCH_S:g} s; run the drill again")
+            found = _noted(client, note)
+            if not found.startswith(f"{death} ".encode()):
+                continue
+            pid = int(found.rpartition(b":")[2])
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(SETTLE_S)  # what it sent before is done by then
+            if _noted(client, note) == found:
+                os.kill(pid, signal.SIGKILL)
+                return True
+            os.kill(pid, signal.SIGCONT)
+    return False
+
+
+def _noted(client: redis.Redis, note: str) -> bytes:
+    found: Any = client.get(note)
+    return bytes(found or b"")
 
 
 def _refused(system: System) -> bool:

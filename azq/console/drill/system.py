@@ -95,14 +95,13 @@ class System:
         """Drains it as Ctrl-C does."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             self._process.send_signal(signal.SIGINT)
-        try:
             self._process.wait(STOP_S)
-        finally:
-            if self._process.poll() is None:
-                self._process.kill()
-            self._process = None
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._config = None
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
