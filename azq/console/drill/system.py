@@ -95,13 +95,15 @@ class System:
         """Drains it as Ctrl-C does."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            self._process.send_signal(signal.SIGINT)
-            self._process.wait(STOP_S)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._process = self._config = None
+        try:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                self._process.send_signal(signal.SIGINT)
+                self._process.wait(STOP_S)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._process = self._config = None
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
