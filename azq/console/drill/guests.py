@@ -50,7 +50,7 @@ def bad_run(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 def deadly_game(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """Waits for a game that kills its worker, one of a hundred; healed once another one was set aside for that."""
+    """Waits for a game that kills its worker, one of four hundred; healed once another one was set aside for that."""
     before, log = len(_set_aside(system)), system.log("selfplay")
     system.until(lambda: log.says("pool_child_died"), "a game that kills", READY_S)
     return Harm(lambda: len(_set_aside(system)) > before)

@@ -9,7 +9,7 @@ import os
 
 ACTIONS = 6
 PLIES = 8
-DEALS = 100
+DEALS = 400
 DEATH = 139  # as a shell says of a process that died of SIGSEGV
 
 
@@ -67,7 +67,7 @@ class Sound:
 
 
 class Deadly(Sound):
-    """One deal of a hundred kills the process after three plies, in whatever search or game they are."""
+    """One deal of four hundred kills the process after three plies, in whatever search or game they are."""
 
     def apply_action(self, action: int) -> None:
         super().apply_action(action)
