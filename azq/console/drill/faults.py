@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from azq.console.drill import clocks, guests, killers, learners, losses, messages, moments, resources, signals
+from azq.console.drill import clocks, guests, killers, learners, losses, machines, messages, moments, resources, signals
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import System
@@ -36,6 +36,7 @@ DEEDS: dict[str, Callable[[System, Scenario, random.Random], Harm]] = {
     "bad-run": guests.bad_run,
     "deadly-game": guests.deadly_game,
     "deadly-request": killers.deadly_request,
+    "revoke": machines.revoke,
 }
 
 

@@ -15,7 +15,7 @@ from azq.console.drill.cut import rehearse_cut
 from azq.console.drill.hosts import why_not
 from azq.console.drill.outcome import Outcome
 from azq.console.drill.rounds import Rounds, Tell
-from azq.console.drill.scenarios import HOSTS, Scenario
+from azq.console.drill.scenarios import HOSTS, MACHINE, Scenario
 from azq.console.drill.system import System
 from azq.errors import ConfigError
 
@@ -72,10 +72,10 @@ def rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal
 
 def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list[Scenario]]:
     """Drills that share a system, those without settings of their own first, and those of hosts."""
-    groups: dict[tuple[str, tuple[str, ...]], list[Scenario]] = {}
+    groups: dict[tuple[bool, str, tuple[str, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.role != HOSTS:
-            groups.setdefault((scenario.game, scenario.settings), []).append(scenario)
+            groups.setdefault((scenario.role == MACHINE, scenario.game, scenario.settings), []).append(scenario)
     return [groups[key] for key in sorted(groups)], [scenario for scenario in scenarios if scenario.role == HOSTS]
 
 
@@ -91,7 +91,7 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsa
     """These drills on one system."""
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
-    system = System(folder, game, [*scenarios[0].settings, *plan.overrides])
+    system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
     rounds, throughput = Rounds(system, scenarios, plan.patience, rng, tell), None
     try:
         system.start()

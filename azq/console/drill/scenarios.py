@@ -14,6 +14,7 @@ PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 SECOND_BROKER = "broker-data1"  # of a system with several data planes
 HOSTS = "hosts"
+MACHINE = "machine"  # of others, at brokers that listen
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
 #: fault -> roles that it can befall
@@ -44,6 +45,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "bad-run": ("inference",),
     "deadly-game": ("selfplay",),
     "deadly-request": ("inference",),
+    "revoke": (MACHINE,),
 }
 
 

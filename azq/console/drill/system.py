@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -58,8 +59,9 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: list[str]) -> None:
+    def __init__(self, folder: Path, game: str, overrides: list[str], *, listens: bool = False) -> None:
         self.folder = folder
+        self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
         self.game = game
         self._overrides = [
             f'home="{folder}"',
@@ -81,7 +83,7 @@ class System:
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *sets]
+        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
         with (self.folder / "up.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
@@ -223,6 +225,15 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def _free_ports() -> int:
+    """A port that nobody listens at, nor at the next one."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as first:
+            port = int(first.getsockname()[1])
+            with socket.create_server(("127.0.0.1", port + 1)):
+                return port
 
 
 __all__ = ["RUN", "System", "alive"]
