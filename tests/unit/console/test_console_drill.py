@@ -16,7 +16,7 @@ from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
 from azq.console.drill.proof import Disk, Finding
-from azq.console.drill.rehearse import by_system
+from azq.console.drill.rehearse import by_system, odd_game
 from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
 from azq.console.drill.system import Log
 from azq.errors import ConfigError, NotFound
@@ -211,3 +211,29 @@ print(time.time() - before, time.time_ns() / 1e9 - before)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert [float(word) for word in done.stdout.split()] == pytest.approx([3600.0, 3600.0], abs=60.0)
+
+
+def play(deal: int) -> str:
+    """A game of `Deadly` after this deal, in a process of its own: how it ended."""
+    script = f"""
+from azq.console.drill.odd_games import Deadly
+game = Deadly()
+game.apply_action({deal})
+while not game.is_terminal():
+    game = game.clone()
+    game.apply_action(game.legal_actions()[-1])
+print(game, game.returns(), sum(game.observation_tensor(0)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or f"exit code {done.returncode}"
+
+
+def test_one_deal_kills_whoever_plays_it_and_no_other_does() -> None:
+    assert play(0) == "exit code 139"
+    assert play(1) == "deal 1, said [5, 5, 5, 5, 5, 5, 5, 5] [-1.0, 1.0] 9"
+
+
+def test_a_game_of_a_drill_lies_in_the_systems_own_folder(tmp_path: Path) -> None:
+    path, _, name = odd_game(tmp_path, "Sound").rpartition(":")
+    assert Path(path).is_relative_to(tmp_path)
+    assert f"class {name}" in Path(path).read_text()
