@@ -15,7 +15,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
-from azq.console.drill.system import RUN, System
+from azq.console.drill.system import RUN, System, alive
 from azq.nets import NetSpec
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -23,7 +23,7 @@ from azq.wire.messages import EvalReply, EvalRequest
 
 CLIENT = "drill-killer"
 CATCH_S = 90.0
-SEND_AGAIN_S = 20.0  # longer than a note of a death has to be old, and a worker's start
+SEND_AGAIN_S = 4.0
 SETTLE_S = 0.02
 DEATHS = 2  # after which it has to be refused
 REFUSED = "killed their inference worker"
@@ -36,8 +36,9 @@ def deadly_request(system: System, scenario: Scenario, rng: random.Random) -> Ha
     note = f"azq:{{{RUN}}}:trial:{blake2b(leaves, digest_size=16).hexdigest()}"  # by its leaves: sent again, it is the same
     with system.client("data") as client:
         client.delete(keys.reply(CLIENT))
-    for death in range(1, DEATHS + 1):
-        system.until(lambda death=death: _kill_at(system, request, note, death), "a worker at the drill's request", CATCH_S)  # type: ignore[misc]
+    system.until(
+        lambda: _kill_at(system, request, note) == DEATHS, f"{DEATHS} workers at the drill's request, one after the other", CATCH_S
+    )
     _send(system, request)
     return Harm(lambda: _refused(system) and system.pid("inference") is not None)
 
@@ -47,23 +48,26 @@ def _send(system: System, request: EvalRequest) -> None:
         RedisBus(client).publish(keys.eval_stream(RUN), encode(request))
 
 
-def _kill_at(system: System, request: EvalRequest, note: str, death: int) -> bool:
-    """Kills the worker that wrote this note and is still at it; it lasts milliseconds, so this looks without a pause."""
+def _kill_at(system: System, request: EvalRequest, note: str) -> int:
+    """Kills the worker that wrote this note and is still at it; returns which death that was, 0 where nobody was caught.
+
+    A note lasts milliseconds, so this looks without a pause. A worker that got away struck all notes out, and it begins anew.
+    """
     _send(system, request)
     deadline = time.monotonic() + SEND_AGAIN_S
     with system.client() as client:
         while time.monotonic() < deadline:
             found = _noted(client, note)
-            if not found.startswith(f"{death} ".encode()):
+            pid = int(found.rpartition(b":")[2] or 0)
+            if not pid or not alive(pid):
                 continue
-            pid = int(found.rpartition(b":")[2])
             os.kill(pid, signal.SIGSTOP)
             time.sleep(SETTLE_S)  # what it sent before is done by then
             if _noted(client, note) == found:
                 os.kill(pid, signal.SIGKILL)
-                return True
+                return int(found.partition(b" ")[0])
             os.kill(pid, signal.SIGCONT)
-    return False
+    return 0
 
 
 def _noted(client: redis.Redis, note: str) -> bytes:

@@ -83,7 +83,7 @@ class Rounds:
                 system.until(lambda: time.monotonic() >= end_s, f"the end of {scenario.name}", done.lasts_s + GIVE_UP_S)
                 done.end()
                 vigil.begin()
-            system.until(done.healed, f"{scenario.role} after {scenario.name}", GIVE_UP_S)
+            system.until(done.healed, f"{scenario.role} after {scenario.name}", max(GIVE_UP_S, 2 * outcome.patience * scenario.within_s))
             healed_s = vigil.passed_s()
             done.end()
             base = system.until(system.counts, "the ledger", GIVE_UP_S)
