@@ -112,7 +112,9 @@ class _Weather:
     def pass_over(self) -> None:
         """All faults, then the last comparison, which reads all of the log again."""
         began_s, vigil = time.monotonic(), Vigil(self._system)
-        with self._system.watched(vigil.look):
+        with contextlib.ExitStack() as at_the_end:
+            at_the_end.callback(self._nothing_lasts)  # also where it failed: a system without memory cannot drain
+            at_the_end.enter_context(self._system.watched(vigil.look))
             for number, blow in enumerate(self._found.storm.blows(), 1):
                 self._wait(began_s + self._late_s + blow.at_s)
                 self._strike(blow)
@@ -137,9 +139,7 @@ class _Weather:
     def _heal(self) -> None:
         """Lifts what lasts and waits until games are learned from."""
         began_s = time.monotonic()
-        for _, lift in self._lasting:
-            self._system.until(lambda lift=lift: _lifted(lift), "the end of a fault", FOUND_S)  # type: ignore[misc]
-        self._lasting.clear()
+        self._system.until(self._nothing_lasts, "the end of all faults", FOUND_S)
         before = self._system.until(self._system.counts, "the ledger", FOUND_S)
         patient_s = self._found.outcome.patience * SCENARIO.pause_within_s
         counts = self._system.until(
@@ -152,11 +152,19 @@ class _Weather:
         """Until a fault is due; lifts meanwhile what is over."""
 
         def due() -> bool:
-            now = time.monotonic()
-            self._lasting = [(end_s, lift) for end_s, lift in self._lasting if end_s > now or not _lifted(lift)]
-            return now >= until_s
+            self._lift_over()
+            return time.monotonic() >= until_s
 
         self._system.until(due, "the next fault", max(0.0, until_s - time.monotonic()) + FOUND_S)
+
+    def _nothing_lasts(self) -> bool:
+        self._lift_over(all_of_them=True)
+        return not self._lasting
+
+    def _lift_over(self, *, all_of_them: bool = False) -> None:
+        """Lifts what has lasted its time; a broker that is away is asked again."""
+        now = time.monotonic()
+        self._lasting = [(end_s, lift) for end_s, lift in self._lasting if not (all_of_them or end_s <= now) or not _lifted(lift)]
 
     def _strike(self, blow: Blow) -> None:
         """Makes one fault; one that finds nobody, or a broker away, waits."""
@@ -165,6 +173,7 @@ class _Weather:
         self._lasting.append((time.monotonic() + blow.lasts_s, lift))
 
     def _try(self, blow: Blow) -> Lift | None:
+        self._lift_over()  # who waits for memory would wait for ever
         there = processes(self._system.pid_of_all())
         role = befallen(blow, list(there))
         if role is None:
