@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import msgspec
 
 from azq.console.drill.harm import Harm
-from azq.console.drill.odd_games import Stillborn
+from azq.console.drill.odd_games import ARMED, Stillborn
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import RUN, System
 from azq.errors import StateConflict
@@ -50,8 +51,9 @@ def bad_run(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 def deadly_game(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """Waits for a game that kills its worker, one of four hundred; healed once another one was set aside for that."""
+    """Arms the game: from now on one of those in play kills its worker; healed once it was set aside."""
     before, log = len(_set_aside(system)), system.log("selfplay")
+    (Path(system.game.rpartition(":")[0]).parent / ARMED).touch()
     system.until(lambda: log.says("pool_child_died"), "a game that kills", READY_S)
     return Harm(lambda: len(_set_aside(system)) > before)
 

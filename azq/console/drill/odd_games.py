@@ -1,15 +1,20 @@
-"""Games that drills play: one that is sound, one of which a few games kill whoever plays them, one that kills whoever loads it.
+"""Games that drills play: one that is sound, one of which single games kill whoever plays them, one that kills whoever loads it.
 
 Each system gets a copy of this file in a folder of its own, for no host runs games out of Python's own folders.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+from pathlib import Path
 
 ACTIONS = 6
 PLIES = 8
-DEALS = 400
+DEALS = 2000
+ARMED = "armed"  # a file beside this one
+HERE = Path(__file__).parent
 DEATH = 139  # as a shell says of a process that died of SIGSEGV
 
 
@@ -67,12 +72,18 @@ class Sound:
 
 
 class Deadly(Sound):
-    """One deal of four hundred kills the process after three plies, in whatever search or game they are."""
+    """Once it is armed, the first deal that a worker plays three plies of kills whoever plays it again."""
 
     def apply_action(self, action: int) -> None:
         super().apply_action(action)
-        if self.deal == 0 and len(self.said) == 3:
+        if len(self.said) == 3 and "worker" in sys.argv and self._kills():  # the learner only looks at finished games
             os._exit(DEATH)
+
+    def _kills(self) -> bool:
+        victim = HERE / f"victim-{self.deal}"
+        with contextlib.suppress(FileNotFoundError):
+            (HERE / ARMED).rename(victim)
+        return victim.exists()
 
 
 class Stillborn(Sound):

@@ -15,6 +15,7 @@ from azq.console.drill.chaos import Throughput, Work
 from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
+from azq.console.drill.odd_games import ARMED
 from azq.console.drill.proof import Disk, Finding
 from azq.console.drill.rehearse import by_system, odd_game
 from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
@@ -213,24 +214,31 @@ print(time.time() - before, time.time_ns() / 1e9 - before)
     assert [float(word) for word in done.stdout.split()] == pytest.approx([3600.0, 3600.0], abs=60.0)
 
 
-def play(deal: int) -> str:
+def play(path: str, deal: int, role: str) -> str:
     """A game of `Deadly` after this deal, in a process of its own: how it ended."""
     script = f"""
-from azq.console.drill.odd_games import Deadly
-game = Deadly()
+import importlib.util
+spec = importlib.util.spec_from_file_location("odd", {path!r})
+odd = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(odd)
+game = odd.Deadly()
 game.apply_action({deal})
 while not game.is_terminal():
     game = game.clone()
     game.apply_action(game.legal_actions()[-1])
 print(game, game.returns(), sum(game.observation_tensor(0)))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script, role], capture_output=True, text=True, check=False)
     return done.stdout.strip() or f"exit code {done.returncode}"
 
 
-def test_one_deal_kills_whoever_plays_it_and_no_other_does() -> None:
-    assert play(0) == "exit code 139"
-    assert play(1) == "deal 1, said [5, 5, 5, 5, 5, 5, 5, 5] [-1.0, 1.0] 9"
+def test_once_armed_one_game_kills_whoever_plays_it_and_no_other_does(tmp_path: Path) -> None:
+    path = odd_game(tmp_path, "Deadly").rpartition(":")[0]
+    assert play(path, 1, "worker") == "deal 1, said [5, 5, 5, 5, 5, 5, 5, 5] [-1.0, 1.0] 9"
+    (Path(path).parent / ARMED).touch()
+    assert play(path, 2, "learner").startswith("deal 2")
+    assert [play(path, deal, "worker")[:6] for deal in (3, 4, 3)] == ["exit c", "deal 4", "exit c"]
+    assert play(path, 3, "learner").startswith("deal 3")
 
 
 def test_a_game_of_a_drill_lies_in_the_systems_own_folder(tmp_path: Path) -> None:
