@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
@@ -42,6 +43,7 @@ def drill_run(
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
     from azq.console.drill import Chaos, Plan, as_table, choose, load_all, rehearse
 
+    _end_orderly()
     chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
     plan = Plan(rounds, game, tuple(overrides or ()), seed, chaos, patience)
     rehearsal = rehearse(choose(load_all(), name), plan, _tell)
@@ -71,6 +73,7 @@ def drill_chaos(
     """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
     from azq.console.drill import Storm, as_table, weather
 
+    _end_orderly()
     lasts_s = 60 * minutes if minutes or faults else 600.0
     found = weather(Storm(mtbf_s, faults, lasts_s, seed), game=game, overrides=overrides or [], patience=patience, tell=_tell)
     emit({"drills": [found.outcome.values()], **found.values()}, as_json, f"{as_table([found.outcome])}\n{found.as_line()}")
@@ -80,3 +83,8 @@ def drill_chaos(
 
 def _tell(line: str) -> None:
     typer.echo(line, err=True)
+
+
+def _end_orderly() -> None:
+    """SIGTERM ends a drill as Ctrl-C does, and with it the system that it started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
