@@ -28,6 +28,7 @@ PLANES_FILE = "data-planes"  # their number
 LOCK_FILE = ".azq-up.lock"
 ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
 ASK_TIMEOUT_S = 0.5
+STARTS = 3  # of a server that died, before `azq up` ends with its words
 
 
 def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
@@ -144,7 +145,7 @@ class Brokers:
         """Starts embedded servers that died again, with what their files keep; returns their roles."""
         dead = tuple(role for role, server in self._servers.items() if server.died())
         for role in dead:
-            self._servers[role].start()
+            _start_again(self._servers[role])
             self._heard_s.pop(role, None)
         return dead
 
@@ -203,6 +204,18 @@ class Brokers:
     def _stop(self) -> None:
         for server in reversed(self._servers.values()):
             server.stop()  # only what it started itself
+
+
+def _start_again(server: EmbeddedServer) -> None:
+    """Starts a server that died; one that is killed again while it starts is tried again. Raises the last `BrokerUnavailable`."""
+    for starts in range(1, STARTS + 1):
+        try:
+            server.start()
+        except BrokerUnavailable:
+            if starts == STARTS:
+                raise
+        else:
+            return
 
 
 def check_address(host: str, port: int = 0) -> None:

@@ -22,7 +22,9 @@ from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
 from azq.config import parse_run
+from azq.console.drill.books import read_books
 from azq.console.drill.hosts import Host, Lan
+from azq.console.drill.proof import Books, Disk
 from azq.console.fronts import FrontPlan, Listen
 from azq.console.join.token import Token
 from azq.errors import BrokerError, EvaluationTimeout
@@ -152,9 +154,14 @@ class Fleet:
         self.beats("")
         return int(sum(self._resent.values()))
 
-    def stored_twice(self) -> int:
-        """Games that the log on disk holds more than once; read after the end."""
-        return sum(count - 1 for count in Counter(event.record.uid for event in self.events()).values())
+    def books(self) -> Books:
+        """The ledger's account of every game; read after the end."""
+        return read_books(self.client, RUN)
+
+    def disk(self) -> Disk:
+        """The games of the log; read after the end."""
+        counted = Counter(event.record.uid for event in self.events())
+        return Disk(counted.keys(), {uid: count - 1 for uid, count in counted.items() if count > 1})
 
     def drain(self, *players: str) -> None:
         """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""

@@ -283,6 +283,31 @@ def test_a_broker_that_died_is_started_again_at_its_address(tmp_path):
         assert brokers.control.get("kept") in (b"yes", None)  # at most the last second's writes are gone
 
 
+@pytest.mark.parametrize(("killed", "comes_back"), [(2, True), (3, False)])
+def test_a_broker_that_is_killed_again_while_it_starts_is_tried_again(tmp_path, monkeypatch, killed, comes_back):
+    spawn, starts = EmbeddedServer._spawn, []
+
+    def kill_at_start(server, *args):
+        process = spawn(server, *args)
+        starts.append(process)
+        if len(starts) <= killed:
+            process.kill()
+            process.wait()
+        return process
+
+    with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
+        os.kill(brokers.pids[0], signal.SIGKILL)
+        os.waitid(os.P_PID, brokers.pids[0], os.WEXITED | os.WNOWAIT)
+        monkeypatch.setattr(EmbeddedServer, "_spawn", kill_at_start)
+        if comes_back:
+            assert brokers.revive() == ("control",)
+            assert brokers.control.ping()
+        else:
+            with pytest.raises(BrokerUnavailable, match="ended at once"):
+                brokers.revive()
+        assert len(starts) == 3
+
+
 def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):
     with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
         first, data = brokers.pids

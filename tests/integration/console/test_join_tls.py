@@ -101,8 +101,9 @@ def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: p
     seen: list[Config] = []
     monkeypatch.setattr("azq.console.join.foreground.work", lambda config, services, folder: seen.append(config) or 0)
     folder = first.config.home / "second"
+    token = first.token()
     for _ in range(2):  # and again
-        ask(wish(first, first.token(), dry_run=False))
+        ask(wish(first, token, dry_run=False))
     assert (folder / "broker.pem").read_text() == first.brokers.fronts[0].certificate.read_text()
     secrets = dict(line.split("=", 1) for line in (folder / "azq.env").read_text().splitlines())
     for name, value in secrets.items():
