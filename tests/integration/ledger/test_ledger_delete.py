@@ -9,7 +9,7 @@ from ledger_worlds import event, record
 
 from azq.errors import NotFound, StateConflict
 from azq.ledger import MemoryLedger
-from azq.ledger.types import Load, RunState
+from azq.ledger.types import LedgerLoad, RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 
@@ -71,15 +71,15 @@ def test_one_that_never_was_is_passed_over(world):
 
 
 def test_load_counts_running_runs_and_jobs_that_did_not_end(world):
-    assert world.ledger.load() == Load(1, 0)
+    assert world.ledger.load() == LedgerLoad(1, 0)
     lease = world.lease()
     world.ledger.enqueue("r", "eval", "cpu")
     world.ledger.create_run(record("other"))
     world.ledger.enqueue("other", "eval", "cpu")
-    assert world.ledger.load() == Load(2, 3)
+    assert world.ledger.load() == LedgerLoad(2, 3)
     world.ledger.release(lease, [])
     world.ledger.set_run_state("other", RunState.PAUSED)
-    assert world.ledger.load() == Load(1, 2)
+    assert world.ledger.load() == LedgerLoad(1, 2)
 
 
 def test_every_key_that_lasts_as_long_as_its_run_is_deleted_with_it():
