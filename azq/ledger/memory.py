@@ -126,7 +126,7 @@ class MemoryLedger:
     def delete_run(self, name: str) -> None:
         with self._lock:
             if name in self._runs:
-                rules.check_deletable(self._runs[name])
+                rules.check_deletable(self._runs[name], self._clock_ms())
                 del self._runs[name]
             self._bus.delete(*(key(name) for key in keys.OF_RUN))
 

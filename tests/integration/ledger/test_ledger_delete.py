@@ -70,6 +70,18 @@ def test_one_that_never_was_is_passed_over(world):
     assert [view.record.run for view in world.ledger.runs()] == ["r"]
 
 
+def test_a_run_that_is_learned_is_deleted_once_its_learner_has_ended_or_died(world):
+    world.ledger.set_run_state("r", RunState.PAUSED)
+    world.ledger.take_learner("r", "host:7", 10.0)
+    world.pass_s(9.0)
+    with pytest.raises(StateConflict, match="host:7 still learns run r; stop it"):
+        world.ledger.delete_run("r")
+    assert world.ledger.run("r")
+    world.pass_s(1.0)
+    world.ledger.delete_run("r")
+    assert left(world) == set()
+
+
 def test_load_counts_running_runs_and_jobs_that_did_not_end(world):
     assert world.ledger.load() == LedgerLoad(1, 0)
     lease = world.lease()
