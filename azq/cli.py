@@ -12,6 +12,7 @@ from azq import __version__, logs
 from azq.cli_bench import bench_app
 from azq.cli_doctor import doctor
 from azq.cli_drill import drill_app
+from azq.cli_fleet import fleet_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
 from azq.cli_profile import profile
@@ -59,7 +60,12 @@ def up(
         str | None,
         typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="End the run there; the first of several, comma-separated."),
     ] = None,
-    listen: Annotated[str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join: `azq join`.")] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join, over TLS: `azq join`.")
+    ] = None,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="With --listen, without TLS: whoever is on the way reads and changes all, passwords too.")
+    ] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,8 +73,9 @@ def up(
     from azq.console.up import up as command
 
     end = command(
-        game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset, listen=listen
-    )
+        game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset, listen=listen,
+        plaintext=plaintext,
+    )  # fmt: skip
     raise typer.Exit(end)
 
 
@@ -187,7 +194,7 @@ def worker(
     """Run a Celery worker for self-play and evaluation jobs."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [], tags=_names(tags))
+    settings = use_config(config, overrides or [], "worker", tags=_names(tags))
 
     def body() -> int:
         from workers.worker import main as worker_main
@@ -207,7 +214,7 @@ def inference(
     from azq.console.process import run_main, use_config
 
     chosen = [f'inference.device="{device}"'] if device else []
-    settings = use_config(config, [*(overrides or []), *chosen])
+    settings = use_config(config, [*(overrides or []), *chosen], "inference")
 
     def body() -> int:
         from workers.inference import main as inference_main
@@ -226,7 +233,7 @@ def learner(
     """Run the learner of one run."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "learner")
 
     def body() -> int:
         from workers.learner import main as learner_main
@@ -241,7 +248,7 @@ def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
     """Run the operations daemon and its REST interface."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "daemon")
 
     def body() -> int:
         from daemon.main import main as daemon_main
@@ -249,6 +256,24 @@ def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
         return daemon_main(settings)
 
     raise typer.Exit(run_main("daemon", body))
+
+
+@app.command()
+def front(
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where other machines connect.")],
+    server: Annotated[Path, typer.Option("--server", help="The broker's unix socket.")],
+    certificate: Annotated[Path, typer.Option("--certificate", help="PEM file.")],
+    key: Annotated[Path, typer.Option("--key", help="PEM file, readable by its owner alone.")],
+) -> None:
+    """Run the TLS front of one broker of this host; `azq up --listen` and systemd start it."""
+    from azq.console.process import run_main
+
+    def body() -> int:
+        from azq.console.front import main as front_main
+
+        return front_main(listen, server, certificate, key)
+
+    raise typer.Exit(run_main("front", body))
 
 
 @config_app.command("show")
@@ -310,12 +335,15 @@ def systemd_install(
     data_shards: Annotated[
         int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
     ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines reach the brokers, over TLS.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Install the units, the user and the folders that azq needs under systemd."""
     from azq.console.systemd import install
 
-    steps = install(root=root, dry_run=dry_run, data_shards=data_shards)
+    steps = install(root=root, dry_run=dry_run, data_shards=data_shards, listen=listen)
     emit(steps, as_json, "\n".join(steps))
 
 
@@ -330,6 +358,7 @@ app.command("profile")(profile)
 app.command("join")(join)
 app.command("join-token")(join_token)
 register_rest(app)
+app.add_typer(fleet_app, name="fleet")
 app.add_typer(config_app, name="config")
 app.add_typer(games_app, name="games")
 app.add_typer(bench_app, name="bench")

@@ -1,7 +1,7 @@
 """An embedded server: a Valkey or Redis process in a folder of its own, with its own settings and password.
 
-The folder keeps the password, the settings, the log and, for the control plane, the append-only file. Whoever starts a server there
-while one answers adopts it.
+The folder keeps the owner's password, the users, the settings, the log and, for the control plane, the append-only file. Whoever starts a
+server there while one answers adopts it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server
+from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
-from azq.errors import BrokerError, BrokerUnavailable, ConfigError
+from azq.bus.origin import note_writer, unreadable
+from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
+from azq.files import publish_file
+from azq.wire import acl
 
 Role = Literal["control", "data"]
 
@@ -76,6 +79,11 @@ class EmbeddedServer:
         return password
 
     @property
+    def socket(self) -> Path:
+        """Its unix socket."""
+        return self._socket
+
+    @property
     def pid(self) -> int:
         """Process id of the running server; 0 before `start`."""
         return self._pid
@@ -97,16 +105,23 @@ class EmbeddedServer:
                 self._pid = self._ask_pid()
                 self._check_listening()
                 return True
-            binary = find_server()
-            self._write_settings()
+            binary = find_server(self._directory if self._role == "control" else None)
+            server = server_at(binary)
+            self._write_settings(has_users=server is not None and server.version >= acl.SINCE)
             self._process = self._spawn(binary, detached)
             self._pid = self._process.pid
             try:
                 self._wait_until_ready()
+                self._note(binary)
             except BaseException:
                 self.stop()
                 raise
             return False
+
+    def _note(self, binary: Path) -> None:
+        """Notes which program writes the append-only file, for the next start to choose one that reads it."""
+        if self._role == "control" and (server := server_at(binary)) is not None:
+            note_writer(self._directory, server)
 
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
@@ -145,6 +160,10 @@ class EmbeddedServer:
     @property
     def _password_file(self) -> Path:
         return self._directory / "password"
+
+    @property
+    def _users_file(self) -> Path:
+        return self._directory / "users.acl"
 
     @property
     def _settings_file(self) -> Path:
@@ -192,11 +211,21 @@ class EmbeddedServer:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _write_settings(self) -> None:
+    def _write_settings(self, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():
-            _write_private(self._password_file, self._password or secrets.token_urlsafe(24))
-        lines = settings(self._role, self._directory, self._socket, self.password, self._maxmemory, self._listen)
-        _write_private(self._settings_file, "\n".join(lines) + "\n")
+            publish_file(self._password_file, (self._password or secrets.token_urlsafe(24)).encode(), 0o600)
+        access = f"requirepass {self.password}"
+        if has_users:
+            publish_file(self._users_file, acl.file_text(self.password, self._users()).encode(), 0o600)
+            access = f"aclfile {_quoted(str(self._users_file))}"
+        lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
+        publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
+
+    def _users(self) -> str:
+        try:
+            return self._users_file.read_text("utf-8")
+        except FileNotFoundError:
+            return ""
 
     def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
         command = [str(binary), str(self._settings_file)]
@@ -204,7 +233,9 @@ class EmbeddedServer:
             command = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command]
         with self._log_file.open("ab") as log:
             # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory)
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
+            )
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None
@@ -215,7 +246,10 @@ class EmbeddedServer:
             if self._loading():
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
             if self._process.poll() is not None:
-                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {self._last_words()}; see {self._log_file}")
+                said = self._last_words()
+                if why := unreadable(said, self._directory, self._log_file):
+                    raise StateConflict(why)
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
             pause.wait(_POLL_S)
@@ -246,13 +280,13 @@ class EmbeddedServer:
         return " | ".join(lines[-3:]) or "it said nothing"
 
 
-def settings(role: Role, directory: Path, socket: Path, password: str, maxmemory: str, listen: tuple[str, int] | None = None) -> list[str]:
-    """The lines of an embedded server's settings file. Holds the password."""
+def settings(role: Role, directory: Path, socket: Path, access: str, maxmemory: str, listen: tuple[str, int] | None = None) -> list[str]:
+    """The lines of an embedded server's settings file; `access` says who may come in."""
     common = [
         *(("port 0",) if listen is None else (f"bind {listen[0]}", f"port {listen[1]}", f"tcp-keepalive {TCP_KEEPALIVE_S}")),
         f"unixsocket {_quoted(str(socket))}",
         "unixsocketperm 700",
-        f"requirepass {password}",
+        access,
         f"dir {_quoted(str(directory))}",
         "daemonize no",
         "always-show-logo no",
@@ -279,13 +313,3 @@ def _socket_path(directory: Path, role: str) -> Path:
     if len(os.fsencode(short)) > _LONGEST_SOCKET_PATH:
         raise ConfigError(f"no path short enough for a socket, neither {path} nor {short}; set a shorter home folder or TMPDIR")
     return short
-
-
-def _write_private(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -94,6 +94,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerLoad:
+    """How much a control plane has to do, over all runs."""
+
+    running: int  # runs
+    jobs: int  # queued and leased
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCounts:
     """The proof that nothing is lost: opened = finished + open + abandoned, finished = inserted + in transit."""
 
@@ -133,6 +141,7 @@ __all__ = [
     "LearnerLease",
     "Lease",
     "LedgerCounts",
+    "LedgerLoad",
     "Once",
     "RunLook",
     "RunState",

@@ -7,8 +7,10 @@ retries: callers know which of their calls are safe to repeat.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -29,10 +31,14 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.config.addresses import TLS_SCHEME
+from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError
+from azq.wire import tls
 
 SCHEMES = ("unix", "redis", "rediss")
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
+_DENIED = ("ACL failure", "NOPERM")  # of a command in a script
+_ADMISSION = "check it in azq.toml, or let this machine in again: `azq join-token` on the first one"
 _PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "UNKILLABLE")
 
 
@@ -63,7 +69,7 @@ def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> 
             decode_responses=False,
             socket_connect_timeout=timeout_s,
             socket_timeout=max(timeout_s, BLOCKING_TIMEOUT_S) if blocking else timeout_s,
-            **({} if url.startswith("unix://") else {"socket_keepalive": True, "socket_keepalive_options": keepalive_options()}),
+            **_network_options(url),
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
             health_check_interval=0,
@@ -71,6 +77,14 @@ def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> 
     except (ValueError, TypeError) as error:
         raise ConfigError(f"broker URL {address(url)} does not parse: {error}; write unix:///path or redis://host:port/0") from None
     return client
+
+
+def _network_options(url: str) -> dict[str, Any]:
+    """What a connection over the network has beside one on this host."""
+    if url.startswith("unix://"):
+        return {}
+    verified = {"connection_class": tls.VerifiedConnection} if url.startswith(f"{TLS_SCHEME}://") else {}
+    return {"socket_keepalive": True, "socket_keepalive_options": keepalive_options(), **verified}
 
 
 def keepalive_options() -> dict[int, int]:
@@ -97,7 +111,8 @@ def address_of(client: redis.Redis) -> str:
     options = client.connection_pool.connection_kwargs
     if path := options.get("path"):
         return f"unix://{path}"
-    return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
+    scheme = TLS_SCHEME if issubclass(client.connection_pool.connection_class, redis.SSLConnection) else "redis"
+    return f"{scheme}://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
 
 
 def socket_timeout_s(client: redis.Redis) -> float:
@@ -113,9 +128,9 @@ def translate(client: redis.Redis) -> Iterator[None]:
         yield
     except (AuthenticationError, AuthorizationError, AuthenticationWrongNumberOfArgsError) as error:
         why = str(error).rstrip(".")
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the password ({why}); check it in azq.toml") from None
+        raise AccessRefused(f"broker at {address_of(client)} refuses the password ({why}); {_ADMISSION}") from None
     except NoPermissionError as error:
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; give this user all rights") from None
+        raise AccessRefused(f"broker at {address_of(client)} refuses the command: {error}; {_ADMISSION}") from None
     except BusyLoadingError:
         raise BrokerUnavailable(f"broker at {address_of(client)} is still loading its file; try again in a moment") from None
     except OutOfMemoryError as error:
@@ -123,10 +138,12 @@ def translate(client: redis.Redis) -> Iterator[None]:
     except (ReadOnlyError, ClusterDownError) as error:
         raise BrokerUnavailable(f"broker at {address_of(client)} takes no writes: {error}; name the primary in azq.toml") from None
     except TimeoutError:
-        raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; is it frozen or overloaded?") from None
+        raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; {_silent(client)}?") from None
     except (ConnectionError, InvalidResponse, OSError) as error:
         raise BrokerUnavailable(f"no broker at {address_of(client)} ({_reason(error)}); start it, or mend its URL in azq.toml") from None
     except ResponseError as error:
+        if str(error).startswith(_DENIED):
+            raise AccessRefused(f"broker at {address_of(client)} refuses the command: {error}; {_ADMISSION}") from None
         if str(error).startswith(_PASSING):
             raise BrokerUnavailable(f"broker at {address_of(client)} is busy: {error}; try again in a moment") from None
         raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None
@@ -136,8 +153,24 @@ def _check(url: str) -> None:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES or not rest:
         raise ConfigError(f"broker URL {address(url)} is none of unix:///path, redis(s)://host:port/0; mend azq.toml")
+    if scheme == TLS_SCHEME:
+        tls.context_for(tls.anchors_of(url))  # a file that is not there is a wrong setting, not a broker that is away
+
+
+def _silent(client: redis.Redis) -> str:
+    """Why a server may say nothing: one without TLS waits for the end of what it takes for a command."""
+    secured = issubclass(client.connection_pool.connection_class, redis.SSLConnection)
+    return "is it frozen or overloaded, or does it not speak TLS" if secured else "is it frozen or overloaded"
 
 
 def _reason(error: Exception) -> str:
+    cause = error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not the one that broker.tls_ca vouches for: {tls.reason_of(cause)}; "
+            "where the first machine made a new one, join again with what `azq join-token` prints there"
+        )
+    if isinstance(cause, ssl.SSLError) and "VERSION" in str(cause.reason):
+        return "it does not speak TLS; write redis://, or let it"
     text = str(error).strip().rstrip(".")
     return text.splitlines()[0] if text else type(error).__name__

@@ -8,7 +8,7 @@ Invariant: every open game is either in the pool or held by exactly one leased j
 from azq.ledger.rules.games import abandon, adopt, complete, finish_games, journal, release
 from azq.ledger.rules.jobs import cancel, claim, enqueue, expire, fail, mark_published, recent, renew, requeue
 from azq.ledger.rules.learner import check_learner, end_learner, record_inserted, renew_learner, restore, take_learner
-from azq.ledger.rules.runs import TRANSITIONS, check_run_name, events, max_waiting, run_view, set_run_state
+from azq.ledger.rules.runs import TRANSITIONS, check_deletable, check_run_name, events, max_waiting, run_view, set_run_state, still_at_work
 from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, JobRow, LearnerRow, State, lease_ms, number_of
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "abandon",
     "adopt",
     "cancel",
+    "check_deletable",
     "check_learner",
     "check_run_name",
     "claim",
@@ -45,5 +46,6 @@ __all__ = [
     "restore",
     "run_view",
     "set_run_state",
+    "still_at_work",
     "take_learner",
 ]
