@@ -33,7 +33,8 @@ def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], root_valu
         samples, counts = samples_of_all(game, events, root_value_fraction, columns)
     except (WireError, IllegalActionError) as error:
         if len(events) == 1:
-            judged.refused[events[0].record.uid] = str(error)
+            (event,) = events
+            judged.refused[event.record.uid] = str(error)
             return
         for half in (events[: len(events) // 2], events[len(events) // 2 :]):  # the others are none the worse for it
             _judge(judged, game, half, root_value_fraction, columns)

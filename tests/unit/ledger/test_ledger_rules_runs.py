@@ -65,6 +65,29 @@ def test_the_state_it_has_changes_nothing(same):
     assert rules.set_run_state(state, 70, same, "new") is state
 
 
+IDLE = (job(1), job(2, DONE, owner="w"))
+LEARNER = rules.LearnerRow("alpha:1", 4, 1000)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (run(state=RUNNING), "run r is running; pause or finish it, then delete it"),
+        (run(*IDLE, job(3, LEASED), state=PAUSED), "w still holds a job of run r; it gives it back within seconds, then delete the run"),
+        (run(*IDLE, state=FINISHED, learner=LEARNER), "alpha:1 still learns run r; stop it, then delete the run"),
+    ],
+)
+def test_a_run_that_somebody_works_on_is_not_deleted(state, said):
+    with pytest.raises(StateConflict, match=f"^{said}$"):
+        rules.check_deletable(state, 999)
+
+
+@pytest.mark.parametrize("rests", [PAUSED, FINISHED, BROKEN])
+def test_a_run_that_rests_is_deleted_as_soon_as_its_learners_place_is_free(rests):
+    rules.check_deletable(run(*IDLE, state=rests, learner=LEARNER), 1000)
+    rules.check_deletable(run(*IDLE, state=rests), 0)
+
+
 def test_a_new_run_is_heard_of_with_all_its_jobs():
     assert rules.events(None, run(job(1), reason="why")) == [
         ("run.running", {"reason": "why"}),
