@@ -13,7 +13,7 @@ from azq.errors import StoreError
 from azq.replay import framing
 from azq.replay.index import read_index
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 262_144
 
 
 class SegmentFollower:

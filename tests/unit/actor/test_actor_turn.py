@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.actor.turn import Limits, Moment, Stop, backoff_s, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
+from azq.errors import ConfigError
 from azq.ledger.types import Directive
 
 LIMITS = Limits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
@@ -51,6 +52,18 @@ def test_groups_are_as_many_as_asked_for_or_as_fit(games: int, groups: int, leav
     assert found >= groups
     assert max(group_sizes(games, found)) * leaves_per_step <= most
     assert found == groups or max(group_sizes(games, found - 1)) * leaves_per_step > most
+
+
+@pytest.mark.parametrize(("leaves", "groups"), [(1, 2), (2, 2), (3, 2), (4, 3), (8, 6)])
+def test_a_message_holds_as_many_games_as_their_leaves_fit(leaves: int, groups: int) -> None:
+    assert groups_that_fit(6, 2, leaves, 8) == groups
+
+
+def test_a_game_whose_leaves_fit_no_message_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"leaves_per_step = 9 leaves of one game do not fit a message, 8 do; lower search\.leaves_per_step"
+    ):
+        groups_that_fit(6, 2, 9, 8)
 
 
 @pytest.mark.parametrize(("games", "groups"), [(0, 2), (4, 0)])

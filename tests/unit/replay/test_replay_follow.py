@@ -69,6 +69,19 @@ def test_it_begins_where_the_newest_samples_do(tmp_path):
     assert read(SegmentFollower(tmp_path, 10_000, count)) == list(range(1, 41))
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_it_begins_at_the_file_that_fills_it_and_no_earlier(tmp_path, closed):
+    log = Log(tmp_path, roll_bytes=1)
+    log.add(1, 4)
+    if not closed:
+        for path in tmp_path.glob("*.idx"):
+            path.unlink()
+    three, four = (count_samples(play_game(log.game, uid)) for uid in (3, 4))
+    assert read(SegmentFollower(tmp_path, four, count)) == [4]
+    assert read(SegmentFollower(tmp_path, four + 1, count)) == [3, 4]
+    assert read(SegmentFollower(tmp_path, four + three, count)) == [3, 4]
+
+
 def test_a_half_written_record_waits_until_it_is_whole(tmp_path):
     log = Log(tmp_path)
     log.add(1, 3)
