@@ -54,7 +54,7 @@ def test_groups_are_as_many_as_asked_for_or_as_fit(games: int, groups: int, leav
     assert found == groups or max(group_sizes(games, found - 1)) * leaves_per_step > most
 
 
-@pytest.mark.parametrize(("leaves", "groups"), [(1, 2), (2, 2), (3, 2), (4, 3), (8, 6)])
+@pytest.mark.parametrize(("leaves", "groups"), [(1, 2), (2, 2), (3, 3), (4, 3), (5, 6), (8, 6)])
 def test_a_message_holds_as_many_games_as_their_leaves_fit(leaves: int, groups: int) -> None:
     assert groups_that_fit(6, 2, leaves, 8) == groups
 
