@@ -108,6 +108,14 @@ def test_what_was_cut_off_and_written_again_is_read(tmp_path):
     assert read(follower) == [4]
 
 
+def test_a_file_begun_just_now_is_empty(tmp_path):
+    (tmp_path / "000001.seg").touch()
+    follower = SegmentFollower(tmp_path, 10_000, count)
+    assert read(follower) == []
+    Log(tmp_path).add(1, 2)
+    assert read(follower) == [1, 2]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "000001.seg").mkdir()
     with pytest.raises(StoreError, match=r"000001\.seg"):

@@ -188,6 +188,7 @@ def with_policy(uid: int, *targets: tuple[int, float]):
     ("targets", "is_one"),
     [
         ([(0, 0.5), (8, 0.5)], True),
+        ([(0, 1.0), (8, -0.0)], True),
         ([(0, 0.5), (8, 0.5195)], True),  # float16 rounds
         ([(0, 0.5), (8, 0.4805)], True),
         ([(0, 0.5), (8, 0.5215)], False),
