@@ -40,7 +40,7 @@ OPERATORS = (
     "ZeroIterationForLoop",
 )
 PLUGINS = ("hypothesis.extra.pytestplugin", "pytest_timeout")
-LIBRARIES = ("msgspec", "numpy", "pydantic_settings", "pytest", "redis", "structlog", "celery", "fsspec")
+LIBRARIES = ("msgspec", "numpy", "pydantic_settings", "pytest", "redis", "structlog", "celery", "fsspec", "hypothesis", "torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,13 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
     import pytest
 
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins take longer to load than most of these tests to run
+    from hypothesis import Phase, settings
+
+    # Nothing remembered of the change before, no judging by the clock, and no time for finding the simplest example.
+    settings.register_profile("mutants", database=None, deadline=None, phases=(Phase.explicit, Phase.generate))
     plugins = [part for plugin in PLUGINS for part in ("-p", plugin)]
-    os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *plugins, "--hypothesis-seed=0", *tests])))
+    chosen = ["--hypothesis-profile=mutants", "--hypothesis-seed=0", *tests]
+    os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *plugins, *chosen])))
 
 
 def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: bool) -> list[Mutant]:
