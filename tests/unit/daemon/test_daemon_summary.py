@@ -143,8 +143,6 @@ def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() 
     assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
     unknown = [Rating("weights:x", 9, 9, 9, 9, 4), Rating("gtp:12", 9, 9, 9, 9, 4)]
     assert strength([GradeResult(7, 64, 1, 1, 0)], unknown) == Strength(7, 1.0, 1)
-        7, 1.0, 1
-    )
 
 
 def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:
