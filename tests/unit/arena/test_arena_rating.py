@@ -162,6 +162,20 @@ def test_ratings_are_the_peak_of_what_is_probable_and_intervals_its_width(result
     assert [ratings[name].elo - ratings[name].low for name in free] == pytest.approx(margin, rel=1e-4)
 
 
+def test_it_stops_at_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+    solve = np.linalg.solve
+
+    def counted(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        steps.append(float(np.abs(solve(matrix, vector)).max()))
+        return solve(matrix, vector)
+
+    monkeypatch.setattr(np.linalg, "solve", counted)
+    rate([match("weights:1", "uct:100", 30, 4, 10), match("weights:2", "weights:1", 7, 2, 3)])
+    assert len(steps) < 10
+    assert steps[-1] < 1e-6 <= steps[-2]
+
+
 def test_games_and_points_are_counted_for_both_sides() -> None:
     ratings = by_name([match("weights:1", "uct:100", 30, 4, 10), match("uct:100", "weights:1", 1, 0, 2)])
     assert (ratings["weights:1"].games, ratings["weights:1"].score) == (47, 34.0)
