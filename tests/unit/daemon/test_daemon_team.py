@@ -73,7 +73,7 @@ def test_a_run_adds_its_own_to_the_shared_workers() -> None:
     status = partial(worker_status, now_ms=5_000)
     shared = team_of([beat("selfplay", {"r": 8}, worker="a", games_per_s=1.0)], status)
     learner, player = beat("learner", run="r", worker="l"), beat("selfplay", {"r": 10}, run="r", worker="p", games_per_s=2.0)
-    for own, games_per_s, lag in (([], 1.0, 2.0), ([learner], 1.0, 2.0), ([learner, player], 3.0, 1.0)):
+    for own, games_per_s, lag in (([], 1.0, 2.0), ([learner], 1.0, 2.0), ([player], 3.0, 1.0), ([learner, player], 3.0, 1.0)):
         team = joined(shared, own, status)
         assert team.beats == (*shared.beats, *own)
         assert [worker.worker for worker in team.workers] == ["a", *(beat.worker for beat in own)]
