@@ -12,6 +12,7 @@ from azq import __version__, logs
 from azq.cli_bench import bench_app
 from azq.cli_doctor import doctor
 from azq.cli_drill import drill_app
+from azq.cli_fleet import fleet_app
 from azq.cli_join import join, join_token
 from azq.cli_options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
 from azq.cli_profile import profile
@@ -187,7 +188,7 @@ def worker(
     """Run a Celery worker for self-play and evaluation jobs."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [], tags=_names(tags))
+    settings = use_config(config, overrides or [], "worker", tags=_names(tags))
 
     def body() -> int:
         from workers.worker import main as worker_main
@@ -207,7 +208,7 @@ def inference(
     from azq.console.process import run_main, use_config
 
     chosen = [f'inference.device="{device}"'] if device else []
-    settings = use_config(config, [*(overrides or []), *chosen])
+    settings = use_config(config, [*(overrides or []), *chosen], "inference")
 
     def body() -> int:
         from workers.inference import main as inference_main
@@ -226,7 +227,7 @@ def learner(
     """Run the learner of one run."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "learner")
 
     def body() -> int:
         from workers.learner import main as learner_main
@@ -241,7 +242,7 @@ def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
     """Run the operations daemon and its REST interface."""
     from azq.console.process import run_main, use_config
 
-    settings = use_config(config, overrides or [])
+    settings = use_config(config, overrides or [], "daemon")
 
     def body() -> int:
         from daemon.main import main as daemon_main
@@ -330,6 +331,7 @@ app.command("profile")(profile)
 app.command("join")(join)
 app.command("join-token")(join_token)
 register_rest(app)
+app.add_typer(fleet_app, name="fleet")
 app.add_typer(config_app, name="config")
 app.add_typer(games_app, name="games")
 app.add_typer(bench_app, name="bench")

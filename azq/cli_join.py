@@ -36,10 +36,25 @@ def join(
     raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
 
 
-def join_token(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
-    """Print the command that lets another machine join this fleet, and its token, a secret."""
+def join_token(
+    name: Annotated[str, typer.Option("--name", help="What the machine is called; made up by default.")] = "",
+    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference, learner.")] = "selfplay,eval,inference",
+    days: Annotated[float, typer.Option("--days", help="How long it may work; it is let in again by a new token.")] = 30.0,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""
     from azq.config import load
-    from azq.console.join import invitation
+    from azq.console.join import Guest, invitation
 
-    values = invitation(load(config, overrides or []))
-    emit(values, as_json, f"{values['command']}\ntoken: {values['token'] or '(none: the brokers ask for no password)'}")
+    guest = Guest(name, tuple(part.strip() for part in roles.split(",") if part.strip()), days)
+    values = invitation(load(config, overrides or []), guest)
+    lines = [values["command"], f"token: {values['token'] or '(none: the brokers ask for no password)'}"]
+    if "name" in values:
+        lines.append(
+            f"for machine {values['name']} ({', '.join(values['roles'])}), {days:g} days; `azq fleet revoke {values['name']}` ends it"
+        )
+    if "warning" in values:
+        typer.echo(f"warning: {values['warning']}", err=True)
+    emit(values, as_json, "\n".join(lines))

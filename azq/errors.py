@@ -9,6 +9,7 @@
     ├── BrokerError
     │   ├── BrokerUnavailable    nobody answers at the broker's address                    exit 3
     │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
+    │       └── AccessRefused    its user is unknown there, or lacks the right
     ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
     │   └── SchemaMismatch       the control plane holds messages of another schema         exit 13
     ├── WeightsError             weights that are missing, damaged or do not fit           exit 6
@@ -116,6 +117,10 @@ class BrokerRefused(BrokerError):
     """The broker answers and refuses the password or the command."""
 
     exit_code = ExitCode.BROKER_REFUSED
+
+
+class AccessRefused(BrokerRefused):
+    """The broker does not know this user, its password or its right to the command; to ask again changes nothing."""
 
 
 class WireError(AzqError):

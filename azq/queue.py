@@ -79,6 +79,7 @@ def make_app(
         worker_disable_prefetch=True,
         worker_soft_shutdown_timeout=SOFT_SHUTDOWN_S,
         worker_send_task_events=True,
+        worker_enable_remote_control=False,  # whoever reaches the broker could end every worker; the ledger takes jobs back
         worker_max_tasks_per_child=50,
         worker_hijack_root_logger=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,

@@ -8,15 +8,16 @@ import ssl
 
 from azq.config import DaemonConfig
 from azq.errors import ConfigError
+from daemon.door import Door
 
 
-def bind(config: DaemonConfig) -> socket.socket:
-    """A listening socket at the configured address; `ConfigError` when it is taken or not this machine's."""
+def bind(config: DaemonConfig) -> Door:
+    """A socket to listen with at the configured address; `ConfigError` when it is taken or not this machine's."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)  # asyncio sends at once (TCP_NODELAY) only where the protocol is named
+        listener = Door(family, kind, protocol)  # asyncio sends at once (TCP_NODELAY) only where the protocol is named
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

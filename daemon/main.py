@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from azq import logs
 from azq.bus.connect import connect_at_start
 from azq.config import Config
+from azq.config.own_token import with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.sdnotify import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
@@ -34,13 +35,14 @@ log = logs.get(__name__)
 def main(config: Config) -> int:
     """Runs until SIGTERM or SIGINT; returns an exit code.
 
-    Raises `ConfigError` (open binding without token, unusable TLS files, port taken, no broker set), `BrokerUnavailable`, `BrokerRefused`,
-    `StateConflict` (another daemon serves this control plane).
+    Raises `ConfigError` (open binding without token, unusable token or TLS files, port taken, no broker set), `BrokerUnavailable`,
+    `BrokerRefused`, `StateConflict` (another daemon serves this control plane).
     """
     check_binding(config.daemon)
     check_tls(config.daemon)
     if not config.broker.control_url:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
         client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,6 +32,9 @@ class PlaneProbe(Protocol):
     def look(self, runs: Sequence[str]) -> PlaneFacts:
         """The plane now; one that does not answer is not up."""
 
+    def forget(self, run: str) -> None:
+        """Deletes the run's stream; a plane that is away is passed over."""
+
 
 class Plane:
     """A broker instance behind a client; `stream_of` names the stream of a run whose length is the plane's backlog."""
@@ -53,6 +57,11 @@ class Plane:
             return PlaneFacts(self._name)
         waiting = dict(zip(runs, map(int, lengths), strict=True))
         return PlaneFacts(self._name, True, int(memory["used_memory"]), int(memory["maxmemory"]), int(dead or 0), waiting)
+
+    def forget(self, run: str) -> None:
+        """Deletes the run's stream; a plane that is away is passed over: what it holds is no record of anything."""
+        with contextlib.suppress(BrokerError), translate(self._client):
+            self._client.unlink(self._stream_of(run))
 
 
 def open_planes(control: redis.Redis, data: Sequence[redis.Redis]) -> tuple[Plane, ...]:

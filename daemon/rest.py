@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from azq.store import Store, open_store
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.core import Core
+from daemon.door import Door
 from daemon.listener import url_of
 from daemon.planes import open_planes
 from daemon.server import Server
@@ -29,20 +30,25 @@ log = logs.get(__name__)
 class Rest(contextlib.AbstractContextManager["Rest"]):
     """Serves on a bound socket from entering to leaving; raises `AzqError` when it does not get that far."""
 
-    def __init__(self, config: Config, core: Core, listener: socket.socket) -> None:
+    def __init__(self, config: Config, core: Core, listener: Door) -> None:
         certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
         self._services = services_of(config, core)
-        self._server = Server(create_app(self._services), listener, certificate=certificate, key=key)
+        self._app = create_app(self._services)
+        self._server = Server(self._app, listener, certificate=certificate, key=key)
         self._url = url_of(listener, tls=certificate is not None)
+        self._token = config.daemon.token.get_secret_value()
 
     def __enter__(self) -> Rest:
         self._server.start()
         log.info("listening", url=self._url)
+        if sys.stdout.isatty():  # never into a log
+            sys.stdout.write(f"dashboard {self._url}/#token={self._token}\n" if self._token else f"dashboard {self._url}\n")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._services.streams.close()
         self._server.stop()
+        self._app.state.auditor.close()
 
     @property
     def alive(self) -> bool:

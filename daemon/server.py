@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
 from azq.errors import AzqError
+from daemon.conversation import Conversation
+from daemon.door import BACKLOG, Door
 
 START_WITHIN_S = 15.0
 STOP_WITHIN_S = 5.0
+SWEEP_S = 1
 
 
 class Server:
     """uvicorn in a thread; signals stay with the main thread."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket, *, certificate: Path | None = None, key: Path | None = None) -> None:
+    def __init__(self, app: FastAPI, listener: Door, *, certificate: Path | None = None, key: Path | None = None) -> None:
         settings = uvicorn.Config(
             app,
+            http=partial(Conversation, listener),  # type: ignore[arg-type]
+            ws="none",
+            loop="asyncio",  # which accepts through the listener's own method
+            backlog=BACKLOG,
+            callback_notify=listener.sweep,
+            timeout_notify=SWEEP_S,
             log_config=None,
             access_log=False,
             lifespan="off",

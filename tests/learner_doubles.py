@@ -29,9 +29,14 @@ class OneRunLedger:
         return RunView(self.record, self.state, "", self.active_ms, 0)
 
     def counts(self, run: str) -> LedgerCounts:
-        return LedgerCounts(self.inserted, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
+        return LedgerCounts(10**9, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None) -> None:
+    def renew_learner(self, lease) -> None: ...
+
+    def announce_weights(self, run: str, frame: bytes, lease=None) -> None:
+        self._bus.publish(keys.weights(run), frame)
+
+    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None, lease=None) -> None:
         if ack:
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
         self.inserted, self.duplicates_dropped = inserted, duplicates_dropped

@@ -20,6 +20,7 @@ from azq.ledger.types import RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.settings import search_at
+from azq.wire.acl import user_in
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
 from workers.board import Board, Claim, Figures
@@ -97,7 +98,7 @@ class Context:
         if sections.selfplay.evaluator == "local":
             return self._local(record, sections, game)
         self._evaluators += 1
-        return self._stream(record.run, sections, game, f"{self.owner}:{self._evaluators}")
+        return self._stream(record.run, sections, game, f"{user_in(self.config.broker.data_planes[0])}:{self.owner}:{self._evaluators}")
 
     def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
         """The request stream; over several data planes the client's own of them, and another one when that is lost."""

@@ -18,7 +18,7 @@ from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
-from azq.errors import BrokerError, ConfigError, ExitCode
+from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
 from azq.inference.admission import specs
 from azq.inference.placement import place
@@ -90,6 +90,8 @@ def serve(server: Serving, beat: Callable[[], None], stop: threading.Event) -> N
         try:
             beat()
             server.step()
+        except AccessRefused:  # sent away: to wait changes nothing
+            raise
         except BrokerError as error:
             if not backoff_s:
                 log.warning("broker_lost", error=str(error))
@@ -131,7 +133,7 @@ class Pulse:
         try:
             self._control.put(keys.beat(self._worker), codec.encode(self._heartbeat()), life_s=self._config.heartbeat_life_s)
         except BrokerError as error:
-            if not self._ready:
+            if not self._ready or isinstance(error, AccessRefused):
                 raise
             notify(WATCHDOG, f"STATUS=degraded: {error}")
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, parse_run
-from azq.errors import ConfigError, ExitCode, StateConflict, StoreError
+from azq.errors import ConfigError, ExitCode
 from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
@@ -31,7 +30,7 @@ from azq.learner.outage import Outage
 from azq.learner.ranks.rules import Place, place_of
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
-from azq.ledger.types import RunView
+from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
@@ -42,9 +41,9 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
+from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched
 
-LOCK_NAME = ".learner.lock"
 OPENING_EVERY_S = 2.0
 OPENING_MORE_S = 120.0  # one file of a Python game may take a while
 
@@ -56,7 +55,7 @@ def main(config: Config, run: str) -> int:
 
     With several ranks this is one of them, as RANK says; rank 0 is the learner and starts the others unless torchrun did.
     Raises `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run, `StateConflict` when another learner has the
-    run's folder, and what `azq.learner.learner.Learner.run` raises.
+    run's folder or, on any host, the run, and what `azq.learner.learner.Learner.run` raises.
     """
     if not config.broker.control_url:
         raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
@@ -69,10 +68,11 @@ def main(config: Config, run: str) -> int:
     if place.rank:
         with _signals() as stop:
             return follow(config, view, bus, place, stop)
-    with _signals() as stop, lock_folder(directory), launched(run, place) as launcher:
+    with _signals() as stop, lock_folder(directory), held_place(ledger, run, stop.wait) as lease, launched(run, place) as launcher:
         beat = Beat(bus, run, directory, config.worker)
         beat.turn(None)
-        learner = _open(config, view, bus, client, ledger, beat, place)
+        with renewed(ledger, lease):
+            learner = _open(config, view, bus, client, ledger, beat, place, lease)
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
@@ -95,7 +95,9 @@ def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threadin
     return int(ExitCode.OK)
 
 
-def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: Place) -> Learner:
+def _open(
+    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: Place, lease: LearnerLease
+) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
@@ -114,6 +116,7 @@ def _open(config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: 
         place=place,
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
+        lease=lease,
     )
 
 
@@ -129,28 +132,6 @@ def run_sections(view: RunView) -> RunSections:
     except msgspec.DecodeError as error:
         raise ConfigError(f"{place} are not JSON: {error}; create the run again") from None
     return parse_run(values, place)
-
-
-@contextmanager
-def lock_folder(directory: Path) -> Iterator[None]:
-    """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
-    path = directory / LOCK_NAME
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise StateConflict(f"another learner, process {holder}, trains in {directory}; stop it first") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import socket
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from azq import __version__, logs
 from azq.config import WorkerConfig
-from azq.errors import ExitCode
+from azq.errors import AccessRefused, ExitCode
 from azq.sdnotify import WATCHDOG, notify
 from azq.usage import usage
 from azq.wire import keys
@@ -73,6 +74,7 @@ class Heart(threading.Thread):
         }
         self._over = threading.Event()
         self._lost = False
+        self.refused: AccessRefused | None = None
         self._away_s = -math.inf  # when the broker was last found away
         self.loop_turned_s: float | None = None  # None: the loop is not running because the broker is away
 
@@ -106,6 +108,10 @@ class Heart(threading.Thread):
             self._bus = self._bus or self._make_bus()
             action(self._bus)
             self._lost = False
+        except AccessRefused as error:  # this machine was sent away: the worker ends as if it were told to
+            self.refused = error
+            self._over.set()
+            os.kill(os.getpid(), signal.SIGTERM)
         except Exception as error:  # the heart goes on beating; the reason is said once per outage
             if not self._lost:
                 log.warning("heartbeat_failed", reason=f"{type(error).__name__}: {error}")

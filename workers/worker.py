@@ -20,7 +20,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     """Runs a Celery worker on these queues until SIGTERM; returns its exit code.
 
     Raises `ConfigError` for no queues or malformed ones, `BrokerUnavailable` or `BrokerRefused` when the broker does not let it
-    in, and `SchemaMismatch` where the control plane belongs to another azq.
+    in or lets it in no longer, and `SchemaMismatch` where the control plane belongs to another azq.
     """
     warnings.simplefilter("ignore", SecurityWarning)  # it warns root of pickle, which this app does not accept
     if not queues:
@@ -42,6 +42,9 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     try:
         worker.start()
     finally:
-        if app.azq.heart is not None:
-            app.azq.heart.end()
+        heart = app.azq.heart
+        if heart is not None:
+            heart.end()
+    if heart is not None and heart.refused is not None:
+        raise heart.refused
     return int(worker.exitcode or ExitCode.OK)

@@ -13,7 +13,7 @@ import numpy as np
 from azq import _core
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.wire.arrays import pack_record, unpack_record
+from azq.wire.arrays import outgrown, pack_record, unpack_record
 from azq.wire.messages import GameRecord
 
 
@@ -28,6 +28,8 @@ class Group:
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
         self._slots = np.zeros(capacity, np.int32)
         self._leaves = 0  # of the last collect, not yet applied
+        self._outgrown: dict[int, tuple[int, str]] = {}  # slots whose game became too long to be sent: number and reason
+        self._untold: list[tuple[int, str]] = []  # of them
         self.handle: int | None = None
         self.submitted_s = 0.0
         self.search_s = 0.0  # CPU of this thread in the core so far
@@ -84,7 +86,7 @@ class Group:
 
     def finished(self) -> list[_core.Record]:
         """Records of the games that ended."""
-        return [self._search.record(slot) for slot in self._search.finished_slots()]
+        return [self._search.record(slot) for slot in self._search.finished_slots() if slot not in self._outgrown]
 
     def finished_any(self) -> bool:
         """True where some game ended and was not cleared yet."""
@@ -96,18 +98,31 @@ class Group:
             self._search.clear(slot)
 
     def take_broken(self) -> list[tuple[int, str]]:
-        """Games whose own rules raised (Python games): number and reason; their slots are free again."""
-        if not hasattr(self._search, "broken_slots"):
-            return []
-        broken: dict[int, tuple[int, str]] = self._search.broken_slots()
+        """Games that nobody can play on, number and reason: too long to be sent, or (Python games) their own rules raised."""
+        untold, self._untold = self._untold, []
+        broken: dict[int, tuple[int, str]] = self._search.broken_slots() if hasattr(self._search, "broken_slots") else {}
         for slot in broken:
             self._search.clear(slot)
-        return list(broken.values())
+        return untold + [found for slot, found in broken.items() if slot not in self._outgrown]
 
     def changed(self) -> Iterator[GameRecord]:
-        """Open games that grew since this was last asked."""
+        """Open games that grew since this was last asked; one that is too long to be sent is left out, and told by `take_broken`."""
         for slot in self._search.changed_slots():
-            yield pack_record(self._search.record(slot))
+            if slot in self._outgrown:
+                continue
+            record = pack_record(self._search.record(slot))
+            if reason := outgrown(record):
+                self._outgrown[slot] = record.uid, reason
+                self._untold.append(self._outgrown[slot])
+            else:
+                yield record
+
+    def clear_outgrown(self) -> None:
+        """Frees the slots of games that are too long to be sent, once no leaf is out."""
+        if not self._leaves:
+            for slot in self._outgrown:
+                self._search.clear(slot)
+            self._outgrown.clear()
 
     def drop(self) -> None:
         """Empties all slots, whatever they hold, and leaves the search ready for other games."""
@@ -116,6 +131,7 @@ class Group:
                 np.zeros((self._leaves, self._num_actions), np.float16), np.zeros((self._leaves, self._value_size), np.float16), 0
             )
             self.apply(zeros)
+        self._outgrown, self._untold = {}, []
         empty = set(self._search.empty_slots())
         for slot in range(self._search.num_slots):
             if slot not in empty:

@@ -32,13 +32,14 @@ from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.wire.arrays import pack_record
-from azq.wire.messages import SampleEvent
+from azq.wire.arrays import outgrown, pack_record
+from azq.wire.messages import GameRecord, SampleEvent
 
 PATIENCE_S = 60.0  # without any evaluation for so long, the games are better off elsewhere
 POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
 ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
 REPORT_S = 0.5
+HASTE_S = 0.5  # before the first journal write, twice as long before each next: a move on disk clears a game of suspicion
 
 log = logs.get(__name__)
 
@@ -97,6 +98,7 @@ class SelfPlay:
         self._progress = Progress()
         self._started_s = self._evaluated_s = self._journaled_s = clock()
         self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
+        self._journal_s = min(HASTE_S, self._limits.journal_s)
 
     def run(self) -> SliceEnd:
         """Plays until there is a reason to stop, then gives every open game back; errors of azq's own making propagate."""
@@ -133,8 +135,9 @@ class SelfPlay:
     def _tick(self) -> Stop | None:
         """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
         now = self._clock()
-        if now - self._journaled_s >= self._limits.journal_s:
+        if now - self._journaled_s >= self._journal_s:
             self._journaled_s = now
+            self._journal_s = min(2 * self._journal_s, self._limits.journal_s)
             with self._phases("ledger"):
                 self._link.journal([record for group in self._groups for record in group.changed()])
         if now - self._reported_s >= REPORT_S:
@@ -220,11 +223,15 @@ class SelfPlay:
 
     def _harvest(self, group: Group) -> None:
         """Commits the games that ended, all in one atomic step, then frees their slots."""
-        records = group.finished()
-        if not records:
+        group.clear_outgrown()
+        events = [self._event(record) for record in group.finished()]
+        if not events:
             return
+        too_long = {event.record.uid: reason for event in events if (reason := outgrown(event.record))}
+        for uid, reason in too_long.items():
+            self._abandon(uid, reason)
+        events = [event for event in events if event.record.uid not in too_long]
         with self._phases("ledger"):
-            events = [self._event(record) for record in records]
             self._link.finish(events)
         group.clear_finished()
         self._progress.games += len(events)
@@ -246,26 +253,30 @@ class SelfPlay:
                 group.start(record)
                 self._progress.open_games += 1
             except (WireError, IllegalActionError, GameContractError) as error:
-                self._progress.abandoned += 1
-                self._link.abandon(record.uid, str(error))
-                log.error("game_abandoned", run=self._lease.job.run, uid=record.uid, reason=str(error))
+                self._progress.open_games += 1
+                self._abandon(record.uid, str(error))
         if len(records) < room:
             self._fill_after_s = self._clock() + ASK_AGAIN_S
 
     def _abandon_broken(self, group: Group) -> None:
-        """A game whose rules raised costs itself and nothing else."""
+        """A game whose rules raised, or whose record outgrew a message, costs itself and nothing else."""
         for uid, reason in group.take_broken():
-            self._progress.abandoned += 1
-            self._progress.open_games -= 1
-            self._link.abandon(uid, reason)
-            log.error("game_abandoned", run=self._lease.job.run, uid=uid, reason=reason)
+            self._abandon(uid, reason)
+
+    def _abandon(self, uid: int, reason: str) -> None:
+        self._progress.abandoned += 1
+        self._progress.open_games -= 1
+        self._link.abandon(uid, reason)
+        log.error("game_abandoned", run=self._lease.job.run, uid=uid, reason=reason)
 
     def _give_back(self) -> None:
+        records: list[GameRecord] = []
         for group in self._groups:
             self._harvest(group)
+            records += group.changed()
             self._abandon_broken(group)
         with self._phases("ledger"):
-            self._link.release(record for group in self._groups for record in group.changed())
+            self._link.release(records)
 
     def _tell(self) -> None:
         for name, count in counts_of([group.search for group in self._groups]).items():

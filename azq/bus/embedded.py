@@ -1,7 +1,7 @@
 """An embedded server: a Valkey or Redis process in a folder of its own, with its own settings and password.
 
-The folder keeps the password, the settings, the log and, for the control plane, the append-only file. Whoever starts a server there
-while one answers adopts it.
+The folder keeps the owner's password, the users, the settings, the log and, for the control plane, the append-only file. Whoever starts a
+server there while one answers adopts it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server
+from azq.bus.binary import find_server, version_of
 from azq.bus.connect import open_client, translate
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError
+from azq.wire import acl
 
 Role = Literal["control", "data"]
 
@@ -98,7 +99,7 @@ class EmbeddedServer:
                 self._check_listening()
                 return True
             binary = find_server()
-            self._write_settings()
+            self._write_settings(has_users=version_of(binary) >= acl.SINCE)
             self._process = self._spawn(binary, detached)
             self._pid = self._process.pid
             try:
@@ -147,6 +148,10 @@ class EmbeddedServer:
         return self._directory / "password"
 
     @property
+    def _users_file(self) -> Path:
+        return self._directory / "users.acl"
+
+    @property
     def _settings_file(self) -> Path:
         return self._directory / "server.conf"
 
@@ -192,11 +197,21 @@ class EmbeddedServer:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _write_settings(self) -> None:
+    def _write_settings(self, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():
-            _write_private(self._password_file, self._password or secrets.token_urlsafe(24))
-        lines = settings(self._role, self._directory, self._socket, self.password, self._maxmemory, self._listen)
-        _write_private(self._settings_file, "\n".join(lines) + "\n")
+            write_private(self._password_file, self._password or secrets.token_urlsafe(24))
+        access = f"requirepass {self.password}"
+        if has_users:
+            write_private(self._users_file, acl.file_text(self.password, self._users()))
+            access = f"aclfile {_quoted(str(self._users_file))}"
+        lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
+        write_private(self._settings_file, "\n".join(lines) + "\n")
+
+    def _users(self) -> str:
+        try:
+            return self._users_file.read_text("utf-8")
+        except FileNotFoundError:
+            return ""
 
     def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
         command = [str(binary), str(self._settings_file)]
@@ -204,7 +219,9 @@ class EmbeddedServer:
             command = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command]
         with self._log_file.open("ab") as log:
             # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory)
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
+            )
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None
@@ -246,13 +263,13 @@ class EmbeddedServer:
         return " | ".join(lines[-3:]) or "it said nothing"
 
 
-def settings(role: Role, directory: Path, socket: Path, password: str, maxmemory: str, listen: tuple[str, int] | None = None) -> list[str]:
-    """The lines of an embedded server's settings file. Holds the password."""
+def settings(role: Role, directory: Path, socket: Path, access: str, maxmemory: str, listen: tuple[str, int] | None = None) -> list[str]:
+    """The lines of an embedded server's settings file; `access` says who may come in."""
     common = [
         *(("port 0",) if listen is None else (f"bind {listen[0]}", f"port {listen[1]}", f"tcp-keepalive {TCP_KEEPALIVE_S}")),
         f"unixsocket {_quoted(str(socket))}",
         "unixsocketperm 700",
-        f"requirepass {password}",
+        access,
         f"dir {_quoted(str(directory))}",
         "daemonize no",
         "always-show-logo no",
@@ -281,7 +298,8 @@ def _socket_path(directory: Path, role: str) -> Path:
     return short
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """A file that only its owner reads, whole or not at all."""
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

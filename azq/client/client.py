@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from azq.client.events import START, parse_events
 from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, Transport
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
-from daemon.api.schemas import ArenaOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
+from daemon.api.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
 from daemon.history import History
 from daemon.queues import QueueStatus
 from daemon.summary import LedgerStatus, RunStatus, WorkerStatus
@@ -97,6 +97,10 @@ class Client:
         """Ends a run."""
         return self._post(f"/v1/runs/{_part(name)}/finish", {"reason": reason}, RunOut)
 
+    def delete_run(self, name: str) -> None:
+        """Forgets a run that rests, and all that the control plane keeps of it; one that is not there is passed over."""
+        self._transport.send("DELETE", f"/v1/runs/{_part(name)}")
+
     def run_status(self, name: str) -> RunStatus:
         """Everything the live table shows."""
         return self._get(f"/v1/runs/{_part(name)}/status", RunStatus)
@@ -175,6 +179,10 @@ class Client:
     def ready(self) -> HealthOut:
         """The daemon, when it does useful work. Raises `DaemonUnavailable` while it does not; asks once."""
         return _read(self._transport.send("GET", "/readyz", repeatable=False), HealthOut)
+
+    def audit(self) -> Iterator[AuditOut]:
+        """Who changed what, newest first."""
+        return self._pages("/v1/audit", AuditOut, {})
 
     def events(self, run: str | None = None, *, after: str = "") -> Iterator[EventOut]:
         """What becomes of one run or of all, without end: a connection that broke is taken up again where it did.

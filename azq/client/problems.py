@@ -15,6 +15,7 @@ BY_STATUS: dict[int, type[AzqError]] = {
     405: InvalidRequest,
     409: StateConflict,
     413: InvalidRequest,
+    415: InvalidRequest,
     421: AccessDenied,
     422: InvalidRequest,
     429: TooManyRequests,

@@ -68,6 +68,9 @@ class DaemonConfig(Section):
     rate_per_s: Factor = 1000.0  # requests of one token, or of one address where there is none
     rate_burst: Positive = 2000
     event_streams: Positive = 64  # open at once
+    event_streams_each: Positive = 48  # of them with one token, so that no reader takes all
+    max_runs: Positive = 100  # running at once, for a request that creates or resumes one
+    max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
     tls_certificate: Path | None = None  # PEM, the whole chain; both or none
     tls_key: Path | None = None
     tick_s: Seconds = 0.5

@@ -14,6 +14,8 @@ import redis
 
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
+from azq.console.machines import Machines, owners_of
+from azq.console.roles import knows_roles
 from azq.console.supervisor import hangs
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.wire.connect import connect
@@ -88,6 +90,7 @@ class Brokers:
         self._servers: dict[str, EmbeddedServer] = {}
         self._heard_s: dict[str, float] = {}  # when each server answered last
         self._ask_s = 0.0  # when they are asked again
+        self._machines: Machines | None = None  # None: their servers are another's
         self.control: redis.Redis
 
     def apply(self, config: Config) -> Config:
@@ -111,6 +114,10 @@ class Brokers:
     def pids(self) -> tuple[int, ...]:
         """Process ids of the embedded servers."""
         return tuple(server.pid for server in self._servers.values())
+
+    def expire(self, now_ms: int) -> list[str]:
+        """Sends machines away whose time is over, from the embedded servers; returns their names. Raises `BrokerError`."""
+        return self._machines.expire(now_ms) if self._machines else []
 
     def revive(self) -> tuple[str, ...]:
         """Starts embedded servers that died again, with what their files keep; returns their roles."""
@@ -140,7 +147,11 @@ class Brokers:
     def __enter__(self) -> Brokers:
         try:
             self._start()
-            self.control = connect(self.apply(self._config).broker.control_url, timeout_s=self._config.broker.connect_timeout_s)
+            config = self.apply(self._config)
+            self.control = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+            if "control" in self._servers and knows_roles(config):
+                self._machines = Machines(owners_of(config))
+                self._machines.renew()
         except BaseException:
             self._stop()
             raise
@@ -157,7 +168,7 @@ class Brokers:
         control.start()
         if self._config.broker.data_planes:
             return
-        # Whoever joins from another machine has one token: all planes then have one password.
+        # On servers without users whoever joins has the one password: all planes then share it.
         password = control.password if self._listen else ""
         (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
         for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):

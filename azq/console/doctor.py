@@ -14,10 +14,12 @@ from azq import games
 from azq.bus.binary import find_server
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.config.own_token import with_own_token
 from azq.console import brokers
 from azq.console.join import checks
 from azq.console.join.checks import Check
 from azq.console.planes import ASK_TIMEOUT_S
+from azq.console.roles import NO_USERS, knows_roles
 from azq.console.rundir import check_folder
 from azq.errors import AzqError, BrokerUnavailable, ConfigError
 from azq.ledger import Ledger
@@ -57,6 +59,7 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     planes = config.broker.data_planes
     for name, url in zip(data_names(len(planes)), planes, strict=True):
         yield from _guarded(name, lambda url=url, name=name: _data_plane(url, name))  # type: ignore[misc]
+    yield from _guarded("users", lambda: [_users(config)])
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
     yield from _guarded("workers", lambda: judge_workers(read_workers(RedisBus(control)), Ledger(control).runs()))
@@ -107,7 +110,14 @@ def _home(home: Path) -> Check:
 
 def _rest(config: Config) -> Check:
     check_binding(config.daemon)
+    with_own_token(config)  # says where the home's own token is open to others
     return Check("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
+
+
+def _users(config: Config) -> Check:
+    if knows_roles(config):
+        return Check("users", "ok", "each role and each machine that joined has a user with rights of its own")
+    return Check("users", "warn", NO_USERS)
 
 
 def _data_plane(url: str, name: str) -> list[Check]:

@@ -9,10 +9,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from azq import logs
 from azq.config import Config, load
 from azq.errors import AzqError, ExitCode
+from azq.wire.keys import Role
 
 PARENT_VARIABLE = "AZQ_PARENT_PID"
 MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference")
@@ -42,19 +44,39 @@ def run_main(role: str, main: Callable[[], int]) -> int:
         return int(ExitCode.INTERRUPTED)
 
 
-def use_config(file: Path | None, overrides: Sequence[str], *, tags: Sequence[str] = ()) -> Config:
-    """The settings of a worker process; they are also put into its environment, where Celery's app and children look."""
+def use_config(file: Path | None, overrides: Sequence[str], role: Role, *, tags: Sequence[str] = ()) -> Config:
+    """The settings of a process; those of its role are also put into its environment, where Celery's app and children look."""
     extra = [f"worker.tags={json.dumps(list(tags))}"] if tags else []
     config = load(file, [*overrides, *extra])
-    os.environ.update(machine_environment(config))
+    for name in filter(_is_machine_setting, tuple(os.environ)):
+        del os.environ[name]
+    os.environ.update(machine_environment(config, role))
     return config
 
 
-def machine_environment(config: Config) -> dict[str, str]:
-    """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it."""
+def child_environment(config: Config, role: Role) -> dict[str, str]:
+    """What a child finds in its environment: this process's, but for settings of the host, which are those of its role. Holds secrets."""
+    kept = {name: value for name, value in os.environ.items() if not _is_machine_setting(name)}
+    return {**kept, **machine_environment(config, role), PARENT_VARIABLE: str(os.getpid())}
+
+
+def machine_environment(config: Config, role: Role) -> dict[str, str]:
+    """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it.
+
+    Tokens of the REST interface are the daemon's alone; the store's secrets belong to all, for each role reads weights.
+    """
     sections = {name: getattr(config, name).model_dump(mode="json") for name in MACHINE_SECTIONS}
-    sections["daemon"]["token"] = config.daemon.token.get_secret_value()
     sections["store"]["options"] = config.store.revealed_options()
-    for name, entry in config.daemon.tokens.items():
-        sections["daemon"]["tokens"][name]["token"] = entry.token.get_secret_value()
+    sections["daemon"] |= _tokens(config) if role == "daemon" else {"token": "", "tokens": {}}
     return {"AZQ_HOME": str(config.home.absolute()), **{f"AZQ_{name.upper()}": json.dumps(values) for name, values in sections.items()}}
+
+
+def _tokens(config: Config) -> dict[str, Any]:
+    named = {name: {"token": entry.token.get_secret_value(), "scope": entry.scope} for name, entry in config.daemon.tokens.items()}
+    return {"token": config.daemon.token.get_secret_value(), "tokens": named}
+
+
+def _is_machine_setting(variable: str) -> bool:
+    """Whether an environment variable sets what `machine_environment` sets, or lets a machine in."""
+    name = variable.upper().removeprefix("AZQ_")
+    return name != variable.upper() and (name == "JOIN_TOKEN" or name.partition("__")[0].lower() in MACHINE_SECTIONS)

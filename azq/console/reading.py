@@ -62,6 +62,7 @@ def ledger_values(counts: LedgerCounts) -> dict[str, Any]:
         "inserted": counts.inserted,
         "in_transit": counts.in_transit,
         "duplicates_dropped": counts.duplicates_dropped,
+        "written_off": counts.written_off,
         "balanced": counts.balanced,
     }
 

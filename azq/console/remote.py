@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from azq.client import Client
-from azq.config import DaemonConfig
+from azq.config import Config, DaemonConfig
+from azq.config.own_token import with_own_token
 from azq.errors import ConfigError, StoreError
 from azq.files import publish_file
+from daemon.api.auth import is_loopback
 
 
-def client_of(config: DaemonConfig, url: str = "") -> Client:
-    """A client of the daemon at `url`, or of the one that these settings describe, with their token."""
-    return Client(url or url_of(config), config.token.get_secret_value(), trust=None if url else _trust(config))
+def client_of(config: Config, url: str = "") -> Client:
+    """A client of the daemon at `url`, or of the one that these settings describe, with their token, else the one that it made for itself.
+
+    The latter is for the daemon of this home and so is sent to this machine alone.
+    """
+    here = not url or is_loopback(urlsplit(url).hostname or "")
+    daemon = with_own_token(config).daemon if here else config.daemon
+    return Client(url or url_of(daemon), daemon.token.get_secret_value(), trust=None if url else _trust(daemon))
 
 
 def url_of(config: DaemonConfig) -> str:

@@ -43,6 +43,7 @@ class ChildSpec:
     command: Sequence[str]
     log: Path
     stop_after_s: float = 15.0  # SIGKILL follows SIGTERM after so long
+    env: Mapping[str, str] | None = None  # its own; else the supervisor's
 
 
 @dataclass(slots=True)
@@ -172,7 +173,8 @@ class Supervisor:
         child.alive_s = None
         if self.hang_after_s is not None:
             child.pings = Pings(self.hang_after_s)
-        env = {**self.env, **child.pings.variables()} if child.pings else self.env
+        env = self.env if child.spec.env is None else child.spec.env
+        env = {**env, **child.pings.variables()} if child.pings else env
         child.process = self.start_process(child.spec, env)
         child.started_s = self.clock()
         child.start_again_s = None

@@ -7,16 +7,18 @@ import pwd
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import azq
-from azq.bus.binary import find_server
+from azq.bus.binary import find_server, version_of
 from azq.console import systemd_brokers as brokers
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.files import publish_file
+from azq.wire.acl import ROLES, SINCE
+from azq.wire.keys import Role
 from azq.wire.shards import data_names
 
 USER = "azq"
@@ -25,6 +27,7 @@ CONFIG_FOLDER = Path("/etc/azq")
 SETTINGS = "azq.toml"
 STATE_FOLDER = Path("/var/lib/azq")
 BACKOFF_SINCE = 254  # the systemd that brought RestartSteps=
+_SEED = "ExecStartPre=@BIN@/azq fleet seed --conf ${CREDENTIALS_DIRECTORY}/broker.conf @STATE@/broker-%i/users.acl"
 SYSUSERS_FILE = Path("/usr/lib/sysusers.d/azq.conf")
 
 
@@ -78,11 +81,15 @@ class Places:
     state: Path = STATE_FOLDER
     systemd_version: int = 0  # 0: unknown
     data_brokers: int = 1
+    users: bool = True  # whether this host's brokers keep them; False too where there are none
 
     def variables(self) -> dict[str, str]:
         """What the unit templates name between at signs."""
         return {
             "USER": self.user,
+            "SEED": _SEED if self.users else "# This server keeps no users: everybody has its one password.",
+            "ACLFILE": " --aclfile @STATE@/broker-%i/users.acl" if self.users else "",
+            **{f"{role.upper()}_ENV": brokers.role_file(role) if self.users else "azq.env" for role in ROLES},
             "BIN": str(self.prefix / "bin"),
             "CONFIG": str(self.config),
             "STATE": str(self.state),
@@ -139,6 +146,7 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
     steps += [WriteFile(config / f"broker-{role}.conf", partial(brokers.conf, role), 0o600, keep=True, secret=True) for role in roles]
     steps += [
         WriteFile(config / "azq.env", partial(_environment, config, roles), 0o600, keep=not renews, secret=True),
+        *_role_files(config, places),
         WriteFile(config / "flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n", 0o600, keep=True, secret=True),
         WriteFile(config / SETTINGS, partial(brokers.host_settings, places.data_brokers), 0o644, keep=_keeps_settings(config)),
         *(WriteFile(config / name, _constant(text), 0o644, keep=True) for name, text in sorted(files.items())),
@@ -162,7 +170,9 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
     config = _below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / SETTINGS, data_shards)
-    places = Places(prefix=Path(sys.prefix), server=find_server(), systemd_version=installed_version(), data_brokers=count)
+    server = find_server()
+    users = version_of(server) >= SINCE
+    places = Places(prefix=Path(sys.prefix), server=server, systemd_version=installed_version(), data_brokers=count, users=users)
     steps, notes = plan(root, places, templates, flower), _notes(config, count)
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
     if dry_run:
@@ -232,6 +242,17 @@ def _environment(config: Path, roles: Iterable[str]) -> str:
     passwords = {role: brokers.password(config / f"broker-{role}.conf") for role in roles}
     present = _present(config)
     return brokers.renewed(present, passwords) if present else brokers.environment(passwords)
+
+
+def _role_files(config: Path, places: Places) -> Iterator[WriteFile]:
+    """What each role's services read, from the owner's `azq.env` as it is by then."""
+    for role in ROLES if places.users else ():
+        made = partial(_role_environment, config, role)
+        yield WriteFile(config / brokers.role_file(role), made, 0o600, secret=True)
+
+
+def _role_environment(config: Path, role: Role) -> str:
+    return brokers.role_environment(_present(config), role)
 
 
 def _present(config: Path) -> str:

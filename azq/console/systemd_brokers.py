@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from azq.config import load
 from azq.errors import ConfigError
+from azq.wire import acl
+from azq.wire.keys import Role
 
 CONTROL = "control"
 CONTROL_KEY, DATA_KEY, DATA_KEYS = "AZQ_BROKER__CONTROL_URL", "AZQ_BROKER__DATA_URL", "AZQ_BROKER__DATA_URLS"
+_OURS = re.compile(r"unix://:([^@]+)@(/run/azq-\w+/broker\.sock)")
 TOKEN_NOTE = "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address"
 
 
@@ -61,6 +65,18 @@ def environment(passwords: Mapping[str, str]) -> str:
 def renewed(text: str, passwords: Mapping[str, str]) -> str:
     """An `azq.env` whose line of data planes is that of `passwords`; all else is as it was."""
     return "\n".join(_data_line(passwords) if _names_data(line) else line for line in text.split("\n"))
+
+
+def role_file(role: Role) -> str:
+    """What a role's services read in place of `azq.env`, which is the owner's."""
+    return f"role-{role}.env"
+
+
+def role_environment(text: str, role: Role) -> str:
+    """An `azq.env` for the services of a role: its user at this host's brokers, and tokens of the REST interface for the daemon alone."""
+    kept = [line for line in text.splitlines() if role == "daemon" or not line.strip().startswith("AZQ_DAEMON__TOKEN")]
+    user = acl.role_user(role)
+    return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*kept, ""]))
 
 
 def leads_elsewhere(text: str) -> bool:

@@ -25,13 +25,14 @@ REDRAW_EVERY_S = 1.0
 class Screen(contextlib.AbstractContextManager["Screen"]):
     """Shows summaries as they come, each as often as its form can bear."""
 
-    def __init__(self, run: str, *, as_json: bool, output: TextIO | None = None, dashboard: str = "") -> None:
+    def __init__(self, run: str, *, as_json: bool, output: TextIO | None = None, dashboard: str = "", token: str = "") -> None:
         self._output = output or sys.stdout
         self._json = as_json
         self._console = Console(file=self._output)
         self._live = None if as_json or not self._output.isatty() else Live(console=self._console, auto_refresh=False)
         self._last_s = -LINE_EVERY_S
-        self._dashboard = f"dashboard {dashboard}" if dashboard else ""
+        fragment = f"/#token={token}" if token and self._live else ""  # for the terminal alone: what is no terminal may be a log
+        self._dashboard = f"dashboard {dashboard}{fragment}" if dashboard else ""
         self._note = f"run {run} is starting" + (f"; {self._dashboard}" if dashboard else "")
 
     def __enter__(self) -> Screen:

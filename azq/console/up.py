@@ -7,7 +7,6 @@ games back, the learner takes in what is left and writes its checkpoint, then in
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import threading
@@ -20,14 +19,17 @@ import msgspec
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.config import Config, load
+from azq.config import Config, RunSections, load
+from azq.config.own_token import with_own_token
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
 from azq.console.guests import with_game
 from azq.console.interrupts import Aborted, Interrupts
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
 from azq.console.remote import url_of
+from azq.console.restore import create_from_folder, holds_games
+from azq.console.roles import NO_USERS, in_roles, knows_roles
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
 from azq.console.watch import Watch
@@ -37,7 +39,9 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.wire.gate import agree_on_schema
+from azq.wire.keys import Role
 from azq.wire.messages import RunRecord
+from daemon.audit import write_command
 from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
@@ -45,6 +49,7 @@ WORKERS = ("selfplay", "eval")
 LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
+EXPIRE_S = 5.0  # and after machines whose time is over
 HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
 BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
 
@@ -81,14 +86,14 @@ def up(
         config = brokers.apply(start.config)
         if listen:
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
+        if not knows_roles(config):
+            log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
-        supervisor = Supervisor(
-            env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())},
-            hang_after_s=HANG_AFTER_S if pings.possible() else None,
-        )
+        write_command(watch.bus, "azq up", start.run.name)
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
@@ -161,13 +166,21 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     body = msgspec.json.encode(sections.model_dump(mode="json"))
     if start.run.name not in known:
         record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
-        return ledger.create_run(record)
+        return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
         view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
     )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
+
+
+def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSections) -> RunView:
+    """The broker was lost and the folder was not: the run goes on from there."""
+    gone = create_from_folder(ledger, bus, record, sections)
+    stored = ledger.counts(record.run).inserted
+    log.warning("run_goes_on_from_its_folder", run=record.run, games=stored, written_off=gone)
+    return ledger.update_run_until(record.run, _from_here(ledger, bus, ledger.run(record.run), record.until))
 
 
 def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:
@@ -195,6 +208,7 @@ class Session:
         self._interrupts = interrupts
         self._brokers = brokers
         self._name = start.run.name
+        self._expire_s = 0.0
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""
@@ -202,7 +216,8 @@ class Session:
             for spec in self.specs():
                 self._supervisor.start(spec)
             dashboard = url_of(self._config.daemon) if self._config.daemon.port else ""  # 0: any port, which only the daemon knows
-            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard) as screen:
+            token = with_own_token(self._config, make=True).daemon.token.get_secret_value()
+            with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard, token=token) as screen:
                 code = self._watch_until_end(screen)
                 self._drain(screen)
                 screen.show(self._watch.summary(self._name), force=True)
@@ -225,8 +240,11 @@ class Session:
         serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
         inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self._name]}
+        of_role = in_roles(self._config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
-            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], self._start.run.path / "logs" / f"{name}.log")
+            role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
+            log_file = self._start.run.path / "logs" / f"{name}.log"
+            yield ChildSpec(name, [sys.executable, "-m", "azq", *arguments], log_file, env=child_environment(of_role(role), role))
 
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0
@@ -240,6 +258,7 @@ class Session:
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self._brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
+                self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
             self._interrupts.wait(TICK_S)
@@ -253,6 +272,14 @@ class Session:
             log.warning("broker_died", role=role)
         for name, code in self._supervisor.tick(excused=self._brokers.silent(time.monotonic())):
             log.warning("child_died", name=name, exit_code=code, log=str(self._start.run.path / "logs" / f"{name}.log"))
+
+    def _send_away(self, now_s: float) -> None:
+        """Machines that joined and whose time is over lose their users."""
+        if now_s >= self._expire_s:
+            self._expire_s = now_s + EXPIRE_S
+            with contextlib.suppress(BrokerError):  # the look that follows says so
+                for name in self._brokers.expire(time.time_ns() // 1_000_000):
+                    log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
 
     def _look(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""
@@ -273,6 +300,7 @@ class Session:
         if not finished:
             with contextlib.suppress(StateConflict):
                 self._ledger.set_run_state(self._name, RunState.PAUSED, "azq up was stopped")
+                write_command(self._watch.bus, "azq up was stopped", self._name)
         self._stop("selfplay")
         self._stop("learner")
         if finished:

@@ -59,8 +59,12 @@ def check(game: Game, games: int = 100, seed: int = 0, progress: Callable[[int],
 
 
 def _walk(game: Game, state: State, rng: random.Random, found: dict[str, Finding]) -> int:
-    plies = 0
+    plies = decisions = 0
     while not state.is_terminal():
+        decisions += not state.is_chance_node()
+        if decisions > (longest := game.max_game_length()):
+            found.setdefault("max_game_length", _finding("max_game_length", f"no end after the {longest} plies declared", state))
+            return plies
         for finding in [*_at_any(game, state), *(_at_chance(state) if state.is_chance_node() else _at_player(game, state, rng))]:
             found.setdefault(finding.rule, finding)
         state.apply_action(rng.choice(state.legal_actions()))

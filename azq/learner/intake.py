@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.errors import WireError
-from azq.ledger.types import LedgerCounts
+from azq.errors import BrokerUnavailable, StateConflict, WireError
+from azq.learner.restoring import RestoringLedger, restore
+from azq.ledger.types import LearnerLease
 from azq.phases import Phases
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.judging import judge
@@ -17,7 +19,7 @@ from azq.replay.samples import Rules, Samples, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
 BATCH = 256  # games read at once
@@ -25,12 +27,18 @@ BATCH = 256  # games read at once
 log = logs.get(__name__)
 
 
-class InsertLedger(Protocol):
+class InsertLedger(RestoringLedger, Protocol):
     """What intake asks of the ledger."""
 
-    def counts(self, run: str) -> LedgerCounts: ...
     def record_inserted(
-        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
     ) -> None: ...
 
 
@@ -66,6 +74,7 @@ class Intake:
         root_value_fraction: float,
         columns: Columns = NO_COLUMNS,
         duplicates: int = 0,
+        lease: LearnerLease | None = None,
         phases: Phases | None = None,
     ) -> None:
         self._phases = phases or Phases()
@@ -78,6 +87,8 @@ class Intake:
         self._consumer = consumer
         self._root_value_fraction = root_value_fraction
         self._columns = columns
+        self._lease = lease
+        self._opened = 0  # games that the ledger knew of when it was asked last
         self.duplicates = duplicates
         self.dead_letters = 0
         self.mean_weight_version = 0.0  # of the games of the last read
@@ -99,28 +110,42 @@ class Intake:
         return len(entries)
 
     def agree_with_ledger(self) -> None:
-        """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates."""
-        self.duplicates = max(self.duplicates, self._ledger.counts(self._run).duplicates_dropped)
-        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates)
+        """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates.
+
+        A ledger that forgot games goes on from the log. Raises `StateConflict` where the log lacks games that it acknowledged.
+        """
+        counts, stored = self._ledger.counts(self._run), self._segments.games
+        if counts.inserted > stored:
+            raise StateConflict(
+                f"the folder of run {self._run} holds {stored} games, and {counts.inserted} were stored: it is another one, or it was cut; "
+                f"put the right one back, or write off what is lost: azq runs restore FOLDER --run {self._run}"
+            )
+        self.duplicates = max(self.duplicates, counts.duplicates_dropped)
+        if self._segments.uids.highest > counts.opened:
+            restore(self._run, self._ledger, self._bus, self._segments, self._lease)
+        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates, lease=self._lease)
 
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
         self._segments.append(list(found.fresh.values()))
         for samples in found.samples:
             self._window.add(samples)
-        for entry, reason in found.unreadable:
-            self._bus.dead_letter(entry, reason)
-            self.dead_letters += 1
-            log.warning("sample_refused", entry=entry.id, reason=reason)
-        duplicates = self.duplicates + found.duplicates
-        self._ledger.record_inserted(
-            self._run, self._segments.games, duplicates, ack=[entry.id for entry in entries], refused=found.refused
-        )
+        duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
+        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=ids, refused=found.refused, lease=self._lease)
         self.duplicates = duplicates
+        for entry, reason in found.unreadable:
+            self._refuse(entry, reason)
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
         if found.accepted:
             self.mean_weight_version = mean_weight_version(*found.accepted)
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        """Keeps the head of a frame for inspection where there is memory for it; the entry itself is acknowledged by then."""
+        self.dead_letters += 1
+        log.warning("sample_refused", entry=entry.id, reason=reason)
+        with suppress(BrokerUnavailable):
+            self._bus.dead_letter(entry, reason)
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
         found = _Sorted()
@@ -147,7 +172,19 @@ class Intake:
                 decoded.append((entry, decode(entry.frame, SampleEvent)))
             except WireError as error:
                 found.unreadable.append((entry, str(error)))
-        return decoded
+                uid = uid_of(entry.frame)
+                if uid and uid > 0 and uid not in self._segments:  # its open record is gone, so that nobody can play it again
+                    found.refused[uid] = f"its sample was damaged: {error}"
+        return self._without_forged(decoded, found)
+
+    def _without_forged(self, decoded: list[tuple[Entry, SampleEvent]], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+        """Leaves out games that the ledger never opened; it is asked once a read at most."""
+        if max((event.record.uid for _, event in decoded), default=0) <= self._opened:
+            return decoded
+        self._opened = self._ledger.counts(self._run).opened
+        forged = [(entry, event.record.uid) for entry, event in decoded if event.record.uid > self._opened]
+        found.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
+        return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
 
     def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
         judged = judge(self._game, [event for _, event in once.values()], self._root_value_fraction, self._columns)

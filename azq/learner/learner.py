@@ -28,7 +28,7 @@ from azq.learner.strength import Strength
 from azq.learner.team import Team
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
-from azq.ledger.types import RunState, RunView
+from azq.ledger.types import LearnerLease, RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
 from azq.phases import Phases
@@ -42,6 +42,7 @@ from azq.wire.messages import LearnerStatus
 PHASE_S = 0.25  # longest intake or training phase
 IDLE_S = 0.1  # between two reads while there is nothing to train on: games come one by one, and are cheaper to take in together
 STATUS_EVERY_S = 2.0
+RENEW_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
 NO_LOSSES = MeanLosses(0.0, 0.0, 0)
@@ -53,6 +54,8 @@ class RunLedger(InsertLedger, Protocol):
     """What the learner asks of the ledger."""
 
     def run(self, name: str) -> RunView: ...
+    def renew_learner(self, lease: LearnerLease) -> None: ...
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Parts:
     network: NetworkConfig  # as large as it is now
     make_network: Callable[[NetworkConfig], Network]  # freshly initialised
     team: Team  # of the trainer
+    lease: LearnerLease | None = None  # its place in the control plane, where others may want it
     consumed: int = 0
     published_step: int = -1  # of the newest weights that this learner's own follow
     losses: MeanLosses = NO_LOSSES
@@ -89,6 +93,7 @@ class Learner:
         self._clock = clock
         self._phases = parts.trainer.phases
         self._outage = Outage(clock=clock)
+        self._voice = Outage(lines=("status_unsaid", "status_said"), clock=clock)  # a server without memory takes none, and must be drained
         self._disk = Outage(StoreError, ("disk_refuses", "disk_takes"), clock=clock)
         self._strength = Strength()
         self._rate = Rate()
@@ -99,15 +104,16 @@ class Learner:
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
+        self._agreed = False  # with the ledger; nothing is written before
         self._leftovers = True  # entries read and not acknowledged may wait
-        self._due = {"status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
+        self._due = {"place": 0.0, "status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
 
     def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
         `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
-        `WeightsError` when training diverges; an absent broker and a disk that takes nothing are waited for, games stay unacknowledged
-        meanwhile. Raises `StoreError` when the last checkpoint cannot be written.
+        `WeightsError` when training diverges, `StateConflict` when another learner took its place; an absent broker and a disk that
+        takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the last checkpoint cannot be written.
         """
         while not stop.is_set():
             self.turn(stop)
@@ -116,7 +122,10 @@ class Learner:
 
     def turn(self, stop: threading.Event) -> None:
         """One round: what is due, intake, training."""
-        self._do_due()
+        if not self._agreed:
+            self._take_in()
+        if self._agreed:
+            self._do_due()
         busy = self._steps_allowed() > 0
         if not busy:
             with self._phases("idle"):
@@ -137,7 +146,7 @@ class Learner:
             on_turn(self.status())
         self._publish_if_possible()
         self._save()
-        self._outage.attempt(self._say)
+        self._voice.attempt(self._say)
         self._parts.team.close()
         self._parts.tracker.flush()
         log.info(
@@ -190,6 +199,7 @@ class Learner:
     def _read(self) -> int:
         if self._leftovers:
             self._parts.intake.agree_with_ledger()
+            self._agreed = True
             claimed = self._parts.intake.claim_leftovers()
             self._leftovers = False
             if claimed:
@@ -213,8 +223,10 @@ class Learner:
         self._rate.add(done * batch)
 
     def _do_due(self) -> None:
+        if self._parts.lease and self._is_due("place", RENEW_EVERY_S):
+            self._outage.attempt(partial(self._parts.ledger.renew_learner, self._parts.lease))
         if self._is_due("status", STATUS_EVERY_S):
-            self._outage.attempt(self._say)
+            self._voice.attempt(self._say)
             # A broker may die, lose its last commands and be back before the next call, which then says nothing of it.
             self._leftovers = True
         if self._is_due("publish", self._config.publish_every_s):

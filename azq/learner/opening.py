@@ -6,8 +6,7 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,18 +31,22 @@ from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower, FollowerParts
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, Place
+from azq.learner.restoring import game_key
 from azq.learner.schedule import networks
 from azq.learner.symmetry import Symmetric, Symmetries
 from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
+from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
 from azq.nets.spec import GameShape
+from azq.nets.weights import describe
 from azq.replay.columns import Columns
 from azq.replay.follow import SegmentFollower
 from azq.replay.samples import Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
+from azq.store.base import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
@@ -70,12 +73,6 @@ class _Start:
     network: NetworkConfig
 
 
-def game_key(sections: RunSections) -> str:
-    """The game with its parameters, as stamped on segments and checkpoints."""
-    params = json.dumps(sections.run.params, sort_keys=True) if sections.run.params else ""
-    return sections.run.game + params
-
-
 def open_learner(
     run: str,
     directory: Path,
@@ -88,10 +85,11 @@ def open_learner(
     tracker: Tracker,
     consumer: str,
     place: Place | None = None,
+    lease: LearnerLease | None = None,
     created_ms: int = 0,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Learner:
-    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them.
+    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them; `lease` makes it the one.
 
     `created_ms` is the run's. `progress` is told, often, what is being read: a long log takes its time.
 
@@ -107,7 +105,9 @@ def open_learner(
     segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game), created_ms=created_ms, progress=progress)
     window = Window(game, config.max_window, columns)
     rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns, progress=progress)
-    publisher = Publisher(bus, store, run)
+    publisher = Publisher(bus, store, run, announce=lambda frame: ledger.announce_weights(run, frame, lease))
+    if publisher.newest() is None:
+        publisher.offer_again(_kept_weights(run, directory / "weights"))
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
     feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
@@ -124,6 +124,7 @@ def open_learner(
         columns=columns,
         duplicates=start.state.duplicates_dropped if start.state else 0,
         phases=trainer.phases,
+        lease=lease,
     )
     _log_start(run, trainer, segments, window, device, start)
     return Learner(
@@ -144,11 +145,24 @@ def open_learner(
             network=start.network,
             make_network=make_network,
             team=team,
+            lease=lease,
             consumed=start.state.samples_consumed if start.state else 0,
             published_step=start.published_step,
             losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
         )
     )
+
+
+def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
+    """The weights in a run's folder, as they were announced."""
+    for path in folder.glob(f"*{SUFFIX}"):
+        try:
+            meta = describe(path)
+        except WeightsError as error:
+            log.warning("weights_passed_over", file=path.name, reason=str(error))
+            continue
+        size = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
+        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
 
 
 def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: Place) -> Follower:

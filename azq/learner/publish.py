@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
+from azq import logs
 from azq.bus.base import Bus
-from azq.errors import WireError
+from azq.errors import StoreError, WeightsError, WireError
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
@@ -14,6 +17,9 @@ from azq.wire.messages import WeightEvent
 BROKER_SCHEME = "redis:"
 KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself
 _LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
+
+
+log = logs.get(__name__)
 
 
 class Blobs(Protocol):
@@ -25,13 +31,17 @@ class Blobs(Protocol):
 
 
 class Publisher:
-    """The only writer of a run's weights stream. Versions grow by one, also across restarts: the stream's newest is asked each time."""
+    """The only writer of a run's weights stream, to which `announce` appends a frame.
 
-    def __init__(self, bus: Bus, store: Blobs, run: str, *, newest: int = 0) -> None:
+    Versions grow by one, also across restarts: the stream's newest is asked each time.
+    """
+
+    def __init__(self, bus: Bus, store: Blobs, run: str, *, announce: Callable[[bytes], object] | None = None) -> None:
         self._bus = bus
         self._store = store
         self._run = run
-        self.version = newest
+        self._announce = announce or partial(bus.publish, keys.weights(run))
+        self.version = 0
 
     def newest(self) -> WeightEvent | None:
         """The last event of the stream that can be read; None before the first."""
@@ -50,15 +60,27 @@ class Publisher:
     def publish(self, data: bytes, version: int, step: int, *, blocks: int = 0, channels: int = 0) -> WeightEvent:
         """Stores weights and announces them, with the size of their network where it is told.
 
-        Raises `BrokerUnavailable` or `StoreError`; nothing is announced then.
+        Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
         event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000), blocks, channels)
-        self._bus.publish(keys.weights(self._run), encode(event))
+        self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):
             self._forget_old()
         return event
+
+    def offer_again(self, events: Iterable[WeightEvent]) -> None:
+        """Announces the newest weights that are whole to a stream that holds none: its control plane forgot them."""
+        for event in sorted(events, key=lambda event: event.version, reverse=True):
+            try:
+                self.fetch(event)
+            except (StoreError, WeightsError) as error:
+                log.warning("weights_passed_over", version=event.version, reason=str(error))
+                continue
+            self._announce(encode(event))
+            log.warning("weights_offered_again", version=event.version, step=event.step, sha256=event.sha256[:12])
+            return
 
     def _forget_old(self) -> None:
         """Deletes the blob that has just become too old; folders and buckets keep all of theirs."""

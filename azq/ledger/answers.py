@@ -70,8 +70,7 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
 
 def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
     """The counts in the order of the script `COUNTS`."""
-    opened, finished, open_games, abandoned, inserted, in_transit, duplicates = (int(value) for value in answer)
-    return LedgerCounts(opened, finished, open_games, abandoned, inserted, in_transit, duplicates)
+    return LedgerCounts(*map(int, answer))
 
 
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:

@@ -1,14 +1,13 @@
-"""Open games on the control plane: adopted, journaled, finished, abandoned, given back, inserted."""
+"""Open games on the control plane: adopted, journaled, finished, abandoned, given back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from azq.errors import StateConflict, WireError
 from azq.ledger import scripts
 from azq.ledger.door import ScriptDoor
 from azq.ledger.types import Directive, Lease
-from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -55,21 +54,6 @@ class LedgerGames(ScriptDoor):
     def complete(self, lease: Lease, result: bytes) -> None:
         """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
         self.commit(scripts.games.COMPLETE, lease, result)
-
-    def record_inserted(
-        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
-    ) -> None:
-        """Notes how many games the segment log holds: absolute numbers, safe to repeat. Raises `NotFound`.
-
-        With the ids of sample entries in `ack` these are acknowledged and deleted in the same step, so that the counts balance at
-        every moment. `refused` (uid -> reason) names finished games that break the rules: they are abandoned instead.
-        """
-        pairs = [part for uid, reason in (refused or {}).items() for part in (uid, reason)]
-        word, *_ = self.call(
-            scripts.games.RECORD_INSERTED, run, "", inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack
-        )
-        if word == "missing":
-            raise self.no_run(run)
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

@@ -13,8 +13,10 @@ import msgspec
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
+from azq.ledger.holder import take_place
 from azq.ledger.once import FirstAnswers
-from azq.ledger.types import Directive, GameRecord, Job, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView
+from azq.ledger.rules.learner import held_by
+from azq.ledger.types import Directive, GameRecord, Job, JobView, LearnerLease, Lease, LedgerCounts, Load, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RunEvent, RunRecord, SampleEvent
@@ -26,6 +28,7 @@ class Sink(Protocol):
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str: ...
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None: ...
     def length(self, stream: str) -> int: ...
+    def delete(self, *keys: str) -> None: ...
     def get(self, key: str) -> bytes | None: ...
 
 
@@ -106,6 +109,18 @@ class MemoryLedger:
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
         with self._lock:
             return self.update_run(msgspec.structs.replace(self.state(name).record, until=dict(until)))
+
+    def delete_run(self, name: str) -> None:
+        with self._lock:
+            if name in self._runs:
+                rules.check_deletable(self._runs[name])
+                del self._runs[name]
+            self._bus.delete(*(key(name) for key in keys.OF_RUN))
+
+    def load(self) -> Load:
+        with self._lock:
+            states = self._runs.values()
+            return Load(sum(one.state is RunState.RUNNING for one in states), sum(len(one.queue) for one in states))
 
     # -- jobs
 
@@ -266,15 +281,57 @@ class MemoryLedger:
                 inserted=state.inserted,
                 in_transit=self._bus.length(keys.samples(run)),
                 duplicates_dropped=state.duplicates_dropped,
+                written_off=state.written_off,
             )
 
+    # -- the learner
+
+    def take_learner(self, run: str, holder: str, life_s: float) -> LearnerLease:
+        def take(dead: str) -> str:
+            state, found = rules.take_learner(self.state(run), self._clock_ms(), holder, life_s, dead)
+            self._keep(state)
+            return found
+
+        with self._lock:
+            if (found := take_place(take, holder)) != holder:
+                raise StateConflict(held_by(run, found))
+            return LearnerLease(run, holder, self.state(run).learner.token, life_s)
+
+    def renew_learner(self, lease: LearnerLease) -> None:
+        with self._lock:
+            self._keep(rules.renew_learner(self.state(lease.run), self._clock_ms(), lease))
+
+    def end_learner(self, lease: LearnerLease) -> None:
+        with self._lock:
+            self._keep(rules.end_learner(self.state(lease.run), lease))
+
     def record_inserted(
-        self, run: str, inserted: int, duplicates_dropped: int, *, ack: Sequence[str] = (), refused: Mapping[int, str] | None = None
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
     ) -> None:
         with self._lock:
-            state = rules.refuse(self.state(run), refused or {})
-            self._keep(replace(state, inserted=inserted, duplicates_dropped=duplicates_dropped))
+            self._keep(rules.record_inserted(self.state(run), lease, inserted, duplicates_dropped, refused or {}))
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, ack)
+
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
+        with self._lock:
+            before = self.state(run)
+            self._keep(rules.restore(before, lease, stored, highest, missing))
+            return self.state(run).written_off - before.written_off
+
+    def open_uids(self, run: str) -> set[int]:
+        return set(self.state(run).open)
+
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
+        with self._lock:
+            rules.check_learner(self.state(run), lease)
+            self._bus.publish(keys.weights(run), frame)
 
     def _keep(self, after: rules.State) -> None:
         run = after.record.run

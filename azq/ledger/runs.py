@@ -10,8 +10,8 @@ from azq.errors import StateConflict
 from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, run_look, run_view
 from azq.ledger.door import ScriptDoor, first_answer
-from azq.ledger.rules import check_run_name, max_waiting
-from azq.ledger.types import LedgerCounts, Once, RunLook, RunState, RunView
+from azq.ledger.rules import check_run_name, max_waiting, still_at_work
+from azq.ledger.types import LedgerCounts, Load, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
@@ -37,6 +37,8 @@ class LedgerRuns(ScriptDoor):
         word, *answer = self.call(scripts.runs.CREATE_RUN, record.run, "", encode(record), fingerprint, max_waiting(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
+        with translate(self.client):
+            self.client.sadd(keys.RUNS, record.run)  # again: a run of that name may just have been deleted
         first = first_answer(word, answer)
         return (_new_run(first), True) if first is not None else (self.run(record.run), False)
 
@@ -108,6 +110,27 @@ class LedgerRuns(ScriptDoor):
                 raise self.no_run(name)
             if word == "ok":
                 return self.run(name)
+
+    def delete_run(self, name: str) -> None:
+        """Forgets a run and all that is kept of it here; one that is not there is passed over. Raises `StateConflict` while it works."""
+        word, *answer = self.call(scripts.runs.DELETE_RUN, name, "")
+        if word == "conflict":
+            raise still_at_work(name, *(part.decode() for part in answer))
+        with translate(self.client):
+            self.client.srem(keys.RUNS, name)
+            if self.client.exists(keys.run(name)):  # created anew meanwhile
+                self.client.sadd(keys.RUNS, name)
+
+    def load(self) -> Load:
+        """How much there is to do."""
+        names = self.names()
+        with translate(self.client), self.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.hget(keys.run(name), "state")
+                pipe.zcard(keys.jobs(name))
+            answers = pipe.execute()
+        running = sum(state == RunState.RUNNING.value.encode() for state in answers[::2])
+        return Load(running, sum(map(int, answers[1::2])))
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""

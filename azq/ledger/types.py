@@ -62,6 +62,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerLease:
+    """A process's claim to be a run's learner; its commits name the token and are refused once another took its place."""
+
+    run: str
+    holder: str  # as `azq.ledger.holder` names processes
+    token: int
+    life_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Once:
     """A request that must have its effect once, however often it is sent."""
 
@@ -84,6 +94,14 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How much a control plane has to do, over all runs."""
+
+    running: int  # runs
+    jobs: int  # queued and leased
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerCounts:
     """The proof that nothing is lost: opened = finished + open + abandoned, finished = inserted + in transit."""
 
@@ -94,6 +112,7 @@ class LedgerCounts:
     inserted: int
     in_transit: int  # finished, in the sample stream, not yet in the segment log
     duplicates_dropped: int
+    written_off: int = 0  # of the abandoned: games that went with a lost control plane or folder
 
     @property
     def balanced(self) -> bool:
@@ -113,4 +132,18 @@ class RunLook:
 
 RECENT = 10
 
-__all__ = ["Directive", "GameRecord", "Job", "JobState", "JobView", "Lease", "LedgerCounts", "Once", "RunLook", "RunState", "RunView"]
+__all__ = [
+    "Directive",
+    "GameRecord",
+    "Job",
+    "JobState",
+    "JobView",
+    "LearnerLease",
+    "Lease",
+    "LedgerCounts",
+    "Load",
+    "Once",
+    "RunLook",
+    "RunState",
+    "RunView",
+]

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import safetensors.torch
@@ -17,6 +18,7 @@ from azq.errors import WeightsError
 
 SCHEMA = 1
 _META_KEY = "azq"
+MOST_HEADER_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,16 @@ def from_bytes(data: bytes) -> tuple[dict[str, Tensor], WeightsMeta]:
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise WeightsError(f"weights version {meta.version} of {meta.game}: tensor {name} holds NaN or infinity; they are refused")
     return state, meta
+
+
+def describe(path: Path) -> WeightsMeta:
+    """What the weights in a file say of themselves; `WeightsError` where that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+            return _read_meta(head + file.read(min(int.from_bytes(head, "little"), MOST_HEADER_BYTES)))
+    except OSError as error:
+        raise WeightsError(f"weights {path} cannot be read: {error.strerror}") from None
 
 
 def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:

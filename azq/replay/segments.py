@@ -89,6 +89,11 @@ class SegmentLog:
         newest = self._open or (self._closed[-1] if self._closed else None)
         return newest.created_ms if newest else 0
 
+    @property
+    def uids(self) -> UidSet:
+        """Numbers of the games in the log; not to be changed."""
+        return self._uids
+
     def __contains__(self, uid: int) -> bool:
         return uid in self._uids
 

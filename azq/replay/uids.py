@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _PAGE_SHIFT = 16
-_PAGE_BYTES = (1 << _PAGE_SHIFT) // 8
+_PAGE = 1 << _PAGE_SHIFT  # numbers
+_PAGE_BYTES = _PAGE // 8
 
 
 class UidSet:
@@ -45,6 +46,29 @@ class UidSet:
         self._pages.update(joined)
         self._count += added
         return True
+
+    @property
+    def highest(self) -> int:
+        """The largest number; 0 where there is none."""
+        return max((page * _PAGE + int.from_bytes(bits, "little").bit_length() - 1 for page, bits in self._pages.items()), default=0)
+
+    def gaps(self, last: int) -> list[tuple[int, int]]:
+        """The numbers from 1 to `last` that are not in the set, as spans (first, last) in ascending order."""
+        found: list[tuple[int, int]] = []
+        for page in range(last // _PAGE + 1):
+            bits = self._pages.get(page, bytes(_PAGE_BYTES))
+            low, high = max(1, page * _PAGE), min(last, (page + 1) * _PAGE - 1)
+            if bits.count(0xFF) == len(bits):
+                continue
+            for uid in range(low, high + 1):
+                bit = uid % _PAGE
+                if bits[bit >> 3] >> (bit & 7) & 1:
+                    continue
+                if found and found[-1][1] == uid - 1:
+                    found[-1] = found[-1][0], uid
+                else:
+                    found.append((uid, uid))
+        return found
 
     def __contains__(self, uid: int) -> bool:
         bits = self._pages.get(uid >> _PAGE_SHIFT)

@@ -123,6 +123,10 @@ class Slot:
             self.status = FINISHED
         elif self.state.is_chance_node():
             self.status = CHANCE
+        elif self._decisions >= self._game.max_game_length():
+            raise GameContractError(
+                f"game {self._game.name} has not ended after the {self._decisions} plies that its max_game_length() declares as the most"
+            )
         if len(self._played) > LIMIT_PLIES:
             raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies")
 

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import WireError
+from azq.wire.codec import MAX_FRAME_BYTES
 from azq.wire.messages import GameRecord
 
 LARGEST_UID = 2**63 - 1
+BESIDES_BYTES = 4096  # of a frame, for all that a record or its sample event holds besides the arrays
 
 
 class CoreRecord(Protocol):
@@ -43,6 +45,14 @@ def pack_record(record: CoreRecord) -> GameRecord:
         simulations=_bytes(record.simulations, "<u2"),
         weight_versions=_bytes(record.weight_versions, "<u4"),
     )
+
+
+def outgrown(record: GameRecord) -> str:
+    """Why a game's record or sample event is too long to be sent; empty where it is not."""
+    size = sum(len(part) for part in (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions))
+    if size + BESIDES_BYTES <= MAX_FRAME_BYTES:
+        return ""
+    return f"its record outgrew a message: {size} bytes after {len(record.actions) // 2} plies, of {MAX_FRAME_BYTES} at most"
 
 
 def unpack_record(record: GameRecord, num_actions: int, value_size: int) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from azq.errors import WireError
-from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message
+from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 
@@ -57,6 +57,14 @@ def checksum(body: bytes | msgspec.Raw) -> bytes:
 def body_of(frame: bytes) -> msgspec.Raw:
     """The message's bytes in a frame that was checked before; raises `msgspec.DecodeError`."""
     return _split(frame)[2]
+
+
+def uid_of(frame: bytes) -> int | None:
+    """The game number of a `SampleEvent` frame, also of a damaged one where that much can still be read; None elsewhere."""
+    try:
+        return msgspec.msgpack.decode(body_of(frame), type=SampleEvent).record.uid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _split(frame: bytes) -> tuple[int, bytes | None, msgspec.Raw]:

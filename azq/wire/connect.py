@@ -29,10 +29,12 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError
 
 SCHEMES = ("unix", "redis", "rediss")
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
+_DENIED = ("ACL failure", "NOPERM")  # of a command in a script
+_ADMISSION = "check it in azq.toml, or let this machine in again: `azq join-token` on the first one"
 _PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "UNKILLABLE")
 
 
@@ -113,9 +115,9 @@ def translate(client: redis.Redis) -> Iterator[None]:
         yield
     except (AuthenticationError, AuthorizationError, AuthenticationWrongNumberOfArgsError) as error:
         why = str(error).rstrip(".")
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the password ({why}); check it in azq.toml") from None
+        raise AccessRefused(f"broker at {address_of(client)} refuses the password ({why}); {_ADMISSION}") from None
     except NoPermissionError as error:
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; give this user all rights") from None
+        raise AccessRefused(f"broker at {address_of(client)} refuses the command: {error}; {_ADMISSION}") from None
     except BusyLoadingError:
         raise BrokerUnavailable(f"broker at {address_of(client)} is still loading its file; try again in a moment") from None
     except OutOfMemoryError as error:
@@ -127,6 +129,8 @@ def translate(client: redis.Redis) -> Iterator[None]:
     except (ConnectionError, InvalidResponse, OSError) as error:
         raise BrokerUnavailable(f"no broker at {address_of(client)} ({_reason(error)}); start it, or mend its URL in azq.toml") from None
     except ResponseError as error:
+        if str(error).startswith(_DENIED):
+            raise AccessRefused(f"broker at {address_of(client)} refuses the command: {error}; {_ADMISSION}") from None
         if str(error).startswith(_PASSING):
             raise BrokerUnavailable(f"broker at {address_of(client)} is busy: {error}; try again in a moment") from None
         raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None

@@ -11,13 +11,15 @@ from azq.wire.messages import READABLE, SCHEMA
 
 UNMARKED = 1  # of control planes from before the mark: whatever runs they hold were written under this schema
 
-# KEYS[1] the mark, KEYS[2] names of all runs; ARGV[1] schema of the caller, ARGV[2] that of a plane with runs and without a mark,
-# ARGV[3] oldest schema that the caller raises to its own. Returns the plane's schema; a mark never goes down.
+# ARGV[1] schema of the caller, ARGV[2] that of a plane with runs and without a mark, ARGV[3] oldest schema that the caller raises to its
+# own, ARGV[4] the mark, ARGV[5] names of all runs: not declared, for most roles may only read them. Returns the plane's schema; a mark
+# never goes down. Who may not write it leaves a plane without a mark to the daemon.
 _AGREE = """
-local mark = redis.call('GET', KEYS[1])
-if not mark then mark = redis.call('SCARD', KEYS[2]) > 0 and ARGV[2] or ARGV[1] end
+local mark = redis.call('GET', ARGV[4])
+local before = mark
+if not mark then mark = redis.call('SCARD', ARGV[5]) > 0 and ARGV[2] or ARGV[1] end
 if tonumber(mark) >= tonumber(ARGV[3]) and tonumber(mark) < tonumber(ARGV[1]) then mark = ARGV[1] end
-redis.call('SET', KEYS[1], mark)
+if mark ~= before then redis.pcall('SET', ARGV[4], mark) end -- no write without need: a full server must let its learner start
 return mark
 """
 
@@ -30,7 +32,7 @@ def agree_on_schema(client: redis.Redis, *, upgrade: bool = False) -> None:
     """
     oldest = min(READABLE) if upgrade else SCHEMA
     with translate(client):
-        answer = client.eval(_AGREE, 2, keys.SCHEMA, keys.RUNS, str(SCHEMA), str(UNMARKED), str(oldest))
+        answer = client.eval(_AGREE, 0, str(SCHEMA), str(UNMARKED), str(oldest), keys.SCHEMA, keys.RUNS)
     kept = bytes(answer).decode()
     if kept != str(SCHEMA):
         raise SchemaMismatch(f"the control plane at {address_of(client)} has schema {kept}, this azq speaks {SCHEMA}; {_remedy(int(kept))}")

@@ -1,52 +1,103 @@
-"""Every key azq owns in Redis: its type, its owner and its life. Celery's keys live beside them under `azq.`.
+"""Every key azq owns in Redis: where it is, its type, who may read and write it, and its life.
 
-Braces make all keys of one run fall into one slot of a Redis Cluster.
-
-control plane
-    azq:runs                        set        names of all runs                                  for ever
-    azq:{run}:run                   hash       record, state, reason, times                       until the run is deleted
-    azq:{run}:ledger                hash       opened finished abandoned inserted duplicates_dropped job_seq
-    azq:{run}:open                  hash       uid -> GameRecord frame, every game not finished (empty: no ply journaled yet)
-    azq:{run}:pool                  list       uids of open games that no lease holds
-    azq:{run}:abandoned             hash       uid -> reason
-    azq:{run}:job:<number>          hash       one job: spec, state, attempt, owner, lease_until_ms, ...
-    azq:{run}:held:<number>         set        uids that the job's lease holds
-    azq:{run}:jobs                  zset       numbers of jobs neither done nor cancelled, by time of publication
-    azq:{run}:jobs_done             list       the newest ended jobs (capped)
-    azq:{run}:samples               stream     SampleEvent frames; group `learner`; deleted when acknowledged
-    azq:{run}:weights               stream     WeightEvent frames, all of them; plain readers
-    azq:{run}:results               stream     MatchResult and GradeResult frames, all of them; plain readers
-    azq:{run}:events                stream     RunEvent frames: what became of the run and its jobs   capped
-    azq:{run}:once:<name>           hash       what a request under an idempotency key created         a day to live
-    azq:once:<name>                 string     run and fingerprint of the request that an idempotency key was sent with   a day to live
-    azq:{run}:learner               string     LearnerStatus frame                                 seconds to live
-    azq:blob:<sha256>               string     a blob of the `redis` store, or the manifest of a large one
-    azq:{azq:blob:<sha256>}:<name>  string     a chunk of a large blob (same slot)                 an hour until the blob is whole
-    azq:{run}:ranks                 string     RankTable frame: the learner's epoch of ranks       a minute to live
-    azq:{run}:rank:<number>         string     RankBeat frame                                      seconds to live
-    azq:beat:<worker>               string     Heartbeat frame                                     seconds to live
-    azq:{run}:round                 string     EvalRound frame                                     until the run is deleted
-    azq:schema                      string     schema number of all that is kept here              for ever
-    azq:daemon                      string     "<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon   seconds to live
-    azq:fleet                       string     Fleet frame of the live daemon                      seconds to live
-    azq:{run}:history               stream     HistoryPoint frames, capped: about two days at the daemon's default interval; plain readers
-    azq:{run}:trial:<what>          string     how often an inference worker began what may kill it, and which   ten minutes to live
-    azq:{run}:stall                 string     there while the limiter holds self-play back        seconds to live
-    azq:dead                        stream     DeadLetter frames, capped                           (either plane)
-    azq:dead:count                  string     dead letters ever                                   (either plane)
-data plane
-    azq:{run}:eval                  stream     EvalRequest frames; group `inference`; deleted when acknowledged
-    azq:reply:<client>              list       EvalReply frames                                    a minute to live
+`TABLE` is the one source: `azq.wire.acl` makes the rights of each role from it. Braces make all keys of one run fall into one slot of a
+Redis Cluster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Plane = Literal["control", "data", "either"]
+Role = Literal["daemon", "learner", "inference", "worker", "flower"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key or a family of them: `<word>` stands for whatever is there, `{run}` for a run's name in braces.
+
+    `rights` of a role are of `r`, `w`, and `own`: both, where the name begins with that of the user who asks.
+    """
+
+    pattern: str
+    plane: Plane
+    type: str
+    what: str
+    rights: Mapping[Role, str]
+
+
+def _key(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return Key(pattern, "control", kind, what, rights)  # type: ignore[arg-type]
+
+
+def _data(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return replace(_key(pattern, kind, what, **rights), plane="data")
+
+
+def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
+    return replace(_key(pattern, kind, what, **rights), plane="either")
+
+
+AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker")
+_ALL_READ = {"learner": "r", "inference": "r", "worker": "r"}
+_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w"}
+_LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r"}
+
+# A server tries a user's patterns one after the other: what is asked for each game and each batch comes first.
+# fmt: off
+TABLE = (
+    _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
+    _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", daemon="rw", learner="r", worker="rw"),
+    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", daemon="rw", worker="rw"),
+    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="rw", learner="rw", worker="w"),
+    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", daemon="rw", learner="rw", worker="rw"),
+    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", daemon="rw", worker="rw"),
+    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", daemon="rw", worker="rw"),
+    _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
+    _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
+    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r"),
+    _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
+    _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", daemon="rw", worker="rw"),
+    _key("azq:{run}:abandoned", "hash", "uid -> reason", daemon="rw", learner="rw", worker="rw"),
+    _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", daemon="rw", inference="r", worker="rw"),
+    _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", daemon="rw", worker="rw"),
+    _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
+    _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
+    _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", daemon="rw", learner="w", worker="w"),
+    _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
+    _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
+    _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
+    _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw"),
+    _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
+    _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_LEARNT),
+    _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_LEARNT),
+    _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw"),
+    _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw"),
+    _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),
+    _key("azq:{run}:history", "stream", "HistoryPoint; capped, about two days; plain readers", daemon="rw"),
+    _key("azq:beat:<worker>", "string", "Heartbeat; seconds", daemon="rw", **_ALL_BEAT),
+    _key("azq:schema", "string", "schema number of all that is kept here; for ever", daemon="rw", **_ALL_READ),
+    _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
+    _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
+    _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
+    _key("azq:machines", "hash", "name -> Machine that was let in; written by the owner alone", daemon="r"),
+    _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
+    _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
+    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),
+)
+# fmt: on
+
 RUNS = "azq:runs"
+MACHINES = "azq:machines"
 DEAD = "azq:dead"
 DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
+AUDIT = "azq:audit"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -76,6 +127,10 @@ def pool(name: str) -> str:
 
 def abandoned(name: str) -> str:
     return f"azq:{{{name}}}:abandoned"
+
+
+def strikes(name: str) -> str:
+    return f"azq:{{{name}}}:strikes"
 
 
 def job_prefix(name: str) -> str:
@@ -130,6 +185,10 @@ def learner_status(name: str) -> str:
     return f"azq:{{{name}}}:learner"
 
 
+def learner_lease(name: str) -> str:
+    return f"azq:{{{name}}}:learner_lease"
+
+
 def ranks(name: str) -> str:
     return f"azq:{{{name}}}:ranks"
 
@@ -178,3 +237,10 @@ def run_of(key: str) -> str:
 
 def reply(client: str) -> str:
     return f"azq:reply:{client}"
+
+
+#: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
+OF_RUN = (
+    *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream),
+)

@@ -143,9 +143,21 @@ class GradeResult(Message, frozen=True):
 class RunEvent(Message, frozen=True):
     """Something became of a run or of one of its jobs; written in the same step as the change itself."""
 
-    kind: str  # "run.<state>", "job.queued", "job.leased", "job.requeued", "job.<final state>"
+    kind: str  # "run.<state>", "run.restored", "job.queued", "job.leased", "job.requeued", "job.<final state>", "game.set_aside"
     at_ms: int
     about: dict[str, str]  # what it concerns: job, kind, tag, attempt, owner, error, reason
+
+
+class AuditLine(Message, frozen=True):
+    """Somebody changed something, or tried to."""
+
+    at_ms: int
+    who: str  # name of a token in the settings, or a user of this machine with his host
+    what: str  # "POST /v1/runs/first/pause", or a command: "azq up"
+    address: str = ""  # where a request came from
+    status: int = 0  # of its answer; 0: no request
+    about: str = ""  # the run or job that came into being
+    key: str = ""  # Idempotency-Key or X-Request-Id of the request
 
 
 class EvalRound(Message, frozen=True):
@@ -188,6 +200,14 @@ class Fleet(Message, frozen=True):
     sent_ms: int
     data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
     shards_per_run: int = 0
+
+
+class Machine(Message, frozen=True):
+    """A machine that was let in, without its secret."""
+
+    roles: tuple[str, ...]  # as `azq join --roles` has them
+    created_ms: int
+    expires_ms: int
 
 
 class RunRecord(Message, frozen=True):

@@ -7,13 +7,15 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
-from daemon.api import events, fleet, games, history, jobs, metrics, page, problems, queues, reference, runs, weights
+from daemon.api import audit, events, fleet, games, history, jobs, metrics, page, problems, queues, reference, runs, weights
 from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.rate import Limiter
 from daemon.api.schemas import ProblemOut
 from daemon.api.services import Services
+from daemon.api.trail import Trail
+from daemon.audit import Auditor
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
 
@@ -27,15 +29,18 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         description=DESCRIPTION,
         responses={"4XX": error, "5XX": error},
         redirect_slashes=False,
+        strict_content_type=True,  # a body without a JSON content type is none, as the guard says too
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
     )
     app.state.services = services
-    for module in (runs, weights, events, history, games, jobs, queues, fleet, metrics, reference, page):
+    for module in (runs, weights, events, audit, history, games, jobs, queues, fleet, metrics, reference, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)
     config = services.config
+    app.state.auditor = Auditor(services.bus)
+    app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
     make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
     app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
     return app

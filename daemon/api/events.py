@@ -16,7 +16,7 @@ from fastapi.responses import Response
 
 from azq import logs
 from azq.errors import BrokerError
-from daemon.api.scopes import READ
+from daemon.api.scopes import IDENTITY, READ
 from daemon.api.services import Services, Use
 from daemon.api.streams import MEDIA_TYPE, EventStream
 from daemon.events import Event, Reader, condition_events, parse_place
@@ -53,14 +53,15 @@ async def run_events(run: str, request: Request, use: Use, last_event_id: LastEv
 
 async def _open(request: Request, use: Services, run: str | None, last_event_id: str | None) -> EventStream:
     after = parse_place(last_event_id) if last_event_id else None
-    use.streams.enter(use.config.event_streams)
+    who = request.scope[IDENTITY].name
+    use.streams.enter(who, use.config.event_streams, use.config.event_streams_each)
     try:
         names = await _in_thread(request, partial(_names, use, run))
         reader = await _in_thread(request, partial(Reader, use.bus, names, after))
     except BaseException:
-        use.streams.leave()
+        use.streams.leave(who)
         raise
-    return EventStream(_told(request, use, run, reader), use.streams.leave)
+    return EventStream(_told(request, use, run, reader), partial(use.streams.leave, who))
 
 
 async def _told(request: Request, use: Services, run: str | None, reader: Reader) -> AsyncIterator[str]:

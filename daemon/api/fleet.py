@@ -14,7 +14,7 @@ from daemon.api.answer import answer
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.problems import problem
 from daemon.api.schemas import HealthOut, Name
-from daemon.api.scopes import WORKER
+from daemon.api.scopes import IDENTITY, WORKER
 from daemon.api.services import Services, Use
 from daemon.fleet import tags_of
 from daemon.health import why_not_ready
@@ -55,22 +55,23 @@ def list_workers(
 
 
 @router.get("/healthz", tags=["daemon"])
-async def healthz(use: Use) -> HealthOut:
-    """The process answers, also while every thread waits for a broker that hangs. Needs no token."""
-    return _health(use, "alive")
+async def healthz(request: Request, use: Use) -> HealthOut:
+    """The process answers, also while every thread waits for a broker that hangs. Needs no token; tells its version to whoever has one."""
+    return _health(request, use, "alive")
 
 
 @router.get("/readyz", tags=["daemon"], response_model=HealthOut)
-def readyz(use: Use) -> HealthOut | Response:
-    """The last tick went through, broker round trip included; 503 otherwise. Needs no token."""
+def readyz(request: Request, use: Use) -> HealthOut | Response:
+    """The last tick went through, broker round trip included; 503 otherwise. Needs no token; tells its version to whoever has one."""
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
     if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind="urn:azq:error:NotReady", instance="/readyz", headers={"Retry-After": "2"}
         )
-    return _health(use, "ready")
+    return _health(request, use, "ready")
 
 
-def _health(use: Services, status: str) -> HealthOut:
+def _health(request: Request, use: Services, status: str) -> HealthOut:
     pulse = use.health.pulse
-    return HealthOut(status=status, version=azq.__version__, ticks=pulse.ticks, failed_ticks=pulse.failed_ticks)
+    version = azq.__version__ if request.scope[IDENTITY] else ""
+    return HealthOut(status=status, version=version, ticks=pulse.ticks, failed_ticks=pulse.failed_ticks)

@@ -1,4 +1,4 @@
-"""Who asks, how often and how much: bearer token, Host header, rate, size of the body. Plain ASGI, before anything else runs."""
+"""Who asks, from where, how often and how much: token, origin, Host, rate, kind and size of the body. Plain ASGI, before anything else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from azq.errors import AccessDenied, AzqError, TooManyRequests
+from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
 from daemon.api.auth import LOCAL, Identity, Keyring, is_loopback
+from daemon.api.origin import forwarding, why_foreign, why_no_json
 from daemon.api.problems import BodyTooLarge, problem, urn
 from daemon.api.rate import Limiter
 from daemon.api.scopes import IDENTITY
@@ -32,7 +33,8 @@ class Refusal:
 
 
 class Guard:
-    """Refuses before routing: 401 without a token, 421 for a foreign Host where none is set, 429 beyond the rate, 413 for a body too large.
+    """Refuses before routing: 401 without a token, 403 for pages of other sites, 429 beyond the rate, 413 and 415 for bodies; 421 and 403
+    for a foreign Host or a proxy's where no token is set.
 
     The Host check keeps web pages that a browser on this machine shows from reaching a daemon without token by DNS rebinding.
     """
@@ -50,7 +52,12 @@ class Guard:
             return
         path, headers = scope["path"], Headers(scope=scope)
         identity = self._keyring.identify(headers.get("authorization", "")) if self._keyring else LOCAL
-        refusal = self._too_fast(path, identity, scope) or self._not_allowed(path, identity, headers) or self._too_long(headers)
+        refusal = (
+            self._too_fast(path, identity, scope)
+            or self._not_allowed(path, identity, headers)
+            or _not_meant(scope["method"], headers)
+            or self._too_long(headers)
+        )
         if refusal is not None:
             kind = urn(refusal.kind) if refusal.kind else "about:blank"
             await problem(refusal.status, refusal.detail, kind=kind, instance=path, headers=refusal.headers)(scope, receive, send)
@@ -73,11 +80,17 @@ class Guard:
         if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
             return None
         if identity is None:
-            text = "this daemon asks for a bearer token: send `Authorization: Bearer <daemon.token>`"
+            text = (
+                "this daemon asks for a token: send `Authorization: Bearer TOKEN`, one of its settings, or the one in .token of its home; "
+                "azq finds that where AZQ_HOME or its folder is the daemon's, and takes another from AZQ_DAEMON__TOKEN"
+            )
             return Refusal(HTTPStatus.UNAUTHORIZED, text, AccessDenied, {"WWW-Authenticate": "Bearer"})
         if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
             text = "without a token only requests to a loopback address are answered; set daemon.token"
             return Refusal(HTTPStatus.MISDIRECTED_REQUEST, text, AccessDenied)
+        if identity is LOCAL and (header := forwarding(headers)):
+            text = f"a proxy passes this on ({header}), and without a token everybody behind it may do everything; set daemon.token"
+            return Refusal(HTTPStatus.FORBIDDEN, text, AccessDenied)
         return None
 
     def _too_long(self, headers: Headers) -> Refusal | None:
@@ -98,6 +111,14 @@ class Guard:
             return message
 
         return counted
+
+
+def _not_meant(method: str, headers: Headers) -> Refusal | None:
+    if text := why_foreign(method, headers):
+        return Refusal(HTTPStatus.FORBIDDEN, text, AccessDenied)
+    if text := why_no_json(method, headers):
+        return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, InvalidRequest)
+    return None
 
 
 def _host_name(header: str) -> str:

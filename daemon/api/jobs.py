@@ -24,16 +24,18 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @router.post("", status_code=http.HTTP_201_CREATED, responses=REPLAYS, dependencies=[OPERATE])
-def enqueue_job(body: NewJob, use: Use, response: Response, idempotency_key: IdempotencyKey = None) -> JobOut:
+def enqueue_job(body: NewJob, use: Use, request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> JobOut:
     """Enqueues a job; the daemon hands it to Celery at its next tick. 409 when no live worker takes its queue."""
     once = request_of("POST /v1/jobs", idempotency_key, body)
     view = use.ledger.first_job(body.run, once)
     replayed = view is not None
     if view is None:
         tag, games, slice_s = _settle(body, use)
-        view, replayed = use.ledger.enqueue_once(
-            once, body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload()
-        )
+        with use.admission.job():
+            view, replayed = use.ledger.enqueue_once(
+                once, body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload()
+            )
+    request.state.about = view.job.job_id
     mark_replayed(response, replayed)
     return JobOut.of(view)
 

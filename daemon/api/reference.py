@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from daemon.api.page import HEADERS
+from daemon.api.scopes import IDENTITY
 
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -19,14 +20,15 @@ router = APIRouter(include_in_schema=False)
 @router.get("/docs")
 def reference(request: Request) -> HTMLResponse:
     """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
-    return HTMLResponse(render(request.app.openapi()), headers=HEADERS)
+    return HTMLResponse(render(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None), headers=HEADERS)
 
 
-def render(schema: Mapping[str, Any]) -> str:
+def render(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:
     """An OpenAPI schema as HTML: a row for each operation, with the scope that a token needs."""
     cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows(schema))
     lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
-    title, about = escape(f"{schema['info']['title']} {schema['info']['version']}"), escape(schema["info"]["description"])
+    version = f" {schema['info']['version']}" if tell_version else ""
+    title, about = escape(f"{schema['info']['title']}{version}"), escape(schema["info"]["description"])
     return f"""<!doctype html>
 <html lang="en">
 <head>

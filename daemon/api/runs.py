@@ -22,6 +22,8 @@ from azq.wire import keys
 from azq.wire.messages import RunRecord
 from daemon import observe
 from daemon.api.answer import answer
+from daemon.api.folders import folder_of
+from daemon.api.forget import forget_run
 from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
@@ -35,7 +37,7 @@ Count = Annotated[int, Query(ge=1, le=observe.RESULTS_READ)]
 
 
 @router.post("", status_code=http.HTTP_201_CREATED, responses=REPLAYS, dependencies=[OPERATE])
-def create_run(body: NewRun, use: Use, response: Response, idempotency_key: IdempotencyKey = None) -> RunOut:
+def create_run(body: NewRun, use: Use, request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> RunOut:
     """Creates a run, which starts at once; its name must be new. With `game` it has that game's preset below its `sections`."""
     once = request_of("POST /v1/runs", idempotency_key, body)
     view = use.ledger.first_run(body.name, once)
@@ -45,10 +47,12 @@ def create_run(body: NewRun, use: Use, response: Response, idempotency_key: Idem
             run=body.name,
             sections=json.dumps(dump_run(_sections(body, use))).encode(),
             until=goals(body.until),
-            directory=body.directory or str((use.home / body.name).absolute()),
+            directory=folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
             created_ms=use.clock_ms(),
         )
-        view, replayed = use.ledger.create_run_once(record, once)
+        with use.admission.run():
+            view, replayed = use.ledger.create_run_once(record, once)
+    request.state.about = body.name
     mark_replayed(response, replayed)
     return RunOut.of(view)
 
@@ -101,9 +105,10 @@ def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     """Goes on with a paused, finished or failed run, towards other goals where they are given."""
     if use.ledger.run(run).state is RunState.RUNNING:
         raise StateConflict(f"run {run} is running already")
-    if body is not None and body.until is not None:
-        use.ledger.update_run_until(run, goals(body.until))
-    return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
+    with use.admission.run():
+        if body is not None and body.until is not None:
+            use.ledger.update_run_until(run, goals(body.until))
+        return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
 
 
 @router.post("/{run}/finish", dependencies=[OPERATE])
@@ -119,6 +124,12 @@ def run_status(run: str, use: Use) -> Response:
     team = use.team(run)
     status = summarise(facts, use.clock_ms(), (), use.health.conditions(run), team)
     return answer(replace(status, workers=cast(Any, team.encoded)))
+
+
+@router.delete("/{run}", status_code=http.HTTP_204_NO_CONTENT, dependencies=[OPERATE])
+def delete_run(run: str, use: Use) -> None:
+    """Forgets a run that is paused, finished or failed, with all that the control plane keeps of it; its folder stays. May be repeated."""
+    forget_run(use, run)
 
 
 @router.get("/{run}/ledger", tags=["ledger"], dependencies=[READ])
@@ -155,6 +166,11 @@ def _sections(body: NewRun, use: Services) -> RunSections:
         raise ConfigError(f"request body: game is {body.game!r} and sections.run.game is {sections.run.game!r}; name one")
     _check_game(sections.run.game, sections.run.params, use)
     return sections
+
+
+def _folders(use: Services, run: str) -> dict[str, str]:
+    """Those of all other runs; one of the same name is a conflict of another kind."""
+    return {view.record.run: view.record.directory for view in use.ledger.runs() if view.record.run != run}
 
 
 def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:

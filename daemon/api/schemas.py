@@ -12,7 +12,7 @@ from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import AuditLine, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from daemon.network import NetworkStatus
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
@@ -64,7 +64,7 @@ class NewRun(Body):
         default="",
         max_length=4096,
         pattern=r"^[^\x00-\x1f]*$",
-        description="On the learner's host; empty: below the daemon's home.",
+        description="A folder of its own below the daemon's home, on the learner's host; empty: that of the run's name there.",
     )
 
     @model_validator(mode="after")
@@ -328,6 +328,23 @@ class EventOut(BaseModel):
     kind: str
     at_ms: int
     about: dict[str, Any]
+
+
+class AuditOut(BaseModel):
+    """Somebody changed something, or tried to."""
+
+    at_ms: int
+    who: str = Field(description="The name of a token in the settings, or `user@host` for a command.")
+    what: str = Field(description="`POST /v1/runs/first/pause`, or a command such as `azq up`.")
+    address: str
+    status: int = Field(description="Of the answer; 0 for a command.")
+    about: str = Field(description="The run or job that came into being.")
+    key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
+
+    @classmethod
+    def of(cls, line: AuditLine) -> AuditOut:
+        """From its message."""
+        return cls(**{name: getattr(line, name) for name in cls.model_fields})
 
 
 class HealthOut(BaseModel):

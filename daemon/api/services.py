@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
-from azq.ledger.types import JobView, Once, RunState, RunView
+from azq.ledger.types import JobView, Load, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
 from azq.store import Store, open_store
 from azq.wire.messages import Heartbeat, RunRecord
+from daemon.api.admission import Admission
 from daemon.api.streams import Streams
 from daemon.beats import Beats
 from daemon.health import Health
@@ -35,6 +37,8 @@ class LedgerFace(LedgerReader, Protocol):
     def first_run(self, name: str, once: Once | None) -> RunView | None: ...
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
+    def delete_run(self, name: str) -> None: ...
+    def load(self) -> Load: ...
     def enqueue_once(
         self,
         once: Once | None,
@@ -85,6 +89,12 @@ class Services:
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def admission(self) -> Admission:
+        """Whether more runs and jobs are taken on."""
+        return Admission(self.ledger, self.config, self._turn)
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 from fastapi.responses import StreamingResponse
@@ -14,24 +15,33 @@ MEDIA_TYPE = "text/event-stream"
 
 
 class Streams:
-    """Counts open streams; safe to share between threads."""
+    """Counts open streams, of all and of each who asks; safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.open = 0
+        self._of: Counter[str] = Counter()
         self.closing = False
 
-    def enter(self, most: int) -> None:
-        """Takes a place. Raises `TooManyRequests` where there is none left."""
+    @property
+    def open(self) -> int:
+        """Streams that are open now."""
+        return self._of.total()
+
+    def enter(self, who: str, most: int, most_each: int) -> None:
+        """Takes a place for the holder of a token. Raises `TooManyRequests` where there is none left, for all or for this one."""
         with self._lock:
             if self.open >= most:
                 raise TooManyRequests(f"{self.open} event streams are open, as many as daemon.event_streams allows; end one, or raise it")
-            self.open += 1
+            if self._of[who] >= most_each:
+                raise TooManyRequests(
+                    f"token {who!r} has {self._of[who]} event streams open, as daemon.event_streams_each allows; end one, or raise it"
+                )
+            self._of[who] += 1
 
-    def leave(self) -> None:
+    def leave(self, who: str) -> None:
         """Gives a place back."""
         with self._lock:
-            self.open -= 1
+            self._of[who] -= 1
 
     def close(self) -> None:
         """Asks all streams to end."""

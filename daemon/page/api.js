@@ -19,6 +19,14 @@ export const token = {
   set: (value) => sessionStorage.setItem(KEY, value),
 };
 
+/** Takes the token of a link that `azq up` printed, `#token=...`, and leaves it neither in the address bar nor in the history. */
+export function takeToken() {
+  const found = /^#token=([!-~]+)$/.exec(location.hash);
+  if (!found) return;
+  token.set(decodeURIComponent(found[1]));
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
 /** The JSON answer of a request; throws Refused or Away. With the same `key` the daemon does a thing once, however often it is asked. */
 export async function call(path, options) {
   return (await ask(path, options)).answer;

@@ -1,6 +1,6 @@
 // The page put together: which view is shown, who asks the daemon how often, and what happens when it is away.
 
-import { Away, Refused, call, token } from "./api.js";
+import { Away, Refused, call, takeToken, token } from "./api.js";
 import { h, show } from "./dom.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
@@ -27,6 +27,7 @@ function makeView({ page, run, rest }) {
 
 /** Shows what the address says; a view of the same page and run goes on. */
 function route() {
+  takeToken();
   const to = place();
   const key = `${to.page} ${to.run}`;
   if (view?.key !== key) {
@@ -120,6 +121,7 @@ $("ask").addEventListener("cancel", (event) => event.preventDefault());
 window.addEventListener("hashchange", route);
 
 setTheme(localStorage.getItem("azq-theme") ?? "");
+takeToken();
 (async () => {
   await guarded(askRuns);
   route();

@@ -2,7 +2,9 @@
 
 Games of connect four's sizes, taken through the ledger on an embedded broker in the calls that a self-play worker and a learner make.
 
-    ops/bench/control_load.py [--plies 30] [--games 4096]
+    ops/bench/control_load.py [--plies 30] [--games 4096] [--owner]
+
+Worker and learner are users with rights of their own, which the server checks key by key; with --owner both may do everything.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from pathlib import Path
 
 import redis
 
-from azq.actor.link import RECORDS_PER_CALL, chunks
+from azq.actor.link import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, dump_run
+from azq.console.roles import user_url
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.wire import keys
@@ -47,12 +50,13 @@ def cost(client: redis.Redis, work: Callable[[], None], games: int) -> dict[str,
     }
 
 
-def measure(client: redis.Redis, games: int, plies: int) -> dict[str, dict[str, float]]:
-    """Every step of a game's life, apart."""
-    ledger, bus = Ledger(client), RedisBus(client)
+def measure(client: redis.Redis, worker: redis.Redis, learner: redis.Redis, games: int, plies: int) -> dict[str, dict[str, float]]:
+    """Every step of a game's life, apart. `client`: the owner's."""
+    ledger = Ledger(client)
     sections = RunSections()
     ledger.create_run(RunRecord(RUN, json.dumps(dump_run(sections)).encode(), {}, "", 0))
     job = ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=600.0)
+    ledger = Ledger(worker)
     lease = ledger.claim(job.job.job_id, job.attempt, "load", 600.0)
     assert lease is not None, "the job is this script's own"
     open_games: list[GameRecord] = []
@@ -62,7 +66,7 @@ def measure(client: redis.Redis, games: int, plies: int) -> dict[str, dict[str, 
     done = [SampleEvent(record(game.uid, plies), (1.0, -1.0), "load", 1) for game in open_games]
     figures["finish"] = cost(client, lambda: _each(done, FINISHED_PER_CALL, lambda some: ledger.finish_games(lease, some)), games)
     figures["memory_per_waiting_game"] = {"bytes": _memory_of_samples(client) / games}
-    figures["insert"] = cost(client, lambda: _insert(ledger, bus, games), games)
+    figures["insert"] = cost(client, lambda: _insert(Ledger(learner), RedisBus(learner), games), games)
     return figures
 
 
@@ -74,8 +78,8 @@ def _adopt(ledger: Ledger, lease: Lease, games: int) -> list[GameRecord]:
 
 
 def _each(items: list, size: int, call: Callable[[list], object]) -> None:  # type: ignore[type-arg]
-    for some in chunks(items, size):
-        call(some)
+    for begin in range(0, len(items), size):
+        call(items[begin : begin + size])
 
 
 def _insert(ledger: Ledger, bus: RedisBus, games: int) -> None:
@@ -96,13 +100,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", type=int, default=4096)
     parser.add_argument("--plies", type=int, default=30)
+    parser.add_argument("--owner", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
         server = EmbeddedServer("control", Path(folder) / "control")
         server.start()
         try:
-            with connect(server.url) as client:
-                figures = measure(client, asked.games, asked.plies)
+            worker, learner = [connect(server.url if asked.owner else user_url(server.url, role)) for role in ("worker", "learner")]
+            with connect(server.url) as client, worker, learner:
+                figures = measure(client, worker, learner, asked.games, asked.plies)
         finally:
             server.stop()
     print(

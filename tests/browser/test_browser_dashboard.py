@@ -221,7 +221,7 @@ def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path:
         field = seen.page.locator("#token")
         field.fill("wrong-secret-1")
         seen.page.get_by_role("button", name="go on").click()
-        seen.page.locator("#ask-problem", has_text="bearer token").wait_for()
+        seen.page.locator("#ask-problem", has_text="asks for a token").wait_for()
         field.fill("long-secret-1")
         seen.page.get_by_role("button", name="go on").click()
         seen.page.locator("#state", has_text="running").wait_for()
@@ -231,3 +231,41 @@ def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path:
     finally:
         seen.context.close()
         guarded.stop()
+
+
+@pytest.mark.parametrize("path", ["", "page/"])
+def test_the_link_that_azq_up_prints_brings_the_token_and_leaves_it_nowhere(browser: Any, tmp_path: Path, path: str) -> None:
+    guarded = Site(tmp_path, token="long-secret-1")
+    guarded.start()
+    seen = Visit(browser, guarded, f"{path}#token=long-secret-1")
+    try:
+        seen.page.locator("#state", has_text="running").wait_for()
+        assert "secret" not in seen.page.url
+        assert seen.page.evaluate("Object.values(localStorage).concat(document.cookie).join()").find("secret") < 0
+        assert not seen.page.locator("#ask").is_visible()
+        seen.page.get_by_role("button", name="pause").click()
+        seen.page.locator("#state", has_text="paused").wait_for()
+        seen.page.goto(f"{guarded.url}/page/#token=another-secret")  # in the same tab, where the page is loaded already
+        seen.page.locator("#ask").wait_for()
+        assert "secret" not in seen.page.url
+        assert not any("secret" in url.partition("#")[0] for url in seen.asked)
+    finally:
+        seen.context.close()
+        guarded.stop()
+
+
+def test_a_form_on_a_page_of_another_site_changes_nothing(browser: Any, tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.start()
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.route("http://evil.example/", lambda route: route.fulfill(body="<form method=post></form>", content_type="text/html"))
+        page.goto("http://evil.example/")
+        with page.expect_response(lambda answer: answer.url.startswith(site.url)) as refused:
+            page.evaluate("url => { document.forms[0].action = url; document.forms[0].submit(); }", f"{site.url}/v1/runs/{RUN}/pause")
+        assert refused.value.status == 403
+        assert site.ledger.run(RUN).state is RunState.RUNNING
+    finally:
+        context.close()
+        site.stop()

@@ -92,8 +92,13 @@ class Namespace:
     def http(self, method: str, path: str, body: object = None) -> Any:
         """An answer of the daemon, or None where it is away."""
         data = [] if body is None else ["-H", "content-type: application/json", "-d", json.dumps(body)]
-        answer = self.run("curl", "-s", "-f", "-X", method, *data, f"http://127.0.0.1:8080{path}", check=False)
+        answer = self.ask_daemon(path, "-f", "-X", method, *data)
         return json.loads(answer) if answer else None
+
+    def ask_daemon(self, path: str, *options: str) -> str:
+        """What the daemon answers curl, which shows the token that the daemon made for itself; empty where it is away."""
+        script = 'curl -s -H "Authorization: Bearer $(cat /var/lib/azq/runs/.token)" "$@"'
+        return self.run("sh", "-c", script, "curl", *options, f"http://127.0.0.1:8080{path}", check=False)
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
         """The first true answer of a condition."""

@@ -26,7 +26,7 @@ def inserted(host: Namespace) -> int:
 
 def up(host: Namespace) -> dict[str, bool]:
     """The planes that the daemon's figures tell of."""
-    lines = host.run("curl", "-s", "http://127.0.0.1:8080/metrics", check=False).splitlines()
+    lines = host.ask_daemon("/metrics").splitlines()
     told = [line.removeprefix('azq_broker_up{plane="').split('"} ') for line in lines if line.startswith("azq_broker_up{")]
     return {plane: float(value) == 1.0 for plane, value in told}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,9 +16,11 @@ from typing import Any
 from azq.config import Config
 from azq.console.bench.rig import percentile
 from azq.console.brokers import Brokers
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
+from azq.console.roles import in_roles
 from azq.errors import EvaluationTimeout
 from azq.wire.connect import connect
+from azq.wire.keys import Role
 
 WARM_UP_S = 0.5
 PATIENCE_S = 30.0
@@ -74,8 +75,10 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
 
 def _party(config: Config, role: str, name: str, size: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "azq.console.bench.bus_party", role, name, "--bytes", str(size)]
-    environment = {**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())}
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    of: Role = "worker" if role == "ask" else "inference"
+    return subprocess.Popen(
+        command, env=child_environment(in_roles(config)(of), of), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:

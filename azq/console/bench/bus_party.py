@@ -23,6 +23,7 @@ from azq.config import BrokerConfig, load
 from azq.console.process import run_main
 from azq.inference.client import StreamEvaluator
 from azq.wire import keys
+from azq.wire.acl import user_in
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
 from azq.wire.messages import EvalReply, EvalRequest
@@ -58,6 +59,7 @@ class Window:
 def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
     """Keeps requests on their way until the window ends; CPU-seconds, and the latency in ms of each one answered in it."""
     game, urls = games.load(GAME), broker.data_planes
+    name = f"{user_in(urls[0])}:{name}"
     place = client_shards(RUN, name, len(urls), broker.shards_per_run)[0]
     bus = RedisBus(connect(urls[place], blocking=True))
     client = StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=game.num_distinct_actions(), value_size=game.value_size())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ import redis
 
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, dump_run, load
-from azq.console.process import PARENT_VARIABLE, machine_environment, run_main
+from azq.console.process import child_environment, run_main
 from azq.console.supervisor import ChildSpec, spawn
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
@@ -79,7 +78,7 @@ def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
 @contextlib.contextmanager
 def child(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process under these settings that ends with the block; addresses with passwords reach it by its environment."""
-    process = spawn(ChildSpec(log.stem, command, log), {**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
+    process = spawn(ChildSpec(log.stem, command, log), child_environment(config, "daemon"))
     try:
         yield process
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import time
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ MIX = {
 METRICS = "/metrics"
 METRICS_EVERY_S = 5.0  # as ops/prometheus/prometheus.yml
 CONNECTIONS = 32
+TOKEN_VARIABLE = "AZQ_DAEMON__TOKEN"  # no argument, which others could read
 PATIENCE_S = 10.0
 
 
@@ -57,7 +59,8 @@ async def load(url: str, plan: list[tuple[float, str, str]]) -> dict[str, Seen]:
     """Asks as planned, over connections that are kept."""
     seen: dict[str, Seen] = {}
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0)
-    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S) as client:
+    headers = {"Authorization": f"Bearer {os.environ[TOKEN_VARIABLE]}"}
+    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S, headers=headers) as client:
         await asyncio.gather(*(client.get("/healthz") for _ in range(CONNECTIONS)))
         start = time.perf_counter() + 0.1
         tasks = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from azq.config import Config
+from azq.config.own_token import with_own_token
 from azq.console.bench import fleet
 from azq.console.bench.cpu import cpu_s
+from azq.console.bench.load import TOKEN_VARIABLE
 from azq.console.bench.rig import apart, percentile, until
 from azq.console.brokers import Brokers
 from azq.errors import EvaluationTimeout
@@ -34,7 +37,8 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}")
             before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
-            found = _load(url, rate, seconds, [fleet.run_name(index) for index in range(runs)])
+            token = with_own_token(served).daemon.token.get_secret_value()
+            found = _load(url, token, rate, seconds, [fleet.run_name(index) for index in range(runs)])
             spent = (cpu_s([daemon.pid]) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}
 
@@ -68,10 +72,11 @@ def _percentiles(latencies_ms: list[float]) -> dict[str, float]:
     return {name: round(percentile(latencies_ms, share), 2) for name, share in shares.items()}
 
 
-def _load(url: str, rate: float, seconds: float, runs: list[str]) -> dict[str, Any]:
+def _load(url: str, token: str, rate: float, seconds: float, runs: list[str]) -> dict[str, Any]:
     options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *runs]
     command = [sys.executable, "-m", "azq.console.bench.load", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + STOP_S, check=False)
+    env = {**os.environ, TOKEN_VARIABLE: token}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds + STOP_S, check=False)
     if done.returncode:
         raise EvaluationTimeout(f"the load could not be made: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

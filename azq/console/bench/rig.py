@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import sys
 import tempfile
 import threading
@@ -22,7 +21,8 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.console.brokers import Brokers
 from azq.console.guests import with_game
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
+from azq.console.roles import in_roles
 from azq.console.supervisor import ChildSpec, Process, Supervisor
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
@@ -55,7 +55,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
             config = with_game(brokers.apply(apart(config, home)), sections.run.game)
             ledger = Ledger(brokers.control)
             weights = _publish(brokers.control, ledger, config, sections, home)
-            supervisor = Supervisor(env={**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())})
+            supervisor = Supervisor(env=child_environment(in_roles(config)("inference"), "inference"))
             try:
                 for number in range(inference):
                     log = home / f"inference-{number}.log"

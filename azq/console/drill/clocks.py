@@ -14,6 +14,7 @@ from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import RUN, System
 from azq.console.process import machine_environment
+from azq.console.roles import in_roles
 from azq.usage import children
 
 AFTER_S = 2.0  # of the worker's life
@@ -25,7 +26,9 @@ def jump(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Starts the worker; healed once games that it finished by its wrong clock are in the learner's log."""
     by_s = rng.choice((-BY_S, BY_S))
     command = [sys.executable, "-m", "azq.console.drill.skewed", str(AFTER_S), str(by_s), "worker", "--queues", "selfplay.cpu"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")} | machine_environment(system.config())
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")} | machine_environment(
+        in_roles(system.config())("worker"), "worker"
+    )
     with (system.folder / RUN / "logs" / "skewed.log").open("ab") as log:
         worker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
 

@@ -61,7 +61,8 @@ class Fleet:
         first = self._lan.hosts["first"]
         for role, port in PORTS.items():
             (self._folder / role).mkdir()
-            lines = settings(role, self._folder / role, self._folder / f"{role}.sock", PASSWORD, "256mb", (first.address, port))  # type: ignore[arg-type]
+            access, folder = f"requirepass {PASSWORD}", self._folder
+            lines = settings(role, folder / role, folder / f"{role}.sock", access, "256mb", (first.address, port))  # type: ignore[arg-type]
             (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
             self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
         self.until(self._answers, "the control plane")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from azq.config import Config
 from azq.console import pings
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.join.machine import Service
-from azq.console.process import PARENT_VARIABLE, machine_environment
+from azq.console.process import child_environment
 from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.errors import ExitCode
 
@@ -24,12 +23,11 @@ log = logs.get(__name__)
 
 def work(config: Config, services: Sequence[Service], folder: Path) -> int:
     """Keeps the services alive until Ctrl-C or until all of them gave up; returns the exit code. Their logs are in the folder."""
-    env = {**os.environ, **machine_environment(config), PARENT_VARIABLE: str(os.getpid())}
-    supervisor = Supervisor(env=env, hang_after_s=HANG_AFTER_S if pings.possible() else None)
+    supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
     with Interrupts() as interrupts:
         try:
             for service in services:
-                supervisor.start(child(service, folder))
+                supervisor.start(child(config, service, folder))
             code = _watch(supervisor, interrupts)
             log.info("draining", remedy="open games go back to the pool; Ctrl-C again aborts")
             supervisor.stop(tuple(supervisor.children), interrupts.wait)
@@ -39,10 +37,11 @@ def work(config: Config, services: Sequence[Service], folder: Path) -> int:
             return int(ExitCode.INTERRUPTED)
 
 
-def child(service: Service, folder: Path) -> ChildSpec:
+def child(config: Config, service: Service, folder: Path) -> ChildSpec:
     """A service as a child process."""
     name = f"{service.kind}@{service.instance}"
-    return ChildSpec(name, [sys.executable, "-m", "azq", *service.command], folder / f"{name.replace(':', '+')}.log")
+    command = [sys.executable, "-m", "azq", *service.command]
+    return ChildSpec(name, command, folder / f"{name.replace(':', '+')}.log", env=child_environment(config, service.kind))
 
 
 def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:

@@ -15,7 +15,7 @@ from azq.console.join import checks, foreground, units
 from azq.console.join.checks import Check
 from azq.console.join.files import SECRETS, SETTINGS, Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services
-from azq.console.join.token import Token, ask_token, has_password, password_of, with_password
+from azq.console.join.token import Token, ask_token, has_password, login_of, with_login
 from azq.console.systemd import STATE_FOLDER, Step, carry_out
 from azq.errors import BrokerRefused, ConfigError
 from azq.wire.connect import connect
@@ -86,6 +86,8 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
 
     if wish.token.exposed:
         note(Check("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
+    if wish.token.text and not wish.token.user:
+        note(Check("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
     by_systemd = units.runs_here() and not wish.foreground
     member = look(wish, roles, STATE_FOLDER / "runs" if by_systemd else load().home, note)
     note(Check("machine", "ok", _describe(machine)))
@@ -107,14 +109,14 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
 def look(wish: Wish, roles: tuple[str, ...], home: Path, note: Callable[..., None]) -> Membership:
     """Everything that can be known before anything is written."""
     with ExitStack() as stack:
-        control_url, client = _enter(wish.control_url, wish.token.text)
+        control_url, client = _enter(wish.control_url, wish.token)
         stack.callback(client.close)
         note(*checks.check_broker(client, "control"), checks.check_clock(client))
         fleet = checks.wait_for_fleet(client, 0.0 if wish.data_url else DAEMON_PATIENCE_S)
         note(checks.check_fleet(fleet))
         data_urls = []
         for told in checks.choose_data_urls(wish.data_url, fleet, control_url):
-            data_url, data = _enter(told, "" if has_password(told) else password_of(control_url))
+            data_url, data = _enter(told, NO_TOKEN if has_password(told) else login_of(control_url))
             stack.callback(data.close)
             note(*checks.check_broker(data, "data"))
             data_urls.append(data_url)
@@ -124,13 +126,13 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, note: Callable[..., Non
         return member
 
 
-def _enter(url: str, token: str) -> tuple[str, redis.Redis]:
-    """A broker's URL with its password, and a connection; asks for the token where one is needed and somebody is there to ask."""
-    url = with_password(url, token)
+def _enter(url: str, token: Token) -> tuple[str, redis.Redis]:
+    """A broker's URL with user and password, and a connection; asks for the token where one is needed and somebody is there to ask."""
+    url = with_login(url, token)
     try:
         return url, connect(url, timeout_s=CONNECT_TIMEOUT_S)
     except BrokerRefused as error:
-        if has_password(url) or not (asked := ask_token()):
+        if has_password(url) or not (asked := ask_token()).text:
             raise checks.explain_refusal(url, error, has_password(url)) from None
         return _enter(url, asked)
 

@@ -50,7 +50,7 @@ def check_readable(places: Places) -> None:
 
 def here() -> Places:
     """This installation. A joined machine runs no broker, so none is looked for."""
-    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version())
+    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version(), users=False)
 
 
 def plan(

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
-from azq.ledger.rules.state import State, all_held, end_job, ended_by, give_back, leased_row, may_work, put
+from azq.ledger.rules.leases import give_back
+from azq.ledger.rules.state import State, all_held, end_job, ended_by, leased_row, may_work, put
+from azq.ledger.rules.strikes import is_suspect, moved_on, under_test
 from azq.ledger.types import GameRecord, JobState, Lease
 
 
 def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecord]]:
-    """Exactly `count` games, from the pool first; none while the run does not want the job. Raises `LeaseLost`."""
+    """Exactly `count` games, from the pool first; none while the run does not want the job. Raises `LeaseLost`.
+
+    Fewer where they are suspects, who are played by themselves, and none besides while they have not moved.
+    """
     number, row = leased_row(state, lease)
-    if not may_work(state, row):
+    if not may_work(state, row) or any(is_suspect(state, uid) for uid in row.held):
         return state, []
-    pooled = state.pool[:count]
+    if not row.held and (uids := under_test(state, count)):
+        state = replace(state, pool=state.pool[: -len(uids)])
+        return put(state, number, replace(row, held=frozenset(uids))), [state.open[uid] for uid in uids]
+    pooled = tuple(takewhile(lambda uid: not is_suspect(state, uid), state.pool[:count]))
     fresh = range(state.opened + 1, state.opened + 1 + count - len(pooled))
     uids = (*pooled, *fresh)
     opened = {**state.open, **{uid: GameRecord(uid) for uid in fresh}}
@@ -23,9 +32,10 @@ def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecor
 
 
 def journal(state: State, lease: Lease, records: Sequence[GameRecord]) -> State:
-    """Writes the records of held games. Raises `LeaseLost`."""
-    all_held(state, lease, [record.uid for record in records])
-    return replace(state, open={**state.open, **{record.uid: record for record in records}})
+    """Writes the records of held games that moved. Raises `LeaseLost`."""
+    uids = [record.uid for record in records]
+    all_held(state, lease, uids)
+    return replace(moved_on(state, uids), open={**state.open, **{record.uid: record for record in records}})
 
 
 def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
@@ -35,16 +45,9 @@ def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:
     """
     number, row = all_held(state, lease, uids)
     left = {uid: record for uid, record in state.open.items() if uid not in set(uids)}
-    state = replace(state, open=left, finished=state.finished + len(uids))
+    state = replace(moved_on(state, uids), open=left, finished=state.finished + len(uids))
     failures = 0 if uids else row.failures
     return put(state, number, replace(row, held=row.held - set(uids), failures=failures))
-
-
-def refuse(state: State, reasons: Mapping[int, str]) -> State:
-    """Finished games that the learner found to break the rules are abandoned instead; forged uids change nothing."""
-    known = {**state.open, **state.abandoned}
-    fresh = {uid: reason for uid, reason in reasons.items() if uid <= state.opened and uid not in known}
-    return replace(state, finished=state.finished - len(fresh), abandoned={**state.abandoned, **fresh})
 
 
 def abandon(state: State, lease: Lease, uid: int, reason: str) -> State:
@@ -54,7 +57,8 @@ def abandon(state: State, lease: Lease, uid: int, reason: str) -> State:
         return state
     number, row = all_held(state, lease, [uid])
     left = {other: record for other, record in state.open.items() if other != uid}
-    state = replace(state, open=left, abandoned={**state.abandoned, uid: reason})
+    strikes = {other: count for other, count in state.strikes.items() if other != uid}
+    state = replace(state, open=left, strikes=strikes, abandoned={**state.abandoned, uid: reason})
     return put(state, number, replace(row, held=row.held - {uid}))
 
 

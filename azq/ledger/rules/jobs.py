@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import takewhile
 
 from azq.errors import StateConflict
-from azq.ledger.rules.state import JobRow, State, end_job, end_lease, is_active, lease_ms, leased_row, may_work, put, queued, row_of, seen
+from azq.ledger.rules.leases import end_lease
+from azq.ledger.rules.state import JobRow, State, end_job, is_active, lease_ms, leased_row, may_work, put, queued, row_of, seen
 from azq.ledger.types import RECENT, Directive, Job, JobState, JobView, Lease
 
 

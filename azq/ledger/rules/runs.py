@@ -11,8 +11,11 @@ import msgspec
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger.rules.state import State
+from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.messages import RunRecord
+
+LOST_WITH_IT = "open games, arena results and history of before"  # with a control plane
 
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
     RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.FAILED}),
@@ -59,11 +62,33 @@ def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> Stat
     return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms)
 
 
+def check_deletable(state: State) -> None:
+    """Raises `StateConflict` where a run, or a worker of one, would write on after it was deleted."""
+    if state.state is RunState.RUNNING:
+        raise still_at_work(state.record.run, state.state.value)
+    for row in state.jobs.values():
+        if row.view.state is JobState.LEASED:
+            raise still_at_work(state.record.run, row.view.state.value, row.view.owner)
+
+
+def still_at_work(run: str, state: str, owner: str = "") -> StateConflict:
+    """The error for a run that cannot be deleted: it is running, or a worker holds one of its jobs."""
+    if owner:
+        return StateConflict(f"{owner} still holds a job of run {run}; it gives it back within seconds, then delete the run")
+    return StateConflict(f"run {run} is {state}; pause or finish it, then delete it")
+
+
 def events(before: State | None, after: State) -> list[tuple[str, dict[str, str]]]:
     """What one change did to a run and its jobs, as kinds and details of `RunEvent`."""
     said: list[tuple[str, dict[str, str]]] = []
     if before is None or before.state is not after.state:
         said.append((f"run.{after.state}", {"reason": after.reason}))
+    if after.restored > (before.restored if before else 0):
+        gone = after.written_off - (before.written_off if before else 0)
+        said.append(("run.restored", {"games": str(after.inserted), "written_off": str(gone), "lost": LOST_WITH_IT}))
+    for uid in sorted(set(after.abandoned) - set(before.abandoned if before else ())):
+        if after.abandoned[uid] == SET_ASIDE_REASON:
+            said.append(("game.set_aside", {"game": str(uid), "reason": SET_ASIDE_REASON}))
     old = before.jobs if before else {}
     for number, row in after.jobs.items():
         if (kind := _became(old[number].view if number in old else None, row.view)) is not None:

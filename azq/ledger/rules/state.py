@@ -25,6 +25,15 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerRow:
+    """Who may learn, and until when nobody else may; the token grows with each taking."""
+
+    holder: str = ""
+    token: int = 0
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """One run of the ledger."""
 
@@ -37,6 +46,8 @@ class State:
     finished: int = 0
     inserted: int = 0
     duplicates_dropped: int = 0
+    written_off: int = 0  # of the abandoned
+    restored: int = 0  # times that the run went on from its folder
     job_seq: int = 0
     open: Mapping[int, GameRecord] = field(default_factory=dict)
     pool: tuple[int, ...] = ()
@@ -44,6 +55,9 @@ class State:
     jobs: Mapping[int, JobRow] = field(default_factory=dict)
     queue: tuple[tuple[int, int], ...] = ()  # (time of publication or creation, number) of jobs not ended, sorted as the server does
     ended: tuple[int, ...] = ()  # newest first
+    learner: LearnerRow = field(default_factory=LearnerRow)
+    strikes: Mapping[int, int] = field(default_factory=dict)  # of open games: leases that ended badly since they moved last
+    sound: bool = False  # a game moved since a lease ended badly; kept while there are strikes
 
 
 def lease_ms(lease_s: float) -> int:
@@ -89,25 +103,6 @@ def all_held(state: State, lease: Lease, uids: Sequence[int]) -> tuple[int, JobR
 def ended_by(state: State, lease: Lease) -> bool:
     row = state.jobs.get(number_of(lease))
     return row is not None and row.released and (row.view.attempt, row.view.owner) == (lease.attempt, lease.owner)
-
-
-def give_back(state: State, number: int) -> State:
-    row = state.jobs[number]
-    state = replace(state, pool=(*sorted(row.held), *state.pool))
-    return put(state, number, replace(row, held=frozenset()))
-
-
-def end_lease(state: State, now_ms: int, number: int, error: str, max_attempts: int) -> State:
-    state = give_back(state, number)
-    row = seen(state.jobs[number], lease_until_ms=0)
-    row = replace(row, failures=row.failures + 1)
-    state = put(state, number, row)
-    if row.cancel:
-        return end_job(state, now_ms, number, JobState.CANCELLED, error)
-    if row.failures >= max_attempts:
-        return end_job(state, now_ms, number, JobState.FAILED, error)
-    again = seen(row, state=JobState.QUEUED, attempt=row.view.attempt + 1, published_ms=0, claimed_ms=0, error=error)
-    return put(state, number, again)
 
 
 def end_job(state: State, now_ms: int, number: int, how: JobState, error: str) -> State:

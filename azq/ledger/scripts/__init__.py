@@ -10,10 +10,10 @@ All scripts take the same keys and begin with the same arguments; `azq.wire.keys
 All keys of one run share a slot, so a script may make their names from the prefix. A server with users asks for the right to read
 and write what a script declares, whatever it does with it; undeclared keys are judged by each command, so that a role that may only
 read the run can still call the scripts that do. Answers begin with a word: `ok`, `lost` (the lease was taken over), `missing` (no
-such run or job), `conflict` and the state that forbids it.
+such run or job), `conflict` and the state that forbids it, `held` and `superseded` and by which learner.
 """
 
-from azq.ledger.scripts import games, jobs, runs
+from azq.ledger.scripts import games, jobs, learner, runs
 from azq.ledger.scripts.common import source
 
-__all__ = ["games", "jobs", "runs", "source"]
+__all__ = ["games", "jobs", "learner", "runs", "source"]

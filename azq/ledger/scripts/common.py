@@ -5,6 +5,7 @@ from __future__ import annotations
 from azq.ledger.answers import JOB_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.scripts.said import SAID
+from azq.ledger.scripts.strikes import SUSPICION
 from azq.wire import keys
 
 _NAMES = {
@@ -13,12 +14,15 @@ _NAMES = {
     "OPEN": keys.open_games,
     "POOL": keys.pool,
     "ABANDONED": keys.abandoned,
+    "STRIKES": keys.strikes,
     "JOBS": keys.jobs,
     "DONE": keys.jobs_done,
     "SAMPLES": keys.samples,
+    "WEIGHTS": keys.weights,
     "RESULTS": keys.results,
     "STALL": keys.stall,
     "EVENTS": keys.events,
+    "LEARNER": keys.learner_lease,
     "JOB_PREFIX": keys.job_prefix,
     "HELD_PREFIX": keys.held_prefix,
 }
@@ -68,18 +72,21 @@ local function renew()
 end
 
 local function counted()
-  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped')
-  for i = 1, 5 do held[i] = held[i] or '0' end
-  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5]}
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
+  for i = 1, 6 do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
 end
 
 local function view(of) return {of, call('HMGET', JOB_PREFIX .. of, JOB_FIELDS)} end
 
--- Held games go to the front of the pool, the oldest foremost, so that old games end first.
+-- Held games go to the front of the pool, the oldest foremost, so that old games end first; suspects to its back.
 local function give_back(of)
   local uids = call('SMEMBERS', HELD_PREFIX .. of)
+  local suspicion = call('EXISTS', STRIKES) == 1
   table.sort(uids, function(a, b) return tonumber(a) > tonumber(b) end)
-  for _, uid in ipairs(uids) do call('LPUSH', POOL, uid) end
+  for _, uid in ipairs(uids) do
+    call(suspicion and strikes_of(uid) >= SUSPECT and 'RPUSH' or 'LPUSH', POOL, uid)
+  end
   call('DEL', HELD_PREFIX .. of)
 end
 
@@ -96,9 +103,9 @@ end
 
 -- A lease that ended badly: the games go back; the job gets another attempt while it has some left.
 local function end_lease(of, problem, max_attempts)
-  give_back(of)
   local key = JOB_PREFIX .. of
-  local failures = call('HINCRBY', key, 'failures', 1)
+  local failures = call('HINCRBY', key, 'failures', strike(of) and 0 or 1)
+  give_back(of)
   call('HSET', key, 'lease_until_ms', '0')
   if call('HGET', key, 'cancel') == '1' then
     end_job(of, 'cancelled', problem)
@@ -115,4 +122,4 @@ end
 
 def source(body: str) -> str:
     """A script as the server gets it."""
-    return _KEYS + _PREAMBLE + SAID + _CHANGES + body
+    return _KEYS + _PREAMBLE + SAID + SUSPICION + _CHANGES + body

@@ -1,4 +1,4 @@
-"""Scripts of open games: adopted, journaled, finished, abandoned, given back, inserted."""
+"""Scripts of open games: adopted, journaled, finished, abandoned, given back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,35 @@ ADOPT = """
 if lost() then return {'lost'} end
 local games = {'ok'}
 if not may_work(call('HGET', JOB, 'kind')) then return games end
-for _ = 1, tonumber(ARGV[6]) do
-  local uid = call('LPOP', POOL)
-  local frame = ''
-  if uid then
-    frame = call('HGET', OPEN, uid)
-  else
-    uid = text(call('HINCRBY', LEDGER, 'opened', 1))
-    call('HSET', OPEN, uid, '')
-  end
+local function hand_out(uid, frame)
   call('SADD', HELD, uid)
   games[#games + 1] = uid
   games[#games + 1] = frame
+end
+local most = tonumber(ARGV[6])
+local suspicion = call('EXISTS', STRIKES) == 1
+if suspicion then
+  if is_testing() then return games end
+  if call('EXISTS', HELD) == 0 and call('HGET', LEDGER, 'sound') == '1' then
+    local uid, strikes
+    for have = 0, most - 1 do
+      uid, strikes = next_suspect(strikes, have)
+      if not uid then break end
+      hand_out(uid, call('HGET', OPEN, uid))
+    end
+    if #games > 1 then return games end
+  end
+end
+for _ = 1, most do
+  local uid
+  if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end
+  if uid then
+    hand_out(uid, call('HGET', OPEN, uid))
+  else
+    uid = text(call('HINCRBY', LEDGER, 'opened', 1))
+    call('HSET', OPEN, uid, '')
+    hand_out(uid, '')
+  end
 end
 return games
 """
@@ -34,6 +51,7 @@ end
 JOURNAL = (
     _ALL_HELD
     + """
+moved_on()
 for i = 6, #ARGV, 2 do call('HSET', OPEN, ARGV[i], ARGV[i + 1]) end
 return {'ok', renew()}
 """
@@ -43,6 +61,7 @@ return {'ok', renew()}
 FINISH = (
     _ALL_HELD
     + """
+moved_on()
 for i = 6, #ARGV, 2 do
   call('HDEL', OPEN, ARGV[i])
   call('SREM', HELD, ARGV[i])
@@ -60,6 +79,7 @@ if lost() then return {'lost'} end
 if call('HEXISTS', ABANDONED, ARGV[6]) == 1 then return {'ok'} end
 if call('SREM', HELD, ARGV[6]) == 0 then return {'lost', ARGV[6]} end
 call('HDEL', OPEN, ARGV[6])
+call('HDEL', STRIKES, ARGV[6])
 call('HSET', ABANDONED, ARGV[6], ARGV[7])
 call('HINCRBY', LEDGER, 'abandoned', 1)
 return {'ok'}
@@ -76,6 +96,7 @@ RELEASE = (
     _ENDED_BY_ME
     + _ALL_HELD
     + """
+moved_on()
 for i = 6, #ARGV, 2 do call('HSET', OPEN, ARGV[i], ARGV[i + 1]) end
 give_back(number)
 local state = 'done'
@@ -98,27 +119,3 @@ end_job(number, 'done', '')
 return {'ok'}
 """
 )
-
-# ARGV[3] games inserted, ARGV[4] duplicates dropped, ARGV[5] consumer group, ARGV[6] how many finished
-# games broke the rules and are abandoned instead, their uids and reasons, then ids of sample entries to acknowledge and delete.
-RECORD_INSERTED = """
-if call('EXISTS', RUN) == 0 then return {'missing'} end
-call('HSET', LEDGER, 'inserted', ARGV[3], 'duplicates_dropped', ARGV[4])
-local refused = tonumber(ARGV[6])
-local opened = tonumber(call('HGET', LEDGER, 'opened') or '0')
-for i = 7, 5 + 2 * refused, 2 do
-  local finished = tonumber(ARGV[i]) <= opened and call('HEXISTS', OPEN, ARGV[i]) == 0
-  if finished and call('HSETNX', ABANDONED, ARGV[i], ARGV[i + 1]) == 1 then
-    call('HINCRBY', LEDGER, 'abandoned', 1)
-    call('HINCRBY', LEDGER, 'finished', -1)
-  end
-end
-local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thousand
-local first = 7 + 2 * refused
-for from = first, #ARGV, MOST_UNPACKED do
-  local to = math.min(from + MOST_UNPACKED - 1, #ARGV)
-  call('XACK', SAMPLES, ARGV[5], unpack(ARGV, from, to))
-  call('XDEL', SAMPLES, unpack(ARGV, from, to))
-end
-return {'ok'}
-"""

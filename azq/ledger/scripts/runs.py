@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from azq.ledger.types import RECENT
+from azq.wire import keys
 
 # ARGV[3] RunRecord frame, ARGV[4] fingerprint where the request has a key, ARGV[5] most games that may wait for the learner.
 # Answers ok, conflict, or what a first answer says.
@@ -65,5 +66,21 @@ call('HSET', RUN, 'record', ARGV[4], 'max_waiting', ARGV[5])
 return {'ok'}
 """
 
-# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped.
+# Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped, written_off.
 COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"
+
+# Answers ok, also where there is no such run, or conflict with the state that forbids it: running, or leased and its owner.
+DELETE_RUN = """
+local state = call('HGET', RUN, 'state')
+if state == 'running' then return {'conflict', state} end
+local waiting = call('ZRANGE', JOBS, 0, -1)
+for _, of in ipairs(waiting) do
+  local job = call('HMGET', JOB_PREFIX .. of, 'state', 'owner')
+  if job[1] == 'leased' then return {'conflict', job[1], job[2]} end
+end
+for _, numbers in ipairs({waiting, call('LRANGE', DONE, 0, -1)}) do
+  for _, of in ipairs(numbers) do call('UNLINK', JOB_PREFIX .. of, HELD_PREFIX .. of) end
+end
+for _, name in ipairs({OF_RUN}) do call('UNLINK', KEYS[1] .. name) end
+return {'ok'}
+""".replace("OF_RUN", ", ".join(f"'{key('').removeprefix(keys.run_prefix(''))}'" for key in keys.OF_RUN))

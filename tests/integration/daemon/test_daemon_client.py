@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
 from azq.cli import app
 from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
-from azq.errors import AccessDenied, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
+from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.store import open_store
@@ -55,7 +57,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
     beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=60)
-    with bind(config) as listener:
+    with capture_logs(), bind(config) as listener:  # what a command prints is then the command's alone
         server = Server(create_app(services), listener)
         server.start()
         try:
@@ -188,6 +190,60 @@ def test_the_commands_reach_the_same_routes(site: Site, azq: Any) -> None:
     assert azq("runs", "finish", "first")["state"] == "finished"
     assert [run["state"] for run in azq("runs", "list")] == ["finished"]
     assert azq("runs", "show", "first", "--url", site.url)["name"] == "first"
+
+
+def test_a_run_is_deleted_with_its_files_where_that_is_asked_for(site: Site, azq: Any) -> None:
+    for name in ("first", "second"):
+        azq("runs", "create", name)
+        (site.home / name / "segments").mkdir(parents=True)
+        with pytest.raises(StateConflict, match="pause or finish"):
+            azq("runs", "delete", name, "--yes")
+        azq("runs", "finish", name)
+    assert azq("runs", "delete", "first", "--yes") == {"run": "first", "deleted": True, "folder": str(site.home / "first"), "files": False}
+    assert (site.home / "first" / "segments").is_dir()
+    assert azq("runs", "delete", "second", "--yes", "--files", as_json=False) == f"second: deleted, with {site.home / 'second'}\n"
+    assert not (site.home / "second").exists()
+    assert azq("runs", "list") == []
+    with pytest.raises(NotFound):
+        azq("runs", "delete", "first", "--yes")
+
+
+@pytest.mark.parametrize(("answers", "deleted", "files"), [("n\n", False, False), ("y\nn\n", False, False), ("y\ny\n", True, True)])
+def test_deleting_asks_and_asks_again_about_files(site: Site, azq: Any, answers: str, deleted: bool, files: bool) -> None:
+    azq("runs", "create", "first")
+    azq("runs", "finish", "first")
+    (site.home / "first" / "segments").mkdir(parents=True)
+    result = CliRunner().invoke(app, ["runs", "delete", "first", "--files", "--json"], input=answers)
+    assert json.loads(result.stdout.splitlines()[-1]) == {
+        "run": "first",
+        "deleted": deleted,
+        "folder": str(site.home / "first"),
+        "files": files,
+    }
+    assert (site.home / "first").exists() is not files
+    assert len(azq("runs", "list")) == (not deleted)
+
+
+def test_files_that_are_not_here_or_no_runs_are_kept(site: Site, azq: Any) -> None:
+    azq("runs", "create", "first")
+    azq("runs", "finish", "first")
+    with pytest.raises(ConfigError, match="no folder of a run on this host"):
+        azq("runs", "delete", "first", "--yes", "--files")
+    assert len(azq("runs", "list")) == 1
+
+
+def test_who_changed_what_is_told(site: Site, azq: Any) -> None:
+    azq("runs", "create", "first")
+    azq("runs", "pause", "first")
+    deadline = time.monotonic() + 10
+    while site.bus.length(keys.AUDIT) < 2:
+        assert time.monotonic() < deadline
+    lines = [json.loads(line) for line in azq("events", "--audit", "--json", as_json=False).splitlines()]
+    assert [(line["who"], line["what"], line["status"], line["about"]) for line in lines] == [
+        ("daemon.token", "POST /v1/runs", 201, "first"),
+        ("daemon.token", "POST /v1/runs/first/pause", 200, ""),
+    ]
+    assert "POST /v1/runs/first/pause -> 200" in azq("events", "--audit", as_json=False)
 
 
 def test_people_get_lines(azq: Any) -> None:

@@ -25,6 +25,7 @@ from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.errors import StateConflict
 from azq.ledger import Ledger
+from azq.ledger.holder import process_space
 from azq.ledger.types import Directive, JobState, Lease, RunState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -35,7 +36,7 @@ from daemon.api.services import Services
 from daemon.beats import Beats
 from daemon.core import _broker_ms
 from daemon.health import Health
-from daemon.lock import DaemonLock, process_space
+from daemon.lock import DaemonLock
 from daemon.loop import Loop
 from daemon.observe import Observer
 

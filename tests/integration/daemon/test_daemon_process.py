@@ -189,3 +189,30 @@ def test_a_second_daemon_is_refused_and_a_killed_one_is_succeeded(broker: Any, s
     first.wait()
     successor = start(broker.control_url)
     assert get(address_of(successor), "/healthz")[0] == 200
+
+
+def test_a_daemon_that_was_given_no_token_has_its_own_which_azq_finds(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:
+    process = start(broker.control_url)
+    address = address_of(process)
+    assert get(address, "/v1/runs")[0] == 401
+    assert get(address, "/readyz")[1]["version"] == ""
+    token = (tmp_path / "runs" / ".token").read_text().strip()
+    assert get(address, "/v1/runs", Authorization=f"Bearer {token}") == (200, [])
+    own = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
+    command = [sys.executable, "-m", "azq", "runs", "list", "--json"]
+    paths = {"PYTHONPATH": str(Path(__file__).parents[3]), "AZQ_DAEMON__PORT": address.rpartition(":")[2]}
+    here = subprocess.run(command, cwd=tmp_path, env={**own, **paths}, capture_output=True, text=True, check=True)
+    assert json.loads(here.stdout) == []
+    elsewhere = subprocess.run(command, cwd="/", env={**own, **paths}, capture_output=True, text=True, check=False)
+    assert (elsewhere.returncode, "AZQ_HOME" in elsewhere.stderr) == (ExitCode.REQUEST, True)
+    process.send_signal(signal.SIGTERM)
+    assert token not in process.communicate(timeout=15)[1]
+
+
+def test_a_token_file_that_others_may_read_stops_a_daemon_with_one_line(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".token").write_text("known-to-everybody-here\n")
+    (tmp_path / "runs" / ".token").chmod(0o644)
+    returned, lines = ended(start(broker.control_url))
+    assert (returned, len(lines), "open to other users" in lines[0]) == (ExitCode.CONFIG, 1, True)
+    assert "known-to" not in lines[0]

@@ -16,7 +16,7 @@ from azq.learner import checkpoint
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, WeightEvent
-from workers.learner import lock_folder
+from workers.place import lock_folder
 
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),

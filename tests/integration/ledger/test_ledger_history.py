@@ -16,7 +16,7 @@ from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.types import JobState, Lease, Once, RunState
+from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord, RunEvent, RunRecord, SampleEvent
@@ -51,11 +51,17 @@ operations = st.one_of(
     st.tuples(st.just("release"), which, small),
     st.tuples(st.just("complete"), which),
     st.tuples(st.just("fail"), which),
+    st.tuples(st.just("kill"), run_names, st.integers(1, 4), st.integers(1, 3)),
     st.tuples(st.just("state"), run_names, st.sampled_from(list(RunState))),
     st.tuples(st.just("resume"), run_names),
     st.tuples(st.just("until"), run_names, st.integers(0, 3)),
     st.tuples(st.just("stall"), run_names, st.booleans()),
     st.tuples(st.just("insert"), run_names, small),
+    st.tuples(st.just("insert"), run_names, small),
+    st.tuples(st.just("take_learner"), run_names, st.sampled_from(["l1", "l2"])),
+    st.tuples(st.just("learner"), which, st.sampled_from(["renew_learner", "end_learner", "commit", "announce"])),
+    st.tuples(st.just("refuse"), run_names, uids),
+    st.tuples(st.just("restore"), run_names, st.integers(0, 15), st.lists(st.tuples(st.integers(1, 15), st.integers(0, 3)), max_size=3)),
     st.tuples(st.just("sleep"), st.integers(0, 8000)),
 )
 
@@ -72,6 +78,7 @@ class Pair:
         self.model = MemoryLedger(self.bus, clock_ms=lambda: self.now)
         self.jobs: list[str] = []
         self.leases: list[Lease] = []
+        self.learners: list[LearnerLease] = []
         self.nonce = 0
         for run in RUNS:
             self.both("create_run", RunRecord(run, b"{}", {"games": 10}, "x", 1))
@@ -103,6 +110,9 @@ class Pair:
         row = self.model.state(run).jobs.get(int(number))
         return sorted(row.held)[:count] if row else []
 
+    def learner_of(self, run: str) -> LearnerLease | None:
+        return next((lease for lease in reversed(self.learners) if lease.run == run), None)
+
     def do(self, name: str, *arguments: Any) -> None:
         if name in NEEDS_LEASE:
             if not self.leases:
@@ -128,6 +138,17 @@ class Pair:
             samples = [decode(fields[b"f"], SampleEvent) for _, fields in self.client.xrange(keys.samples(run))]
             assert samples == [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(run), "0")]
             assert self.client.xlen(keys.results(run)) == self.bus.length(keys.results(run))
+            assert self.client.xlen(keys.weights(run)) == self.bus.length(keys.weights(run))
+            struck = {int(uid): int(strikes) for uid, strikes in self.client.hgetall(keys.strikes(run)).items()}
+            assert struck == dict(state.strikes)
+            assert (self.client.hget(keys.ledger(run), "sound") == b"1") == state.sound
+            place = {name.decode(): value.decode() for name, value in self.client.hgetall(keys.learner_lease(run)).items()}
+            row = state.learner
+            assert (place.get("holder", ""), int(place.get("token", 0)), int(place.get("until_ms", 0))) == (
+                row.holder,
+                row.token,
+                row.until_ms,
+            )
             assert self.said(self.client.xrange(keys.events(run))) == sorted(
                 map(story, (decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events(run), "0")))
             )
@@ -144,6 +165,7 @@ def story(event: RunEvent) -> tuple[Any, ...]:
 def check_invariants(state, counts, finished_uids) -> None:
     held = [uid for row in state.jobs.values() for uid in row.held]
     assert sorted([*held, *state.pool]) == sorted(state.open), "every open game is in the pool or held once"
+    assert set(state.strikes) <= set(state.open), "only open games have strikes"
     assert all(not row.held for row in state.jobs.values() if row.view.state is not JobState.LEASED)
     assert counts.opened == counts.finished + counts.open + counts.abandoned
     assert len(set(finished_uids)) == len(finished_uids), "a game was finished twice"
@@ -193,9 +215,70 @@ def insert(pair: Pair, run: str, count: int) -> None:
     real_ids = [entry_id.decode() for _, items in real for entry_id, _ in items]
     assert len(real_ids) == len(model)
     inserted = pair.model.state(run).inserted + len(model)
-    pair.real.record_inserted(run, inserted, 0, ack=real_ids)
-    pair.model.record_inserted(run, inserted, 0, ack=[entry.id for entry in model])
+    lease = pair.learner_of(run)
+    pair.real.record_inserted(run, inserted, 0, ack=real_ids, lease=lease)
+    pair.model.record_inserted(run, inserted, 0, ack=[entry.id for entry in model], lease=lease)
     assert pair.model.counts(run).balanced
+
+
+def take_learner(pair: Pair, run: str, holder: str) -> None:
+    lease = pair.both("take_learner", run, holder, 5.0)
+    if isinstance(lease, LearnerLease):
+        pair.learners.append(lease)
+
+
+def as_learner(pair: Pair, index: int, what: str) -> None:
+    """What a learner does, also one that lost its place long ago."""
+    if not pair.learners:
+        return
+    lease = pair.learners[-1 - index % len(pair.learners)]
+    if what == "commit":
+        state = pair.model.state(lease.run)
+        pair.both("record_inserted", lease.run, state.inserted, state.duplicates_dropped, lease=lease)
+    elif what == "announce":
+        pair.both("announce_weights", lease.run, b"weights", lease)
+    else:
+        pair.both(what, lease)
+
+
+def restore(pair: Pair, run: str, highest: int, spans: list[tuple[int, int]]) -> None:
+    """A log that lacks some of the games stored so far and has others, as after a control plane or a folder was lost."""
+    state = pair.model.state(run)
+    opened = max(state.opened, highest)
+    known = (
+        set(state.open) | set(state.abandoned) | {decode(e.frame, SampleEvent).record.uid for e in pair.bus.after(keys.samples(run), "0")}
+    )
+    numbers = {uid for first, length in spans for uid in range(first, first + length) if uid <= opened}
+    gone = numbers - known
+    stored = opened - len(known | gone)
+    missing = [(uid, uid) for uid in sorted(numbers - (known - set(state.open)))]
+    pair.both("restore", run, stored, highest, missing, pair.learner_of(run))
+    if pair.learner_of(run) is None or pair.model.state(run).restored > state.restored:
+        assert pair.model.counts(run).balanced
+
+
+def kill(pair: Pair, run: str, count: int, times: int) -> None:
+    """Jobs that adopt some games and die of them; in between another one plays on."""
+    for _ in range(times):
+        for dies in (True, False):
+            view = pair.both("enqueue", run, "selfplay", "cpu")
+            lease = pair.both("claim", view.job.job_id, 1, "w3", 60.0)
+            if not isinstance(lease, Lease):
+                return
+            adopted = pair.both("adopt", lease, count)
+            if dies:
+                pair.both("fail", lease, "died", max_attempts=1)
+            else:
+                pair.both("journal", lease, [pair.record(game.uid) for game in adopted[1:]])
+                pair.both("release", lease, [])
+
+
+def refuse(pair: Pair, run: str, numbers: list[int]) -> None:
+    """Reasons against games that are open, abandoned or never were change nothing; one against a stored game is no learner's."""
+    state = pair.model.state(run)
+    stored = set(range(1, state.opened + 1)) - set(state.open) - set(state.abandoned)
+    reasons = {uid: "why" for uid in numbers if uid not in stored}
+    pair.both("record_inserted", run, state.inserted, state.duplicates_dropped, refused=reasons, lease=pair.learner_of(run))
 
 
 def has_group(pair: Pair, stream: str) -> bool:
@@ -226,6 +309,11 @@ FREE = {
     "until": lambda pair, run, games: pair.both("update_run_until", run, {"games": games}),
     "stall": stall,
     "insert": insert,
+    "take_learner": take_learner,
+    "learner": as_learner,
+    "refuse": refuse,
+    "restore": restore,
+    "kill": kill,
     "sleep": sleep,
 }
 NEEDS_LEASE = {

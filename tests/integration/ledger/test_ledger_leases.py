@@ -73,7 +73,12 @@ def test_a_job_fails_after_so_many_bad_leases(world):
     assert world.ledger.jobs("r") == []
     with pytest.raises(StateConflict, match="failed"):
         world.ledger.cancel("r:1")
-    assert [game.uid for game in world.ledger.adopt(world.lease(), 1)] == [1]
+    another = world.lease()
+    assert [game.uid for game in world.ledger.adopt(another, 1)] == [2], (
+        "three leases died of game 1: first another shows that the run is sound"
+    )
+    world.ledger.journal(another, [GameRecord(2, b"\5\0")])
+    assert [game.uid for game in world.ledger.adopt(world.lease(), 9)] == [1], "a suspect is played by itself"
 
 
 def test_a_job_that_makes_games_outlives_any_number_of_dead_holders(world):

@@ -8,6 +8,7 @@ import threading
 from azq.bus.connect import connect
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger
+from azq.ledger.rules.strikes import REASON
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
@@ -79,5 +80,7 @@ def test_no_game_is_lost_or_finished_twice(broker):
     held = [int(uid) for name in client.scan_iter(f"{keys.held_prefix('r')}*") for uid in client.smembers(name)]
     still_open = [int(uid) for uid in client.hkeys(keys.open_games("r"))]
     assert sorted(pooled + held) == sorted(still_open)
-    assert sorted(uids + still_open) == list(range(1, counts.opened + 1))
+    set_aside = client.hgetall(keys.abandoned("r"))  # leases here end so early that some game is blamed now and then: by name, never lost
+    assert {reason.decode() for reason in set_aside.values()} <= {REASON}
+    assert sorted([*uids, *still_open, *map(int, set_aside)]) == list(range(1, counts.opened + 1))
     client.close()

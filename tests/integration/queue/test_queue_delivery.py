@@ -93,11 +93,17 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
         wait_until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
         client = connect(broker.control_url)
         wait_until(lambda: client.hlen("azq.unacked") == 0)
+        app.control.broadcast("shutdown")  # whoever reaches the broker could say so
+        late = ledger.enqueue("r", "eval", "jarvis")
+        publish(app, late)
+        wait_until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
+        assert worker.poll() is None
+        assert client.pubsub_numsub("azq./0.celery.pidbox")[0][1] == client.pubsub_numpat() == 0
     finally:
         worker.terminate()
         worker.wait(20)
     assert ledger.job(others.job.job_id).state is JobState.QUEUED
-    assert client.xlen("azq:{r}:results") == len(mine)
+    assert client.xlen("azq:{r}:results") == len([*mine, late])
     stray = [key for key in client.keys("*") if not key.startswith((b"azq:", b"azq."))]
     assert stray == [], "Celery's keys carry the prefix too"
     client.close()

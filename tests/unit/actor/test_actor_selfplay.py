@@ -16,7 +16,7 @@ from azq.actor import selfplay as engine
 from azq.errors import BrokerUnavailable, EvaluationRefused, EvaluatorFailure, LeaseLost
 from azq.ledger.types import RunState
 from azq.search.evaluator import Evaluation, UniformEvaluator
-from azq.wire import keys
+from azq.wire import arrays, keys
 from azq.wire.messages import LATEST, GameRecord
 
 
@@ -304,3 +304,28 @@ def test_leaves_that_nobody_will_evaluate_fail_the_job_with_the_reason(table: Ta
     with pytest.raises(EvaluationRefused, match="killed their inference worker"):
         table.play(evaluator=evaluator)
     assert evaluator._next <= 2, "they are not asked for again"
+
+
+def test_a_game_whose_record_outgrows_a_message_is_abandoned_by_name_and_the_others_play_on(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plies, bytes_a_ply = 6, 2 + 9 * 2 + 4 + 2 + 4
+    monkeypatch.setattr(arrays, "MAX_FRAME_BYTES", arrays.BESIDES_BYTES + plies * bytes_a_ply)
+    end = table.play(should_stop=after(4000))
+    counts = table.ledger.counts(RUN)
+    assert counts.abandoned == end.progress.abandoned > 0
+    assert counts.finished > 0
+    assert end.progress.open_games == counts.open
+    assert all(len(event.record.actions) <= 2 * plies for event in table.events)
+    assert all("outgrew a message" in reason for reason in table.ledger.state(RUN).abandoned.values())
+    assert table.all_in_the_pool()
+
+
+def test_too_long_games_found_at_the_end_of_a_slice_do_not_hold_up_the_others(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MAX_FRAME_BYTES", arrays.BESIDES_BYTES)
+    table.play(should_stop=after(60), settings=sections(journal_s=5.0))
+    counts = table.ledger.counts(RUN)
+    assert counts.abandoned > 0
+    assert counts.finished == 0
+    assert table.balanced()
+    assert not table.ledger.jobs(RUN)

@@ -6,10 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from azq.bus.memory import MemoryBus
 from azq.config import Config, InferenceConfig
 from azq.console import up
 from azq.console.devices import inference_children, visible
 from azq.console.rundir import RunDir
+from azq.wire import keys
+from daemon.audit import line_of
 
 
 @pytest.mark.parametrize(
@@ -49,10 +52,13 @@ def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
     monkeypatch.setattr(up, "usable_cuda_devices", lambda: 2)
     start = SimpleNamespace(run=RunDir(tmp_path, "mine"))
     supervisor = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
-    session = up.Session(start, Config(), None, supervisor, None, SimpleNamespace(wait=None), None)
+    bus = MemoryBus()
+    session = up.Session(start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(wait=None), None)
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
     session._ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
     session._drain(SimpleNamespace(note=lambda _text: None))
     assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
+    (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
+    assert (noted.what, noted.about) == ("azq up was stopped", "mine")

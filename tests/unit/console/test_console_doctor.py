@@ -51,7 +51,8 @@ def test_every_broker_is_looked_at_and_a_dead_one_named(tmp_path: Path) -> None:
     config = settings(tmp_path, "broker.data_shards=2")
     with Brokers(config, tmp_path) as running:
         assert verdicts(config) == dict.fromkeys(
-            ("game", "home", "rest", "server", "control", "durable", "data", "data1", "clock", "daemon", "workers", "weights"), "ok"
+            ("game", "home", "rest", "server", "control", "durable", "data", "data1", "users", "clock", "daemon", "workers", "weights"),
+            "ok",
         ) | {"daemon": "warn"}
         running._servers["data1"].stop()
         found = verdicts(settings(tmp_path))  # which says nothing of a second plane

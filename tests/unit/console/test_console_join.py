@@ -13,7 +13,7 @@ from azq.config import Config, load
 from azq.console.join import checks, units
 from azq.console.join.files import Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services, slots
-from azq.console.join.token import Token, password_of, read_token, with_password
+from azq.console.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.console.systemd import Places, RunCommand, Step, WriteFile, carry_out
 from azq.console.up import parse_listen
 from azq.errors import ConfigError, StateConflict, UnknownTagError
@@ -29,23 +29,51 @@ def fleet(data_url: str) -> Fleet:
     return Fleet("0.1.0", "redis://first:6379/0", data_url, "redis", 20.0, 2.0, 8.0, 0)
 
 
-@given(st.text(min_size=1, max_size=30))
-def test_a_token_survives_the_url(token: str) -> None:
-    assert password_of(with_password("redis://first:6379/0", token)) == token
-    assert password_of(with_password("redis://:own@first:6379/0", "")) == "own"
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789_-", min_size=1, max_size=30)
+SECRETS = st.text("ABCabc012_-", min_size=1, max_size=40)
+FINGERPRINTS = st.just("") | st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@given(st.text(min_size=1, max_size=30), st.just("") | NAMES)
+def test_user_and_password_survive_the_url(password: str, user: str) -> None:
+    assert login_of(with_login("redis://first:6379/0", Token(password, user=user))) == Token(password, user=user)
+    assert login_of(with_login("redis://:own@first:6379/0", Token())) == Token("own")
+
+
+@given(NAMES, SECRETS, FINGERPRINTS)
+def test_a_token_is_read_as_it_was_written(user: str, secret: str, fingerprint: str) -> None:
+    token = Token(secret, user=user, fingerprint=fingerprint)
+    assert str(token) == f"{user}.{secret}.{fingerprint}"
+    assert parse_token(str(token)) == token
+
+
+@given(st.text().filter(lambda text: "." not in text))
+def test_a_text_without_dots_is_a_password_of_the_default_user(text: str) -> None:
+    assert parse_token(text) == Token(text)
+    assert str(parse_token(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["box.secret", "box.secret.abc", ".secret.", "box..", "Box.s.", f"box.s.{'0' * 63}", f"box.s.{'G' * 64}", "a.b.c.d"]
+)
+def test_a_token_that_was_damaged_is_named_and_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError, match="copy it whole") as caught:
+        parse_token(text)
+    assert text not in str(caught.value)
 
 
 def test_two_different_passwords_are_one_too_many() -> None:
-    with pytest.raises(ConfigError, match="another password") as caught:
-        with_password("redis://:one@first:6379/0", "two")
-    assert "one@" not in str(caught.value)
-    assert with_password("redis://:one@first:6379/0", "one") == "redis://:one@first:6379/0"
+    for token in (Token("two"), Token("one", user="box")):
+        with pytest.raises(ConfigError, match="another user or password") as caught:
+            with_login("redis://:one@first:6379/0", token)
+        assert "one@" not in str(caught.value)
+    assert with_login("redis://:one@first:6379/0", Token("one")) == "redis://:one@first:6379/0"
 
 
 @pytest.mark.parametrize("url", ["first:6379", "http://first", "redis://", "redis://first:port/0", ""])
 def test_what_is_no_broker_address_is_named(url: str) -> None:
     with pytest.raises(ConfigError, match="redis"):
-        with_password(url, "token")
+        with_login(url, Token("token"))
 
 
 def test_where_a_token_comes_from(tmp_path: Path) -> None:

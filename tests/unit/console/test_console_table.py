@@ -99,6 +99,23 @@ def test_without_a_terminal_lines_come_seldom() -> None:
     assert output.getvalue().count("games/s=") == 2
 
 
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_the_token_is_shown_on_terminals_alone(kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    output = kind()
+    with table.Screen("first", as_json=False, output=output, dashboard="http://here", token="s3cret") as screen:
+        screen.show(status(), force=True)
+    assert ("http://here/#token=s3cret" in output.getvalue()) is (kind is Terminal)
+    assert ("s3cret" in output.getvalue()) is (kind is Terminal)
+
+
 def test_json_lines_are_json() -> None:
     output = io.StringIO()
     with table.Screen("first", as_json=True, output=output) as screen:

@@ -87,7 +87,7 @@ def test_killed_between_append_and_ack_the_next_learner_drops_and_counts(place):
     assert place.ledger.duplicates_dropped == 8
 
 
-@pytest.mark.parametrize("method", ["read", "claim", "put", "publish", "record_inserted", "counts", "run"])
+@pytest.mark.parametrize("method", ["read", "claim", "put", "announce_weights", "record_inserted", "counts", "run"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_outage_loses_nothing(place, method, after):
     gone = BrokerUnavailable("gone; start the broker")

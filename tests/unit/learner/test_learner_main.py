@@ -14,7 +14,8 @@ from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, RunRecord
-from workers.learner import OPENING_EVERY_S, Beat, Opening, lock_folder, main, run_sections
+from workers.learner import OPENING_EVERY_S, Beat, Opening, main, run_sections
+from workers.place import lock_folder
 
 
 def test_a_folder_is_held_by_one_learner_and_free_afterwards(tmp_path):

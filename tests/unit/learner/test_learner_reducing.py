@@ -185,7 +185,7 @@ def test_a_stopwatch_counts_from_the_last_beginning():
     assert watch.taken_s() == 0
 
 
-def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory():
+def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(tmp_path):
     config = config_of(sync_every=2)
     network = NetworkConfig(kind="resnet", blocks=1, channels=8)
     samples = planted(NetSpec.of(games.load("connect_four")), 64, 1)
@@ -207,7 +207,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
             trainer.join(Alone(trainer.module))
         return found
 
-    store = open_store(LOOPBACK, 1, timeout_s=30.0)
+    store, _ = open_store(tmp_path / "meetings", LOOPBACK, 1, timeout_s=30.0)
     group = Group(store, 1, 0, 1, CPU, 30.0)
     try:
         plain, last = trained()

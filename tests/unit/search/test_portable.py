@@ -159,3 +159,20 @@ def test_games_of_the_core_are_searched_by_the_core() -> None:
     settings = Settings("gumbel", 8).core()
     assert isinstance(make_search(games.load("tic_tac_toe"), settings, num_slots=1, seed=1), Search)
     assert isinstance(make_search(games.load(NIM), settings, num_slots=1, seed=1), PortableSearch)
+
+
+def test_a_game_that_outlives_its_declared_length_is_broken_by_name() -> None:
+    game = games.load(f"{FOLDER / 'endless.py'}:Endless")
+    tried = PortableSearch(game, Settings("puct", 2, **PLAIN).core(), num_slots=2, seed=3)
+    tried.start(0, 7, np.array([1], np.uint16))
+    tried.start(1, 8, np.array([0], np.uint16))
+    packed, slots = np.zeros((2, game.packed_size()), np.uint8), np.zeros(2, np.int32)
+    for _ in range(100):
+        count = tried.collect(packed, slots)
+        tried.apply(np.zeros((count, 2), np.float16), np.zeros((count, 1), np.float16))
+    assert tried.broken_slots() == {
+        0: (7, f"game {game.name} has not ended after the 8 plies that its max_game_length() declares as the most")
+    }
+    assert tried.finished_slots() == [1]
+    with pytest.raises(GameContractError, match=r"max_game_length\(\)"):
+        tried.start(1, 9, np.ones(8, np.uint16))

@@ -12,6 +12,7 @@ from azq.config import load
 from azq.console import systemd, systemd_brokers
 from azq.console.systemd import MakeFolder, Places, RunCommand, WriteFile, plan
 from azq.errors import ConfigError
+from azq.wire import acl
 
 PLACES = Places(prefix=Path("/opt/azq"), server=Path("/usr/bin/valkey-server"))
 TEMPLATES = {
@@ -65,6 +66,30 @@ def test_a_second_installation_keeps_what_operators_wrote_and_renews_units(tmp_p
     assert (config / "azq.toml").read_text() == "[daemon]\nport = 9000\n"
     assert (config / "azq.env").read_text() == before["azq.env"]
     assert (tmp_path / "etc/systemd/system/azq-daemon.service").read_text() != "old"
+
+
+def test_each_role_gets_its_own_user_and_the_daemon_alone_the_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out_files(tmp_path)
+    config = tmp_path / "etc/azq"
+    owner = config / "azq.env"
+    owner.write_text(f"{owner.read_text()}AZQ_DAEMON__TOKEN=hunter22\nAZQ_STORE__OPTIONS__SECRET=for-all\n")
+    carry_out_files(tmp_path, data_brokers=2)
+    passwords = [systemd_brokers.password(config / f"broker-{role}.conf") for role in ("control", "data", "data1")]
+    for role in acl.ROLES:
+        path = config / f"role-{role}.env"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not any(password in path.read_text() for password in passwords)
+        (tmp_path / role).mkdir()
+        (tmp_path / role / "azq.env").write_text(path.read_text())
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / role))
+        found = load(config / "azq.toml")
+        control, *data = [f"azq-{role}:{acl.role_password(password, role)}" for password in passwords]
+        assert found.broker.control_url == f"unix://{control}@/run/azq-control/broker.sock"
+        assert found.broker.data_planes == tuple(
+            f"unix://{login}@/run/azq-{name}/broker.sock" for login, name in zip(data, ("data", "data1"), strict=True)
+        )
+        assert found.daemon.token.get_secret_value() == ("hunter22" if role == "daemon" else "")
+        assert found.store.revealed_options() == {"secret": "for-all"}
 
 
 def test_several_data_planes_have_a_unit_settings_and_an_address_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 
 UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
 SERVICES = [name for name in UNITS if name.endswith(".service")]
+LASTING = [name for name in SERVICES if name != "azq-fleet.service"]  # that one looks and ends
 INSTANCES = {"azq-worker@": "selfplay.cpu", "azq-inference@": "cpu", "azq-learner@": "first", "azq-broker@": "control"}
 
 
@@ -68,6 +69,8 @@ def test_all_units_of_the_design_are_there() -> None:
     assert UNITS == [
         "azq-broker@.service",
         "azq-daemon.service",
+        "azq-fleet.service",
+        "azq-fleet.timer",
         "azq-flower.service",
         "azq-inference@.service",
         "azq-learner@.service",
@@ -85,7 +88,7 @@ def test_services_stop_with_the_target_and_never_with_one_another(rendered: Path
     assert "BindsTo" not in section
 
 
-@pytest.mark.parametrize("name", [name for name in SERVICES if not re.search("broker|flower", name)])
+@pytest.mark.parametrize("name", [name for name in LASTING if not re.search("broker|flower", name)])
 def test_exit_codes_that_forbid_a_restart_are_those_of_azq(rendered: Path, name: str) -> None:
     codes = {int(code) for code in unit(rendered, name)["Service"]["RestartPreventExitStatus"].split()}
     assert codes == {int(code) for code in DO_NOT_RESTART} - {int(ExitCode.OK)}
@@ -104,13 +107,38 @@ def test_services_run_as_their_own_user_without_privileges_and_stop_in_bounded_t
     assert service["ProtectSystem"] == "strict"
     assert service["CapabilityBoundingSet"] == ""
     assert int(service["TimeoutStopSec"]) > 0
-    assert service["Restart"] == "always"
+    assert service.get("Restart") == ("always" if name in LASTING else None)
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_no_secret_stands_in_a_command_line(rendered: Path, name: str) -> None:
     service = unit(rendered, name)["Service"]
     assert not re.search("password|token|basic.auth|requirepass", service["ExecStart"])
+
+
+def test_each_service_reads_the_secrets_of_its_role_and_only_the_fleets_owner_those_of_all(rendered: Path) -> None:
+    read = {name: unit_lines(rendered, name, "LoadCredential=azq.env:") for name in SERVICES}
+    assert read.pop("azq-broker@.service") == []
+    assert read.pop("azq-fleet.service") == ["/etc/azq/azq.env"]
+    for name, files in read.items():
+        assert files == [f"/etc/azq/role-{re.split('[-@.]', name)[1]}.env"]
+    places = systemd.Places(Path("/opt"), Path("/old-server"), users=False)
+    text = systemd.render((systemd.assets() / "systemd" / "azq-worker@.service").read_text("utf-8"), places.variables())
+    assert "LoadCredential=azq.env:/etc/azq/azq.env" in text
+
+
+def test_a_broker_that_keeps_users_has_its_file_of_them_made_before_it_starts(rendered: Path) -> None:
+    text = (rendered / "azq-broker@.service").read_text()
+    assert "/azq fleet seed --conf ${CREDENTIALS_DIRECTORY}/broker.conf /var/lib/azq/broker-%i/users.acl\n" in text
+    assert unit(rendered, "azq-broker@.service")["Service"]["ExecStart"].endswith(" --aclfile /var/lib/azq/broker-%i/users.acl")
+    places = systemd.Places(Path("/opt"), Path("/old-server"), users=False)
+    old = systemd.render((systemd.assets() / "systemd" / "azq-broker@.service").read_text("utf-8"), places.variables())
+    assert "acl" not in old
+    assert "seed" not in old
+
+
+def unit_lines(rendered: Path, name: str, start: str) -> list[str]:
+    return [line.removeprefix(start) for line in (rendered / name).read_text().splitlines() if line.startswith(start)]
 
 
 def test_a_name_that_azq_does_not_know_is_an_error() -> None:
@@ -126,7 +154,7 @@ def test_instance_units_and_addresses_with_an_at_sign_are_no_left_over_names() -
 def test_delays_grow_where_systemd_can_do_that() -> None:
     assert systemd.backoff(254).splitlines() == ["RestartSteps=8", "RestartMaxDelaySec=30"]
     assert all(line.startswith("#") for version in (0, 252) for line in systemd.backoff(version).splitlines())
-    for name in SERVICES:
+    for name in LASTING:
         text = (systemd.assets() / "systemd" / name).read_text("utf-8")
         assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from azq import metrics
 from azq.actor.progress import Progress
 from azq.config import Config, WorkerConfig
-from azq.errors import BrokerUnavailable, ConfigError, reason_of
+from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
@@ -189,3 +191,16 @@ def test_queues_of_no_known_form_are_refused(queues: list[str]) -> None:
 def test_a_worker_without_a_broker_says_so() -> None:
     with pytest.raises(ConfigError, match="control_url"):
         worker.main(Config(), ["selfplay.cpu"], 1)
+
+
+def test_a_worker_whose_user_is_gone_tells_itself_to_stop_and_remembers_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: told.append((pid, number)))
+
+    def refuse() -> NoReturn:
+        raise AccessRefused("broker refuses the password; azq join-token")
+
+    heart = Heart(refuse, WorkerConfig(heartbeat_s=1e-3), Board(1), ["selfplay.cpu"], ["cpu"], 1)
+    heart.run()  # returns: it beats no more
+    assert told == [(os.getpid(), signal.SIGTERM)]
+    assert heart.refused is not None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.config import WorkerConfig
-from azq.errors import BrokerUnavailable
+from azq.errors import AccessRefused, BrokerUnavailable
 from azq.wire import keys
-from workers.inference import Pulse
+from workers.inference import Pulse, serve
 
 
 def make(control, heartbeat_s=1e-9):
@@ -44,3 +45,18 @@ def test_between_two_nothing_is_written():
     control.delete(keys.beat("inference@test:1"))
     pulse.beat()
     assert control.get(keys.beat("inference@test:1")) is None
+
+
+def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step():
+    def refuse(*_, **__):
+        raise AccessRefused("no such user; azq join-token")
+
+    control = MemoryBus()
+    pulse = make(control)
+    pulse.beat()
+    control.put = refuse
+    with pytest.raises(AccessRefused):
+        pulse.beat()
+    server = SimpleNamespace(step=refuse, drain=list, release=list)
+    with pytest.raises(AccessRefused):
+        serve(server, lambda: None, threading.Event())

@@ -1,0 +1,93 @@
+"""The learner's place on the control plane, and what it commits from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from azq.errors import StateConflict
+from azq.ledger import scripts
+from azq.ledger.door import ScriptDoor
+from azq.ledger.holder import take_place
+from azq.ledger.rules import lease_ms
+from azq.ledger.rules.learner import held_by, superseded
+from azq.ledger.types import LearnerLease
+from azq.wire import keys
+from azq.wire.connect import translate
+
+
+class LedgerLearner(ScriptDoor):
+    """The ledger's methods about a run's learner."""
+
+    def take_learner(self, run: str, holder: str, life_s: float) -> LearnerLease:
+        """The learner's place of a run; a dead holder loses it as soon as its death is seen. Raises `StateConflict`, `NotFound`."""
+        token = 0
+
+        def take(dead: str) -> str:
+            nonlocal token
+            word, *answer = self.call(scripts.learner.TAKE_LEARNER, run, "", holder, lease_ms(life_s), dead, keys.LEARNER_GROUP)
+            if word == "missing":
+                raise self.no_run(run)
+            if word == "held":
+                return bytes(answer[0]).decode()
+            token = int(answer[0])
+            return holder
+
+        if (found := take_place(take, holder)) != holder:
+            raise StateConflict(held_by(run, found))
+        return LearnerLease(run, holder, token, life_s)
+
+    def renew_learner(self, lease: LearnerLease) -> None:
+        """Lengthens the learner's claim. Raises `StateConflict` where another took its place."""
+        self._fenced(scripts.learner.RENEW_LEARNER, lease.run, lease, lease_ms(lease.life_s))
+
+    def end_learner(self, lease: LearnerLease) -> None:
+        """Gives the place free, so that nobody waits for its life to run out. Raises `StateConflict` where another took it."""
+        self._fenced(scripts.learner.RENEW_LEARNER, lease.run, lease, 0)
+
+    def record_inserted(
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
+    ) -> None:
+        """Notes how many games the segment log holds: absolute numbers, safe to repeat. Raises `NotFound`, `StateConflict`.
+
+        With the ids of sample entries in `ack` these are acknowledged and deleted in the same step, so that the counts balance at
+        every moment. `refused` (uid -> reason) names finished games that break the rules: they are abandoned instead. `lease` is the
+        learner's; None before the run ever had a learner.
+        """
+        pairs = [part for uid, reason in (refused or {}).items() for part in (uid, reason)]
+        values = (inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack)
+        self._fenced(scripts.learner.RECORD_INSERTED, run, lease, *values)
+
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
+        """Lets the run go on from a log of `stored` games up to number `highest`; returns how many games were written off.
+
+        `missing`: spans (first, last) of numbers that are neither in the log nor on their way there. Raises `StateConflict`, `NotFound`.
+        """
+        spans = [edge for span in missing for edge in span]
+        return int(self._fenced(scripts.learner.RESTORE, run, lease, stored, highest, *spans)[0])
+
+    def open_uids(self, run: str) -> set[int]:
+        """Numbers of the games that are open."""
+        with translate(self.client):
+            names: Any = self.client.hkeys(keys.open_games(run))
+        return {int(name) for name in names}
+
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
+        """Appends a `WeightEvent` frame to the run's weights. Raises `StateConflict` where another learner took this one's place."""
+        self._fenced(scripts.learner.ANNOUNCE_WEIGHTS, run, lease, frame)
+
+    def _fenced(self, body: str, run: str, lease: LearnerLease | None, *arguments: str | bytes | float) -> list[Any]:
+        token, holder = (lease.token, lease.holder) if lease else (0, "")
+        word, *answer = self.call(body, run, "", token, holder, *arguments)
+        if word == "missing":
+            raise self.no_run(run)
+        if word == "superseded":
+            raise StateConflict(superseded(run, bytes(answer[0]).decode()))
+        return answer

@@ -1,0 +1,60 @@
+"""An audit line for each request that changes something, of those who may. Plain ASGI, behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from azq.wire.messages import AuditLine
+from daemon.api.auth import Identity, Scope
+from daemon.api.origin import SAFE_METHODS
+from daemon.api.scopes import IDENTITY
+from daemon.audit import Auditor
+
+LONGEST = 300  # characters of a path or key that somebody made up
+
+
+class Trail:
+    """Notes a request after it was answered, whatever the answer.
+
+    Those whose token may change nothing are answered 403 and leave no line: they could else fill the stream until it forgets the others.
+    """
+
+    def __init__(self, app: ASGIApp, auditor: Auditor, clock_ms: Callable[[], int]) -> None:
+        self._app = app
+        self._auditor = auditor
+        self._clock_ms = clock_ms
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Passes on one request."""
+        who: Identity | None = scope.get(IDENTITY)
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS or who is None or not who.may(Scope.OPERATE):
+            await self._app(scope, receive, send)
+            return
+        status = 500  # of what raises
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            self._auditor.note(self._line(scope, who, status))
+
+    def _line(self, scope: AsgiScope, who: Identity, status: int) -> AuditLine:
+        headers = Headers(scope=scope)
+        return AuditLine(
+            at_ms=self._clock_ms(),
+            who=who.name,
+            what=f"{scope['method']} {scope['path']}"[:LONGEST],
+            address=(scope.get("client") or ("unknown", 0))[0],
+            status=status,
+            about=scope.get("state", {}).get("about", ""),
+            key=headers.get("idempotency-key", headers.get("x-request-id", ""))[:LONGEST],
+        )

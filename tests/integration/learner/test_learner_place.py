@@ -1,0 +1,94 @@
+"""One learner a run, on whatever host; and one that drains a control plane that has no memory left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from learner_processes import RUN, Place, until
+
+from azq.bus.embedded import EmbeddedServer
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.errors import ExitCode, StateConflict
+from azq.wire import keys
+from workers.place import held_place
+
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe"),
+    network=NetworkConfig(blocks=1, channels=8),
+    learner=LearnerConfig(
+        device="cpu", threads=1, batch_size=16, min_window=50, samples_per_insert=1.0, publish_every_s=0.5, checkpoint_every_s=1.0
+    ),
+)
+ELSEWHERE = "elsewhere:17:1:another-boot/1"
+
+
+@pytest.fixture
+def place(broker, tmp_path) -> Iterator[Place]:
+    where = Place(broker.control_url, tmp_path, SECTIONS)
+    yield where
+    where.close()
+
+
+def written(place: Place) -> set[str]:
+    folder = place.folder / RUN
+    return {str(path.relative_to(folder)) for kind in ("segments", "checkpoints", "weights") for path in folder.glob(f"{kind}/*")}
+
+
+def test_a_second_learner_gives_up_and_names_the_first(place):
+    place.ledger.take_learner(RUN, ELSEWHERE, 60)
+    with pytest.raises(StateConflict, match="pid 17 on elsewhere"), held_place(place.ledger, RUN, lambda seconds: True):
+        raise AssertionError("two learners")
+
+
+def test_a_learner_whose_place_was_taken_over_writes_nothing_more_and_ends(place):
+    process = place.learner()
+    place.finish_games(40)
+    until(place.all_inserted, "the first games")
+    place.client.hset(keys.learner_lease(RUN), mapping={"token": 99, "holder": ELSEWHERE})
+    inserted, published = place.ledger.counts(RUN).inserted, place.client.xlen(keys.weights(RUN))
+    place.finish_games(40)
+    output = place.output(process)
+    assert process.returncode == ExitCode.CONFLICT, output
+    assert "pid 17 on elsewhere" in output
+    assert place.ledger.counts(RUN).inserted == inserted
+    assert place.client.xlen(keys.weights(RUN)) == published
+
+
+def test_a_killed_learner_of_this_host_is_succeeded_at_once(place):
+    process = place.learner()
+    place.finish_games(20)
+    until(place.all_inserted, "the first games")
+    process.kill()
+    process.wait()
+    with held_place(place.ledger, RUN, lambda seconds: True):
+        pass
+    again = place.learner()
+    place.finish_games(20)
+    until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 40, "the games of the second")
+    place.stop(again)
+    with held_place(place.ledger, RUN, lambda seconds: True) as lease:
+        assert lease.token == 4
+
+
+def test_a_learner_drains_a_control_plane_that_is_full(tmp_path):
+    server = EmbeddedServer("control", tmp_path / "broker")
+    server.start()
+    place = Place(server.url, tmp_path, SECTIONS)
+    try:
+        place.finish_games(400)
+        place.client.xadd(keys.samples(RUN), {"f": b"noise"})  # its dead letter finds no memory at first
+        place.client.config_set("maxmemory", place.client.info("memory")["used_memory"] - 100_000)
+        with pytest.raises(Exception, match="maxmemory"):
+            place.client.set("more", b"x")
+        process = place.learner()
+        until(lambda: place.client.xlen(keys.samples(RUN)) == 0, "all samples taken in", 15)
+        assert place.ledger.counts(RUN).inserted == 400
+        place.finish_games(20)
+        until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 420, "the games after")
+        place.client.config_set("maxmemory", 0)
+        assert "status_unsaid" in place.stop(process)
+        assert place.ledger.counts(RUN).balanced
+    finally:
+        place.close()
+        server.stop()

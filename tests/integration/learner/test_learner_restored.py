@@ -1,0 +1,119 @@
+"""A run's folder is enough: after its control plane is lost, and where the folder itself lost games."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from learner_processes import RUN, Place, until
+
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.console.restore import create_from_folder
+from azq.errors import ExitCode
+from azq.replay.segments import SegmentLog
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import WeightEvent
+
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe"),
+    network=NetworkConfig(blocks=1, channels=8),
+    learner=LearnerConfig(
+        device="cpu", threads=1, batch_size=16, min_window=50, samples_per_insert=1.0, publish_every_s=0.3, checkpoint_every_s=1.0
+    ),
+)
+
+
+@pytest.fixture
+def place(broker, tmp_path) -> Iterator[Place]:
+    where = Place(broker.control_url, tmp_path, SECTIONS)
+    yield where
+    where.close()
+
+
+def versions(place: Place) -> list[int]:
+    return [decode(entry.frame, WeightEvent).version for entry in place.bus.after(keys.weights(RUN), "0")]
+
+
+def check_disk(place: Place) -> None:
+    """The games on disk are all that were opened but the open and the abandoned ones, each once."""
+    log = SegmentLog(place.folder / RUN / "segments", "tic_tac_toe")
+    opened = place.ledger.counts(RUN).opened
+    abandoned = {int(uid) for uid in place.client.hkeys(keys.abandoned(RUN))}
+    assert {uid for uid in range(1, opened + 1) if uid in log} == set(range(1, opened + 1)) - place.ledger.open_uids(RUN) - abandoned
+    assert log.uids.highest <= opened
+    log.close()
+
+
+def restore(place: Place) -> int:
+    record = place._record(SECTIONS)
+    gone = create_from_folder(place.ledger, place.bus, record, SECTIONS)
+    lease = place.ledger.claim(place.ledger.enqueue(RUN, "selfplay", "cpu").job.job_id, 1, "selfplay@test:2", 600.0)
+    assert lease is not None
+    place.lease = lease
+    return gone
+
+
+def test_after_its_control_plane_is_lost_a_run_goes_on_from_its_folder(place):
+    place.ledger.adopt(place.lease, 3)  # open for ever
+    process = place.learner()
+    place.finish_games(40)
+    until(lambda: place.all_inserted() and len(versions(place)) >= 2, "games and weights")
+    place.stop(process)
+    newest, step = versions(place)[-1], place.status().step
+    place.client.flushall()
+    assert restore(place) == 3
+    counts = place.ledger.counts(RUN)
+    assert (counts.opened, counts.inserted, counts.written_off) == (43, 40, 3)
+    assert counts.balanced
+    check_disk(place)
+    again = place.learner()
+    until(lambda: versions(place)[:1] == [newest], "the newest weights offered again")
+    place.finish_games(40)
+    until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 80, "new games under new numbers")
+    place.stop(again)
+    assert place.status().step >= step
+    assert versions(place) == list(range(newest, newest + len(versions(place))))
+    assert place.ledger.counts(RUN).duplicates_dropped == 0
+    check_disk(place)
+
+
+def test_without_a_checkpoint_the_newest_weights_of_the_folder_are_trained_on(place):
+    process = place.learner()
+    place.finish_games(60)
+    until(lambda: place.all_inserted() and len(versions(place)) >= 2, "games and weights")
+    place.stop(process)
+    newest = versions(place)[-1]
+    place.client.flushall()
+    shutil.rmtree(place.folder / RUN / "checkpoints")
+    restore(place)
+    again = place.learner()
+    until(lambda: bool(versions(place)), "weights")
+    assert "no_checkpoint" in place.stop(again)
+    assert versions(place)[0] == newest
+
+
+def test_a_folder_that_is_not_the_one_stops_its_learner_until_the_loss_is_accepted(place):
+    process = place.learner()
+    place.finish_games(30)
+    until(place.all_inserted, "games")
+    place.stop(process)
+    published, folder = versions(place), place.folder / RUN
+    shutil.rmtree(folder / "segments")
+    kept = sorted(map(str, Path(folder).glob("checkpoints/*")))
+    process = place.learner()
+    output = place.output(process)
+    assert process.returncode == ExitCode.CONFLICT
+    assert "holds 0 games, and 30 were stored" in output
+    assert "azq runs restore" in output
+    assert versions(place) == published
+    assert sorted(map(str, Path(folder).glob("checkpoints/*"))) == kept
+    assert place.ledger.counts(RUN).inserted == 30
+    assert create_from_folder(place.ledger, place.bus, place._record(SECTIONS), SECTIONS) == 30
+    again = place.learner()
+    place.finish_games(10)
+    until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 10, "games after the loss")
+    place.stop(again)
+    check_disk(place)

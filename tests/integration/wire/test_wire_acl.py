@@ -1,0 +1,159 @@
+"""The rights that a server gives each role are those of the table of keys, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from redis.exceptions import NoPermissionError, ResponseError
+
+from azq.bus.connect import connect
+from azq.bus.embedded import EmbeddedServer
+from azq.wire import acl, keys
+
+MACHINE = acl.machine_user("box")
+OTHER = acl.machine_user("other")
+REAL = {
+    "<what>": "load@h:cpu",
+    "{run}": "{ttt}",
+    "<number>": "7",
+    "<name>": "abc",
+    "<sha256>": "0" * 64,
+    "<worker>": "selfplay.cpu-1@host",
+    "<celery's>": "selfplay.cpu",
+}
+FORBIDDEN = (
+    ("CONFIG", "GET", "dir"),
+    ("CONFIG", "SET", "dir", "/tmp"),
+    ("DEBUG", "SLEEP", "0"),
+    ("MODULE", "LIST"),
+    ("SHUTDOWN", "NOSAVE"),
+    ("FLUSHALL",),
+    ("FLUSHDB",),
+    ("REPLICAOF", "NO", "ONE"),
+    ("SLAVEOF", "NO", "ONE"),
+    ("ACL", "WHOAMI"),
+    ("KEYS", "*"),
+    ("CLIENT", "KILL", "ID", "1"),
+    ("CLIENT", "LIST"),
+    ("CLIENT", "TRACKING", "ON", "BCAST"),
+    ("SCRIPT", "FLUSH"),
+    ("SCRIPT", "KILL"),
+    ("FUNCTION", "LIST"),
+    ("MONITOR",),
+    ("SAVE",),
+    ("BGSAVE",),
+    ("BGREWRITEAOF",),
+    ("SWAPDB", "0", "1"),
+    ("RANDOMKEY",),
+    ("LATENCY", "RESET"),
+    ("SLOWLOG", "GET"),
+)
+OF_USERS = {**{acl.role_user(role): (role,) for role in acl.ROLES}, MACHINE: ("worker", "inference")}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer("control", tmp_path_factory.mktemp("acl") / "control")
+    server.start()
+    with connect(server.url) as owner:
+        owner.execute_command("ACL", "SETUSER", MACHINE, acl.hashed("secret"), *acl.rules(MACHINE, OF_USERS[MACHINE]))
+        owner.execute_command("ACL", "SETUSER", "plain", "on", acl.hashed("secret"), "~azq:{*}:", "+@all")
+    yield server
+    server.stop()
+
+
+def client_of(server: EmbeddedServer, user: str) -> redis.Redis:
+    role = user.removeprefix(acl.ROLE_PREFIX)
+    password = "secret" if user in (MACHINE, "plain") else acl.role_password(server.password, role)
+    return connect(server.url.replace("unix://:", f"unix://{user}:").replace(server.password, password))
+
+
+def may(client: redis.Redis, *command: str) -> bool:
+    """Whether the server lets a command through, be it that it finds nothing or another type."""
+    try:
+        client.execute_command(*command)
+    except NoPermissionError:
+        return False
+    except ResponseError as error:
+        return "acl failure" not in str(error).lower()
+    return True
+
+
+def wanted(user: str, key: keys.Key, client_name: str) -> set[str]:
+    rights = [key.rights.get(role, "") for role in OF_USERS[user]]
+    mine = client_name == user
+    return {letter for right in rights for letter in ("rw" if right == "own" and mine else right if right != "own" else "")}
+
+
+@pytest.mark.parametrize("user", OF_USERS)
+def test_each_role_reads_and_writes_what_the_table_says(server: EmbeddedServer, user: str) -> None:
+    with client_of(server, user) as client:
+        for key in keys.TABLE:
+            for owner in {user, OTHER}:
+                name = key.pattern.replace("<client>", f"{owner}:host:1:1")
+                for mark, text in REAL.items():
+                    name = name.replace(mark, text)
+                assert "<" not in name, name
+                found = {"r" for _ in "1" if may(client, "GET", name)} | {"w" for _ in "1" if may(client, "UNLINK", name)}
+                assert found == wanted(user, key, owner), (user, name)
+
+
+def test_keys_that_are_not_in_the_table_are_nobodys(server: EmbeddedServer) -> None:
+    for user in OF_USERS:
+        with client_of(server, user) as client:
+            for name in ("azq:other", "azq:{ttt}:runs", "azq:{ttt}:learner_", "azq", "else"):
+                assert not may(client, "GET", name)
+                assert not may(client, "SET", name, "1")
+
+
+@pytest.mark.parametrize("user", OF_USERS)
+def test_nobody_but_the_owner_touches_the_server(server: EmbeddedServer, user: str) -> None:
+    with connect(server.url) as owner:
+
+        def lets(*command: str) -> bool:
+            return owner.execute_command("ACL", "DRYRUN", user, *command) == b"OK"
+
+        assert [command for command in FORBIDDEN if lets(*command)] == []
+        assert lets("SCAN", "0") == (user == acl.role_user("daemon"))
+        assert all(lets(*command) for command in (("PING",), ("TIME",), ("INFO", "server"), ("CLIENT", "SETINFO", "LIB-NAME", "x")))
+
+
+@pytest.mark.parametrize("user", OF_USERS)
+def test_a_script_may_do_what_its_caller_may(server: EmbeddedServer, user: str) -> None:
+    """Declared is the run's prefix alone; each call within is judged by itself."""
+    write = "return redis.call('HSET', KEYS[1] .. 'run', 'record', 'x')"
+    with client_of(server, user) as client:
+        assert may(client, "EVAL", write, "1", keys.run_prefix("ttt")) == (user == acl.role_user("daemon"))
+
+
+def test_celerys_channels_are_for_those_who_tell_and_those_who_watch(server: EmbeddedServer) -> None:
+    for user, tells, hears in (
+        (MACHINE, True, False),
+        ("azq-flower", True, True),
+        ("azq-learner", False, False),
+        ("azq-daemon", False, False),
+    ):
+        with client_of(server, user) as client:
+            assert may(client, "PUBLISH", "azq./0.celeryev/worker.heartbeat", "x") == tells
+        with client_of(server, user) as client:
+            assert may(client, "PSUBSCRIBE", "azq./0.celeryev/*") == hears
+
+
+def test_users_outlive_the_server_and_only_machines_are_kept(tmp_path: Path) -> None:
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    with connect(server.url) as owner:
+        owner.execute_command("ACL", "SETUSER", MACHINE, acl.hashed("secret"), *acl.rules(MACHINE, ["worker"]))
+        owner.execute_command("ACL", "SETUSER", "stranger", "on", "nopass", "~*", "+@all")
+        owner.execute_command("ACL", "SAVE")
+    server.stop()
+    assert (tmp_path / "control" / "users.acl").stat().st_mode & 0o777 == 0o600
+    assert server.password not in (tmp_path / "control" / "users.acl").read_text()
+    server.start()
+    with connect(server.url) as owner:
+        users = {name.decode() for name in owner.execute_command("ACL", "USERS")}
+    server.stop()
+    assert users == {acl.OWNER, MACHINE, *map(acl.role_user, acl.ROLES)}

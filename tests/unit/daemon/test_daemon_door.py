@@ -1,0 +1,90 @@
+"""Who may stay connected: the rule, and a door with sockets that come and go."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.door import BACKLOG, FEWEST, KEPT_BACK, MOST, Door, Phase, most_guests, overdue, whom_to_turn_away
+
+MOST_HERE = 6
+
+
+@dataclass(frozen=True)
+class One:
+    address: str
+    phase: Phase = Phase.HEADERS
+    since_s: float = 0.0
+
+
+guests = st.builds(One, st.sampled_from("abcd"), st.sampled_from(Phase), st.floats(0, 100))
+
+
+@given(st.lists(guests, max_size=60), st.integers(2, 12))
+def test_however_they_come_the_room_is_enough_and_nobody_is_cut_short(arriving: list[One], most: int) -> None:
+    inside: list[One] = []
+    for newcomer in arriving:
+        gone = whom_to_turn_away(inside, newcomer, most)
+        if gone is not newcomer:
+            inside.append(newcomer)
+        if gone is not None and gone is not newcomer:
+            assert gone.phase is not Phase.ANSWER
+            inside.remove(gone)
+        assert len(inside) <= most
+        assert all(sum(one.address == address for one in inside) <= max(1, most // 2) for address in "abcd")
+
+
+def test_who_waits_longest_goes_of_its_own_address_first() -> None:
+    others = [One("b", since_s=0), One("b", since_s=1)]
+    mine = [One("a", Phase.ANSWER, 0), One("a", Phase.BODY, 5), One("a", since_s=7)]
+    assert whom_to_turn_away([*others, *mine], One("a"), 2 * len(mine)) is mine[1]
+    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine)) is others[0]
+    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine) + 1) is None
+    newcomer = One("a")
+    assert whom_to_turn_away([One("a", Phase.ANSWER)], newcomer, 2) is newcomer
+
+
+def test_who_is_answered_may_take_as_long_as_it_takes() -> None:
+    late = [One("a", phase, 0) for phase in Phase]
+    assert overdue(late, Phase.HEADERS.value) == []
+    assert overdue(late, Phase.HEADERS.value + 0.1) == [late[0]]
+    assert overdue(late, 1e9) == late[:2]
+
+
+@pytest.mark.parametrize(("descriptors", "room"), [(-1, MOST), (65536, MOST), (1024, 768), (300, 44), (64, FEWEST)])
+def test_brokers_keep_their_descriptors(descriptors: int, room: int) -> None:
+    assert most_guests(descriptors) == room
+    assert BACKLOG < KEPT_BACK  # as many are accepted before any that was turned away is closed
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with Door(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, most=MOST_HERE) as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen(MOST_HERE)
+        yield one
+
+
+def test_a_door_counts_those_inside_and_shows_the_oldest_out(door: Door) -> None:
+    callers = [socket.create_connection(door.getsockname()) for _ in range(5)]
+    accepted = [door.accept()[0] for _ in range(MOST_HERE // 2)]
+    assert list(door.visitors.values()) == accepted
+    accepted.append(door.accept()[0])
+    assert list(door.visitors.values()) == accepted[1:]
+    assert callers[0].recv(1) == b""
+    assert accepted[0].fileno() >= 0  # its reader has yet to close it
+    for visitor in accepted[1:]:
+        visitor.enter(Phase.ANSWER)  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionAbortedError):
+        door.accept()
+    assert callers[4].recv(1) == b""
+    for visitor in accepted:
+        visitor.close()
+    assert door.visitors == {}
+    for caller in callers:
+        caller.close()

@@ -1,0 +1,229 @@
+"""What the door refuses whatever token is shown: pages of other sites, bodies that are no JSON, proxies before a daemon without a token."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+
+import azq
+from azq.bus.memory import MemoryBus
+from azq.config import DaemonConfig, TokenConfig
+from azq.errors import ConfigError, TooManyRequests
+from azq.ledger import MemoryLedger
+from azq.wire.messages import RunRecord
+from daemon.api.app import create_app
+from daemon.api.folders import folder_of
+from daemon.api.origin import FORWARDED, SAFE_METHODS, why_foreign, why_no_json
+from daemon.api.services import Services
+from daemon.api.streams import Streams
+from daemon.health import Health
+
+TOKEN = "token-that-operates"
+PAUSE = "/v1/runs/mine/pause"
+
+
+def client_of(token: str = "", **options: Any) -> TestClient:
+    bus = MemoryBus()
+    ledger = MemoryLedger(bus)
+    ledger.create_run(RunRecord("mine", b"{}", {}, "runs/mine", 1))
+    config = DaemonConfig(token=SecretStr(token), **options)
+    app = create_app(Services(ledger, bus, config, Health(), Path("runs"), lambda: ["connect_four"]))
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return TestClient(app, base_url="http://127.0.0.1:8080", headers=headers, raise_server_exceptions=False)
+
+
+@pytest.fixture(params=["", TOKEN], ids=["without token", "with token"])
+def client(request: pytest.FixtureRequest) -> TestClient:
+    return client_of(request.param)
+
+
+# --- pages of other sites -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:8080"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:9090"},
+        {"Origin": "https://127.0.0.1:80"},
+        {"Origin": "http://127.0.0.1:8080.evil.example"},
+        {"Origin": "http://[::1"},
+    ],
+    ids=str,
+)
+def test_pages_of_other_sites_change_nothing(client: TestClient, headers: dict[str, str]) -> None:
+    answer = client.post(PAUSE, headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:azq:error:AccessDenied")
+    assert "dashboard" in answer.json()["detail"]
+    assert client.patch("/v1/runs/mine", json={"until": {}}, headers=headers).status_code == 403
+    assert client.get("/v1/runs/mine").json()["state"] == "running"
+    assert client.get("/v1/runs/mine", headers=headers).status_code == 200  # a link may be followed: it changes nothing
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8080"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://azq.example"},  # a proxy that lost the Host: the browser vouches
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": "http://127.0.0.1:8080"},
+    ],
+    ids=str,
+)
+def test_the_dashboard_and_those_that_are_no_browser_get_through(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.post(PAUSE, headers=headers).json()["state"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        ("https://azq.example", "azq.example", True),
+        ("https://azq.example", "azq.example:443", True),
+        ("http://azq.example", "azq.example:443", False),
+        ("http://[::1]:8080", "[::1]:8080", True),
+        ("http://[::1]", "[::1]:80", True),
+        ("http://AZQ.example", "azq.EXAMPLE", True),
+        ("file://azq.example", "azq.example", False),
+        ("https://azq.example", "", False),
+    ],
+)
+def test_an_origin_is_a_host_with_the_port_of_its_scheme(origin: str, host: str, same: bool) -> None:
+    assert (why_foreign("POST", Headers({"origin": origin, "host": host})) == "") is same
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(["POST", "PATCH", "PUT", "DELETE"]))
+def test_no_origin_is_taken_for_this_host_but_its_own(origin: str, host: str, method: str) -> None:
+    raw = Headers(raw=[(b"origin", origin.encode()), (b"host", host.encode())])
+    if not why_foreign(method, raw):
+        assert origin.lower().partition("://")[2].partition("/")[0].startswith(host.lower().partition(":")[0])
+    assert why_foreign("GET", raw) == ""
+
+
+# --- bodies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"])
+def test_what_a_form_can_send_is_refused_with_and_without_a_body(client: TestClient, kind: str) -> None:
+    for content in (b"", b'{"reason": "x"}'):
+        answer = client.post(PAUSE, content=content, headers={"Content-Type": kind})
+        assert (answer.status_code, answer.json()["type"]) == (415, "urn:azq:error:InvalidRequest")
+    assert client.get("/v1/runs/mine").json()["state"] == "running"
+
+
+def test_a_body_says_that_it_is_json(client: TestClient) -> None:
+    body = b'{"reason": "lunch"}'
+    assert client.post(PAUSE, content=body).status_code == 415
+    assert client.post(PAUSE, content=iter([body])).status_code == 415  # of no said length
+    for kind in ("application/json", "Application/JSON; charset=utf-8"):
+        assert client.post(PAUSE, content=body, headers={"Content-Type": kind}).json()["reason"] == "lunch"
+
+
+@pytest.mark.parametrize("method", sorted(SAFE_METHODS))
+def test_what_changes_nothing_may_look_as_it_likes(method: str) -> None:
+    assert why_no_json(method, Headers({"content-type": "text/plain", "content-length": "7"})) == ""
+
+
+# --- proxies --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("header", FORWARDED)
+def test_a_proxy_before_a_daemon_without_token_is_refused_with_the_remedy(header: str) -> None:
+    answer = client_of().get("/v1/runs", headers={header: "1.1 proxy"})
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:azq:error:AccessDenied")
+    assert "daemon.token" in answer.json()["detail"]
+    assert client_of(TOKEN).get("/v1/runs", headers={header: "1.1 proxy"}).status_code == 200
+
+
+# --- what strangers are told ----------------------------------------------------------------------------------------
+
+
+def test_the_version_is_for_those_who_may_ask() -> None:
+    client = client_of(TOKEN)
+    for path in ("/healthz", "/docs"):
+        assert azq.__version__ in client.get(path).text
+        assert azq.__version__ not in client.get(path, headers={"Authorization": "Bearer wrong"}).text
+        assert client.get(path, headers={"Authorization": ""}).status_code == 200
+    assert client.get("/healthz", headers={"Authorization": ""}).json()["version"] == ""
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_no_token_holds_all_streams() -> None:
+    streams = Streams()
+    for _ in range(3):
+        streams.enter("reader", 4, 3)
+    with pytest.raises(TooManyRequests, match=r"'reader' has 3 .*daemon\.event_streams_each"):
+        streams.enter("reader", 4, 3)
+    streams.enter("operator", 4, 3)
+    with pytest.raises(TooManyRequests, match=r"daemon\.event_streams allows"):
+        streams.enter("operator", 4, 3)
+    streams.leave("reader")
+    streams.enter("reader", 4, 3)
+    assert streams.open == 4
+    assert DaemonConfig().event_streams_each < DaemonConfig().event_streams
+
+
+def test_the_share_of_a_token_is_that_of_its_name() -> None:
+    reader = TokenConfig(token=SecretStr("token-that-reads"), scope="read")
+    client = client_of(TOKEN, event_streams=2, event_streams_each=1, tokens={"reader": reader})
+    services: Services = client.app.state.services  # type: ignore[attr-defined]
+    services.streams.enter("reader", 2, 1)
+    refused = client.get("/v1/events", headers={"Authorization": "Bearer token-that-reads"})
+    assert (refused.status_code, "'reader'" in refused.json()["detail"]) == (429, True)
+    services.streams.closing = True
+    assert client.get("/v1/events").status_code == 200
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "runs"
+    (home / "other").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (home / "link").symlink_to(tmp_path / "elsewhere")
+    (home / "loop").symlink_to(home / "loop")
+    return home
+
+
+@pytest.mark.parametrize("said", ["/etc/cron.d", "../elsewhere", "mine/../../x", "link", "link/x", ".", "", ".broker/control", "a/.token"])
+def test_a_folder_outside_of_home_or_of_azqs_own_is_refused(home: Path, said: str) -> None:
+    if not said:
+        assert folder_of("mine", said, home, {}) == str(home / "mine")
+        return
+    with pytest.raises(ConfigError, match="below"):
+        folder_of("mine", said, home, {})
+    with pytest.raises(ConfigError, match="below"):
+        folder_of("mine", os.path.join(home, said), home, {})
+
+
+@pytest.mark.parametrize("said", ["other", "other/deep", "deep"])
+def test_the_folder_of_another_run_is_refused_and_so_is_what_holds_it(home: Path, said: str) -> None:
+    taken = {"other": str(home / "other"), "third": str(home / "deep" / "third"), "old": ""}
+    with pytest.raises(ConfigError, match="that of run"):
+        folder_of("mine", said, home, taken)
+    for sound in ("mine", "deep/mine", "loop"):
+        assert folder_of("mine", sound, home, taken) == str(home / sound)
+
+
+def test_a_folder_that_is_none_of_the_runs_is_refused_over_rest() -> None:
+    client = client_of()
+    for said in ("/tmp/x", "mine", "mine/deeper"):
+        answer = client.post("/v1/runs", json={"name": "second", "directory": said})
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:azq:error:ConfigError")
+    assert client.post("/v1/runs", json={"name": "second", "directory": "sub/second"}).status_code == 201
