@@ -51,6 +51,8 @@ def test_a_mean_batch_is_that_of_all_leaves_over_all_batches() -> None:
     assert mean((30.0, 10.0), (90.0, 90.0)) == 30.0  # four batches a second
     assert mean((0.5, 0.5)) == 0.5
     assert mean((30.0, 10.0), (0.0, 5.0), (7.0, 0.0)) == 10.0
+    halves = [beat("inference", mean_batch=5.0), beat("inference", evaluations_per_s=7.0)]
+    assert fleet_rates([*halves, beat("inference", evaluations_per_s=30.0, mean_batch=10.0)]).mean_batch == 10.0
 
 
 @pytest.mark.parametrize(
