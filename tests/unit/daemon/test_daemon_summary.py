@@ -75,6 +75,7 @@ def test_a_learner_that_has_not_begun_has_no_losses_and_no_ratio() -> None:
     assert (status.loss_policy, status.loss_value, status.samples_per_insert, status.learner_step) == (None, None, 0.0, 0)
     assert (status.ranks.failed, status.ranks.fallback_active) == (0, False)
     assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=3)).failed == 0  # one that leaves is still there
+    assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=1)).fallback_active
     first = summarise(RunFacts(VIEW, COUNTS, learner=msgspec.structs.replace(LEARNER, step=1)), 5_000)
     assert (first.loss_policy, first.loss_value) == (1.5, 0.5)
 

@@ -40,6 +40,7 @@ def test_threads_are_taken_while_each_is_worth_its_core():
     assert choose_threads({1: 1.0, 2: 0.55, 3: 0.54, 4: 0.1}) == 2  # the third was not, whatever the fourth is
     assert choose_threads({1: 1.0, 2: 1.2}) == 1
     assert choose_threads({1: 0.01}) == 1
+    assert choose_threads({1: 0.5, 2: 0.4}) == 1
     assert choose_threads({1: 0.5, 2: 1 / 3}) == 2  # brings half of what the first one does, and no more
 
 

@@ -101,6 +101,7 @@ def test_what_is_left_over_goes_where_most_of_a_row_is_missing():
 
 def test_each_gets_a_row_at_the_cost_of_whoever_has_most():
     assert shares([1, 10], 4, 10.0) == (1, 3)
+    assert shares([1, 1, 98], 6, 100.0) == (1, 1, 4)
     assert shares([1, 1, 1, 97], 6, 100.0) == (1, 1, 1, 3)
 
 
