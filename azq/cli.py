@@ -60,7 +60,12 @@ def up(
         str | None,
         typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="End the run there; the first of several, comma-separated."),
     ] = None,
-    listen: Annotated[str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join: `azq join`.")] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join, over TLS: `azq join`.")
+    ] = None,
+    plaintext: Annotated[
+        bool, typer.Option("--plaintext", help="With --listen, without TLS: whoever is on the way reads and changes all, passwords too.")
+    ] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,8 +73,9 @@ def up(
     from azq.console.up import up as command
 
     end = command(
-        game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset, listen=listen
-    )
+        game=game, run=run, overrides=overrides or [], until=until, config_file=config, as_json=as_json, preset=preset, listen=listen,
+        plaintext=plaintext,
+    )  # fmt: skip
     raise typer.Exit(end)
 
 
@@ -252,6 +258,24 @@ def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
     raise typer.Exit(run_main("daemon", body))
 
 
+@app.command()
+def front(
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where other machines connect.")],
+    server: Annotated[Path, typer.Option("--server", help="The broker's unix socket.")],
+    certificate: Annotated[Path, typer.Option("--certificate", help="PEM file.")],
+    key: Annotated[Path, typer.Option("--key", help="PEM file, readable by its owner alone.")],
+) -> None:
+    """Run the TLS front of one broker of this host; `azq up --listen` and systemd start it."""
+    from azq.console.process import run_main
+
+    def body() -> int:
+        from azq.console.front import main as front_main
+
+        return front_main(listen, server, certificate, key)
+
+    raise typer.Exit(run_main("front", body))
+
+
 @config_app.command("show")
 def config_show(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Print every setting in force; secrets are masked."""
@@ -311,12 +335,15 @@ def systemd_install(
     data_shards: Annotated[
         int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
     ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines reach the brokers, over TLS.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Install the units, the user and the folders that azq needs under systemd."""
     from azq.console.systemd import install
 
-    steps = install(root=root, dry_run=dry_run, data_shards=data_shards)
+    steps = install(root=root, dry_run=dry_run, data_shards=data_shards, listen=listen)
     emit(steps, as_json, "\n".join(steps))
 
 

@@ -80,13 +80,14 @@ def bench_bus(
     clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
     consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
     sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
     """Requests and replies over the data plane: what one costs, what one broker carries."""
     chosen = tuple(sizes or (16 * 1024, 64 * 1024))
-    _bench("bus", as_json, config, overrides, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen)
+    _bench("bus", as_json, config, overrides, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen, tls=tls)
 
 
 @bench_app.command("weights")

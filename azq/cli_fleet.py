@@ -80,9 +80,9 @@ def fleet_seed(
     conf: Annotated[Path, typer.Option("--conf", help="The server's settings, which hold its password.")],
 ) -> None:
     """Write a server's ACL file before it starts; machines that it names are kept."""
-    from azq.bus.embedded import write_private
     from azq.console.systemd_brokers import password
+    from azq.files import publish_file
     from azq.wire import acl
 
     before = users.read_text("utf-8") if users.exists() else ""
-    write_private(users, acl.file_text(password(conf), before))
+    publish_file(users, acl.file_text(password(conf), before).encode(), 0o600)

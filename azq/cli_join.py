@@ -11,10 +11,13 @@ from azq.cli_options import AsJson, ConfigFile, Overrides, emit
 
 
 def join(
-    control: Annotated[str, typer.Argument(metavar="URL", help="The fleet's control plane: redis://HOST:PORT/0.")],
+    control: Annotated[str, typer.Argument(metavar="URL", help="The fleet's control plane: rediss://HOST:PORT/0.")],
     data: Annotated[str, typer.Option("--data", metavar="URL", help="The data plane, where the daemon does not tell it.")] = "",
     token: Annotated[str, typer.Option("--token", help="The token. Others here see it: rather --token-file or AZQ_JOIN_TOKEN.")] = "",
     token_file: Annotated[Path | None, typer.Option("--token-file", help="A file that holds the token; - reads standard input.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", help="PEM file of the brokers' authority, where the token names no certificate.")
+    ] = None,
     roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference; by default all that suit this machine.")] = "",
     tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Self-play jobs at once.")] = None,
@@ -30,7 +33,7 @@ def join(
 
     names = tuple(part.strip() for part in tags.split(",") if part.strip())
     wish = joining.Wish(
-        control, data, read_token(token, token_file), roles, names, concurrency, folder.absolute(), foreground, force, dry_run
+        control, data, read_token(token, token_file), tls_ca, roles, names, concurrency, folder.absolute(), foreground, force, dry_run
     )
     say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
     raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 import re
+import ssl
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +16,13 @@ from typing import Any, Protocol
 from celery import Celery
 from kombu.entity import Exchange, Queue
 from kombu.exceptions import KombuError, OperationalError
+from kombu.transport import redis as kombu_redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from azq.config import TAG_PATTERN
+from azq.config.addresses import CA_OPTION, TLS_SCHEME, plain
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, UnknownTagError
-from azq.wire import keys
+from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options
 from azq.wire.messages import Job
 
@@ -31,6 +34,16 @@ WIND_DOWN_S = 60  # between the soft limit, which the job sees, and the hard one
 VISIBILITY_TIMEOUT_S = 1800
 SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen broker
 SOFT_SHUTDOWN_S = 10.0
+
+
+class _VerifiedChannel(kombu_redis.Channel):
+    connection_class_ssl = tls.VerifiedConnection
+
+
+class VerifiedTransport(kombu_redis.Transport):
+    """kombu's transport over Redis, whose TLS trusts what `broker.tls_ca` says and nothing else."""
+
+    Channel = _VerifiedChannel
 
 
 class PublishedJob(Protocol):
@@ -59,6 +72,7 @@ def make_app(
     all_tags = tuple(dict.fromkeys((*KNOWN_TAGS, *tags)))
     app = Celery("azq", broker=celery_url(control_url), set_as_current=False)
     app.conf.update(
+        **_tls_settings(control_url),
         task_serializer="msgpack",
         accept_content=["msgpack"],
         event_serializer="json",  # a receiver built without this app drops msgpack events silently
@@ -160,7 +174,15 @@ def celery_url(control_url: str) -> str:
     scheme, separator, rest = control_url.partition("://")
     if not separator or scheme not in ("unix", "redis", "rediss"):
         raise ConfigError(f"broker.control_url {address(control_url)} is none of unix:///path, redis(s)://host:port/0; mend azq.toml")
-    return f"redis+socket://{rest}" if scheme == "unix" else control_url
+    return f"redis+socket://{rest}" if scheme == "unix" else plain(control_url)
+
+
+def _tls_settings(control_url: str) -> dict[str, Any]:
+    """Celery's settings for `rediss://`: without them kombu would encrypt and ask for no certificate."""
+    if not control_url.startswith(f"{TLS_SCHEME}://"):
+        return {}
+    verified = {"ssl_cert_reqs": ssl.CERT_REQUIRED, CA_OPTION: tls.anchors_of(control_url)}
+    return {"broker_transport": VerifiedTransport, "broker_use_ssl": verified}
 
 
 def check_limits(time_limit_s: int, visibility_timeout_s: int) -> None:

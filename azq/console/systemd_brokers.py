@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from azq.config import load
+from azq.console.rundir import to_toml
 from azq.errors import ConfigError
 from azq.wire import acl
 from azq.wire.keys import Role
@@ -35,10 +36,11 @@ def has_settings(path: Path) -> bool:
     return path.exists() and any(line.strip() and not line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines())
 
 
-def host_settings(count: int) -> str:
-    """The first azq.toml of a host."""
+def host_settings(count: int, told: Mapping[str, Mapping[str, object]]) -> str:
+    """The first azq.toml of a host. `told`: what machines that join have to know."""
     text = "# Settings of this host; `azq config show` lists every key.\n"
-    return text if count == 1 else f"{text}\n[broker]\ndata_shards = {count}\n"
+    broker = {**({} if count == 1 else {"data_shards": count}), **told.get("broker", {})}
+    return f"{text}\n{to_toml({**told, 'broker': broker})}" if broker else text
 
 
 def conf(role: str) -> str:

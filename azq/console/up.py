@@ -7,7 +7,6 @@ games back, the learner takes in what is left and writes its checkpoint, then in
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from azq.config.own_token import with_own_token
 from azq.console import final, pings, rundir
 from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.console.devices import inference_children, usable_cuda_devices
+from azq.console.fronts import children, parse_listen
 from azq.console.guests import with_game
 from azq.console.interrupts import Aborted, Interrupts
 from azq.console.process import child_environment
@@ -46,7 +46,6 @@ from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 WORKERS = ("selfplay", "eval")
-LISTEN_PORT = 6379
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
@@ -76,15 +75,18 @@ def up(
     as_json: bool,
     preset: str = "",
     listen: str | None = None,
+    plaintext: bool = False,
 ) -> int:
     """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
     logs.setup("up")
     start = read_start(game, run, overrides, until, config_file, as_json, preset)
-    where = parse_listen(listen)
+    where = parse_listen(listen, plaintext)
     rundir.make_folder(start.run.home)
     with home_lock(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
         config = brokers.apply(start.config)
         if listen:
+            if plaintext:
+                log.warning("plaintext", reason="everybody on the way reads passwords, games and weights, and may change them")
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
         if not knows_roles(config):
             log.warning("one_password", reason=NO_USERS)
@@ -124,16 +126,6 @@ def read_start(
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
     return Start(with_game(config, config.run.game), folder, parse_until(until), as_json)
-
-
-def parse_listen(text: str | None) -> tuple[str, int] | None:
-    """`192.168.0.5` or `first:6379` as host and port of the control plane; the data plane takes the port after it."""
-    if not text:
-        return None
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(LISTEN_PORT))
-    if not host or not re.fullmatch(r"[A-Za-z0-9.-]+", host) or not port.isdigit() or not 0 < int(port) < 65535:
-        raise ConfigError(f"--listen {text!r} is not HOST or HOST:PORT; name an address of this machine that the others reach")
-    return host, int(port)
 
 
 def parse_until(text: str | None) -> dict[str, float]:
@@ -230,7 +222,8 @@ class Session:
             self._supervisor.stop(tuple(self._supervisor.children), _patient_wait)
 
     def specs(self) -> Iterator[ChildSpec]:
-        """The children of one machine."""
+        """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
+        yield from children(self._brokers.fronts, self._start.run.path / "logs")
         tag = self._config.run.tag
         tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
         searches = {

@@ -7,8 +7,10 @@ retries: callers know which of their calls are safe to repeat.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -29,7 +31,9 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from azq.config.addresses import TLS_SCHEME
 from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError
+from azq.wire import tls
 
 SCHEMES = ("unix", "redis", "rediss")
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
@@ -65,7 +69,7 @@ def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> 
             decode_responses=False,
             socket_connect_timeout=timeout_s,
             socket_timeout=max(timeout_s, BLOCKING_TIMEOUT_S) if blocking else timeout_s,
-            **({} if url.startswith("unix://") else {"socket_keepalive": True, "socket_keepalive_options": keepalive_options()}),
+            **_network_options(url),
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
             health_check_interval=0,
@@ -73,6 +77,14 @@ def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> 
     except (ValueError, TypeError) as error:
         raise ConfigError(f"broker URL {address(url)} does not parse: {error}; write unix:///path or redis://host:port/0") from None
     return client
+
+
+def _network_options(url: str) -> dict[str, Any]:
+    """What a connection over the network has beside one on this host."""
+    if url.startswith("unix://"):
+        return {}
+    verified = {"connection_class": tls.VerifiedConnection} if url.startswith(f"{TLS_SCHEME}://") else {}
+    return {"socket_keepalive": True, "socket_keepalive_options": keepalive_options(), **verified}
 
 
 def keepalive_options() -> dict[int, int]:
@@ -99,7 +111,8 @@ def address_of(client: redis.Redis) -> str:
     options = client.connection_pool.connection_kwargs
     if path := options.get("path"):
         return f"unix://{path}"
-    return f"redis://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
+    scheme = TLS_SCHEME if issubclass(client.connection_pool.connection_class, redis.SSLConnection) else "redis"
+    return f"{scheme}://{options.get('host', 'localhost')}:{options.get('port', 6379)}/{options.get('db', 0)}"
 
 
 def socket_timeout_s(client: redis.Redis) -> float:
@@ -125,7 +138,7 @@ def translate(client: redis.Redis) -> Iterator[None]:
     except (ReadOnlyError, ClusterDownError) as error:
         raise BrokerUnavailable(f"broker at {address_of(client)} takes no writes: {error}; name the primary in azq.toml") from None
     except TimeoutError:
-        raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; is it frozen or overloaded?") from None
+        raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; {_silent(client)}?") from None
     except (ConnectionError, InvalidResponse, OSError) as error:
         raise BrokerUnavailable(f"no broker at {address_of(client)} ({_reason(error)}); start it, or mend its URL in azq.toml") from None
     except ResponseError as error:
@@ -140,8 +153,24 @@ def _check(url: str) -> None:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES or not rest:
         raise ConfigError(f"broker URL {address(url)} is none of unix:///path, redis(s)://host:port/0; mend azq.toml")
+    if scheme == TLS_SCHEME:
+        tls.context_for(tls.anchors_of(url))  # a file that is not there is a wrong setting, not a broker that is away
+
+
+def _silent(client: redis.Redis) -> str:
+    """Why a server may say nothing: one without TLS waits for the end of what it takes for a command."""
+    secured = issubclass(client.connection_pool.connection_class, redis.SSLConnection)
+    return "is it frozen or overloaded, or does it not speak TLS" if secured else "is it frozen or overloaded"
 
 
 def _reason(error: Exception) -> str:
+    cause = error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not the one that broker.tls_ca vouches for: {tls.reason_of(cause)}; "
+            "where the first machine made a new one, join again with what `azq join-token` prints there"
+        )
+    if isinstance(cause, ssl.SSLError) and "VERSION" in str(cause.reason):
+        return "it does not speak TLS; write redis://, or let it"
     text = str(error).strip().rstrip(".")
     return text.splitlines()[0] if text else type(error).__name__

@@ -48,6 +48,12 @@ def test_inference_and_bus(tmp_path: Path) -> None:
         assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
 
 
+def test_bus_over_tls(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--tls")
+    for party in ("client", "consumer", "broker", "front"):
+        assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
+
+
 def test_daemon_and_rest(tmp_path: Path) -> None:
     ticks = bench(tmp_path, "daemon", "--workers", "40", "--runs", "4", "--seconds", "1.5")
     assert ticks["jobs"] == 44

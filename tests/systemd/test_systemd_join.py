@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no sys
 AZQ = "/opt/azq/bin/azq"
 UP = f"cd /srv && exec {AZQ} up --game tic_tac_toe --run ttt --listen 127.0.0.1 --set daemon.port=0 --set arena.every_s=0 --json"
 WORKER, INFERENCE = "azq-worker@selfplay.cpu:selfplay.box", "azq-inference@cpu"
-JOIN = (AZQ, "join", "redis://127.0.0.1:6379/0", "--token-file", "/srv/token", "--tags", "box", "--roles", "selfplay,inference", "-c", "1")
+JOIN = (AZQ, "join", "rediss://127.0.0.1:6379/0", "--token-file", "/srv/token", "--tags", "box", "--roles", "selfplay,inference", "-c", "1")
 
 
 def learns(namespace: Namespace) -> bool:

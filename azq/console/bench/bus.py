@@ -9,11 +9,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from azq.config import Config
+from azq.console.bench.cpu import cpu_s
+from azq.console.bench.fronted import listening, reached
 from azq.console.bench.rig import percentile
 from azq.console.brokers import Brokers
 from azq.console.process import child_environment
@@ -27,34 +29,43 @@ PATIENCE_S = 30.0
 
 
 def bench_bus(
-    config: Config, *, seconds: float, clients: int = 2, consumers: int = 1, sizes: tuple[int, ...] = (16 * 1024, 64 * 1024)
+    config: Config,
+    *,
+    seconds: float,
+    clients: int = 2,
+    consumers: int = 1,
+    sizes: tuple[int, ...] = (16 * 1024, 64 * 1024),
+    tls: bool = False,
 ) -> dict[str, Any]:
     """Latency and CPU of a request in one process; then, for each size, requests and leaves a second between processes of their own.
 
     `*_broker_limit_requests_per_s` is what a broker's CPU for one request leaves room for in a second: one whose core is full
-    carries no more.
+    carries no more. `tls`: everybody comes through the brokers' fronts, as from other machines.
     """
     from azq.inference.bench import bench_bus as measure
 
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(config, Path(folder)) as brokers:
-        config = brokers.apply(config)
+    with (
+        tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
+        Brokers(config, Path(folder), listening(tls)) as brokers,
+        reached(brokers, config, Path(folder)) as (config, fronts),
+    ):
         figures: dict[str, Any] = measure(config.broker.data_planes[0], seconds=seconds)
         figures |= {"clients": clients, "consumers": consumers, "brokers": len(config.broker.data_planes)}
         for size in sizes:
-            found = _carried(config, seconds, clients, consumers, size)
+            found = _carried(config, seconds, clients, consumers, size, fronts)
             figures |= {f"{size // 1024}kib_{name}": value for name, value in found.items()}
     return figures
 
 
-def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int) -> dict[str, float]:
+def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Mapping[str, int]) -> dict[str, float]:
     asking = [_party(config, "ask", f"client-{number}", size) for number in range(clients)]
     answering = [_party(config, "answer", f"consumer-{number}", size) for number in range(consumers)]
     start_s = _start([*asking, *answering], seconds)
     end_s, pause = start_s + seconds, threading.Event()
     pause.wait(start_s - time.monotonic())
-    before_s = _brokers_cpu_s(config)
+    before_s, fronts_before_s = _brokers_cpu_s(config), cpu_s(fronts.values())
     pause.wait(end_s - time.monotonic())
-    broker_s = _brokers_cpu_s(config) - before_s
+    broker_s, fronts_s = _brokers_cpu_s(config) - before_s, cpu_s(fronts.values()) - fronts_before_s
     asked, answered = [_result(process) for process in asking], [_result(process) for process in answering]
     latencies_ms = [latency for one in asked for latency in one["latencies_ms"]]
     if not latencies_ms:
@@ -68,6 +79,7 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
         "client_cpu_us_per_request": 1e6 * sum(one["cpu_s"] for one in asked) / requests,
         "consumer_cpu_us_per_request": 1e6 * sum(one["cpu_s"] for one in answered) / requests,
         "broker_cpu_us_per_request": 1e6 * broker_s / requests,
+        **({"front_cpu_us_per_request": 1e6 * fronts_s / requests} if fronts else {}),
         "broker_limit_requests_per_s": requests / broker_s,
         "broker_limit_leaves_per_s": requests * leaves / broker_s,
     }

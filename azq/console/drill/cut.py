@@ -11,7 +11,7 @@ from pathlib import Path
 from azq.console.drill.fleet import Fleet, fleet
 from azq.console.drill.hosts import Lan
 from azq.console.drill.outcome import Outcome
-from azq.console.drill.system import lost
+from azq.console.drill.proof import compare
 from azq.errors import EvaluationTimeout
 
 EVALUATOR, PLAYERS = "eyes", ("cora", "dora")
@@ -30,7 +30,7 @@ def rehearse_cut(outcome: Outcome, rounds: int, rng: random.Random, tell: Callab
             outcome.evaluations_resent = found.resent()
             found.drain(*PLAYERS)
             outcome.balanced &= found.counts().balanced
-            outcome.duplicates_inserted = found.stored_twice()
+            outcome.note(compare(found.books(), found.disk()))
         except EvaluationTimeout as error:
             outcome.failed = str(error)
             tell(f"{outcome.scenario.name}: FAILED: {error}")
@@ -47,7 +47,6 @@ def _round(outcome: Outcome, found: Fleet, lan: Lan, host: str, tell: Callable[[
     found.until(lambda: _works(found, host), f"{host} at work again", 90.0)
     counts = found.more(1, f"after {host} came back", 90.0)
     outcome.recovery_s.append(time.monotonic() - began)
-    outcome.games_lost += lost(counts)
     outcome.balanced &= counts.balanced
     tell(f"{outcome.scenario.name}: {host} back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from")
 

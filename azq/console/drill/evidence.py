@@ -1,12 +1,14 @@
-"""What the learner's log on disk proves: how many games it holds, and that it holds none twice. Reads beside a learner that writes."""
+"""What the learner's log on disk proves: which games it holds, how often, and by which weights. Reads beside a learner that writes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from azq.console.drill.proof import Disk
 from azq.replay import framing
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
@@ -36,7 +38,20 @@ class Evidence:
             self._begin()  # a learner cut off what it could not finish
         for path in paths:
             self._read(path)
-        return Tally(len(self._uids) + self._twice, self._twice, self._simulations)
+        twice = self._copies.total()
+        return Tally(len(self._uids) + twice, twice, self._simulations)
+
+    def disk(self) -> Disk:
+        """The games that were read."""
+        return Disk(self._uids, self._copies)
+
+    def versions(self) -> frozenset[int]:
+        """Versions of weights that games in the log were played with."""
+        return frozenset(self._versions)
+
+    def anew(self) -> Evidence:
+        """One that reads all of it again."""
+        return Evidence(self._folder, self._game)
 
     def finished_ms(self, owner: str) -> int:
         """When a worker's newest game was finished, by its own clock; 0 where it finished none."""
@@ -45,8 +60,10 @@ class Evidence:
     def _begin(self) -> None:
         self._ends: dict[Path, int] = {}
         self._uids: set[int] = set()
+        self._copies: Counter[int] = Counter()
+        self._versions: set[int] = set()
         self._finished_ms: dict[str, int] = {}
-        self._twice = self._simulations = 0
+        self._simulations = 0
 
     def _read(self, path: Path) -> None:
         end = self._ends.get(path, 0)
@@ -63,7 +80,10 @@ class Evidence:
         self._ends[path] = end + parsed.end
 
     def _count(self, event: SampleEvent) -> None:
-        self._twice += event.record.uid in self._uids
-        self._uids.add(event.record.uid)
+        record = event.record
+        if record.uid in self._uids:
+            self._copies[record.uid] += 1
+        self._uids.add(record.uid)
+        self._versions.update(np.frombuffer(record.weight_versions, "<u4").tolist())
         self._finished_ms[event.worker] = event.finished_ms
-        self._simulations += int(np.frombuffer(event.record.simulations, np.uint16).sum(dtype=np.int64))
+        self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))

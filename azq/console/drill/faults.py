@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from azq.console.drill import clocks, messages, moments, resources, signals
+from azq.console.drill import clocks, guests, killers, learners, losses, machines, messages, moments, resources, signals
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import System
@@ -29,6 +29,14 @@ DEEDS: dict[str, Callable[[System, Scenario, random.Random], Harm]] = {
     "wrong-hash": messages.forge_weights,
     "nan": messages.forge_weights,
     "truncated": messages.forge_weights,
+    "second": learners.second_learner,
+    "second-elsewhere": learners.second_learner,
+    "lost": losses.lose_control_plane,
+    "out-of-memory-for-good": losses.fill_control_plane,
+    "bad-run": guests.bad_run,
+    "deadly-game": guests.deadly_game,
+    "deadly-request": killers.deadly_request,
+    "revoke": machines.revoke,
 }
 
 

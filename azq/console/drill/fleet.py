@@ -16,23 +16,28 @@ from pathlib import Path
 from typing import IO, Any
 
 from azq import metrics
+from azq.bus import certificate
 from azq.bus.binary import find_server
 from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
 from azq.config import parse_run
+from azq.console.drill.books import read_books
 from azq.console.drill.hosts import Host, Lan
+from azq.console.drill.proof import Books, Disk
+from azq.console.fronts import FrontPlan, Listen
+from azq.console.join.token import Token
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
-from azq.wire import keys
+from azq.wire import keys, tls
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
 
 AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
-PORTS = {"control": 6379, "data": 6380}
+PLANES = ("control", "data")
 RUN = "ttt"
 SECTIONS = {
     "run": {"game": "tic_tac_toe"},
@@ -50,6 +55,8 @@ class Fleet:
     def __init__(self, lan: Lan, folder: Path) -> None:
         self._lan = lan
         self._folder = folder
+        self.token = ""
+        self.fronts: dict[str, FrontPlan] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
         self._resent: dict[str, float] = {}
@@ -57,28 +64,38 @@ class Fleet:
         self.ledger = Ledger(self.client)
 
     def start_first(self) -> None:
-        """Brokers, the run, daemon and learner."""
+        """Brokers and their fronts, the run, daemon and learner."""
         first = self._lan.hosts["first"]
-        for role, port in PORTS.items():
+        listen, env = Listen(first.address, 6379), dict[str, str]()
+        files = certificate.ensure(self._folder / "tls", first.address)
+        self.token = str(Token(PASSWORD, user="default", fingerprint=tls.fingerprint(files[0].read_text())))
+        for place, role in enumerate(PLANES):
+            socket = self._folder / f"{role}.sock"
             (self._folder / role).mkdir()
-            access, folder = f"requirepass {PASSWORD}", self._folder
-            lines = settings(role, folder / role, folder / f"{role}.sock", access, "256mb", (first.address, port))  # type: ignore[arg-type]
+            lines = settings(role, self._folder / role, socket, f"requirepass {PASSWORD}", "256mb")  # type: ignore[arg-type]
             (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
             self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
+            self.fronts[role] = FrontPlan(role, f"{listen.host}:{listen.port + place}", socket, *files)
+            self.start_front(role)
+            env |= {f"AZQ_BROKER__{role.upper()}_URL": f"unix://:{PASSWORD}@{socket}"}
+            env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
         sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
         self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), int(time.time() * 1000)))
-        urls = {f"AZQ_BROKER__{role.upper()}_URL": f"redis://:{PASSWORD}@{first.address}:{port}/0" for role, port in PORTS.items()}
-        env = {**urls, "AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
+        env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
+
+    def start_front(self, role: str) -> None:
+        """What the others reach a broker through; once more where it was killed."""
+        self.spawn(f"front-{role}", self._lan.hosts["first"], [*AZQ, *self.fronts[role].arguments])
 
     def join(self, host: str, *arguments: str) -> None:
         """One command on another machine."""
         folder = self._folder / f"at-{host}"
         folder.mkdir(exist_ok=True)
-        command = [*AZQ, "join", f"redis://{self._lan.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
-        self.spawn(host, self._lan.hosts[host], command, {"AZQ_JOIN_TOKEN": PASSWORD})
+        command = [*AZQ, "join", f"rediss://{self._lan.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
+        self.spawn(host, self._lan.hosts[host], command, {"AZQ_JOIN_TOKEN": self.token})
 
     def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
         """A process on a host."""
@@ -137,15 +154,20 @@ class Fleet:
         self.beats("")
         return int(sum(self._resent.values()))
 
-    def stored_twice(self) -> int:
-        """Games that the log on disk holds more than once; read after the end."""
-        return sum(count - 1 for count in Counter(event.record.uid for event in self.events()).values())
+    def books(self) -> Books:
+        """The ledger's account of every game; read after the end."""
+        return read_books(self.client, RUN)
+
+    def disk(self) -> Disk:
+        """The games of the log; read after the end."""
+        counted = Counter(event.record.uid for event in self.events())
+        return Disk(counted.keys(), {uid: count - 1 for uid, count in counted.items() if count > 1})
 
     def drain(self, *players: str) -> None:
-        """Ends players, then all but the brokers, once the learner has every finished game."""
+        """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
         self.stop(*players)
         self.until(lambda: self.counts().in_transit == 0, "the learner's last intake")
-        self.stop(*(name for name in self.processes if name not in (*PORTS, *players)))
+        self.stop(*(name for name in self.processes if not name.endswith(PLANES) and name not in players))
 
     def leased(self, host: str) -> list[JobView]:
         """Jobs that a host holds."""

@@ -12,7 +12,7 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class Harm:
-    """A fault that was made; `lift` ends it after `lasts_s`, or with the round where that is 0."""
+    """A fault that was made; `lift` ends it after `lasts_s`, or where that is 0 as soon as it has healed."""
 
     healed: Callable[[], bool]
     lasts_s: float = 0.0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import time
+from collections.abc import Callable
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -19,24 +23,35 @@ from azq.wire.messages import WeightEvent
 
 FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
 LARGE = 4 << 20  # bytes
+READY_S = 60.0
 
 
 def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + send_poison(system, rng))
+
+
+def send_poison(system: System, rng: random.Random) -> int:
+    """Sends them; returns how many there are."""
     return _publish(system, [rng.randbytes(size) for size in (0, 7, LARGE)])
 
 
 def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Frames over the limit, for the learner and for the inference workers."""
-    return _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)]))
 
 
-def _publish(system: System, frames: list[bytes]) -> Harm:
-    wanted = _dead_letters(system) + 2 * len(frames)
+def _publish(system: System, frames: list[bytes]) -> int:
     for plane, stream in (("control", keys.samples(RUN)), ("data", keys.eval_stream(RUN))):
         with system.client(plane) as client:
             for frame in frames:
                 RedisBus(client).publish(stream, frame)
+    return 2 * len(frames)
+
+
+def _until_refused(system: System, wanted: int) -> Harm:
     return Harm(lambda: _dead_letters(system) >= wanted)
 
 
@@ -49,8 +64,25 @@ def _dead_letters(system: System) -> int:
 
 
 def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """An event of weights that hold NaN, that are cut short, or that have another hash."""
-    config, fault, log = system.config(), scenario.fault, system.log("inference")
+    """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
+    log, release = system.log("inference"), _hold_learner(system)
+    try:
+        version = offer_weights(system, scenario.fault)
+    except BaseException:
+        release()
+        raise
+
+    def healed() -> bool:
+        return log.says("weights_refused", f"version={version}") and any(
+            beat.weight_versions.get(RUN) for beat in system.beats("inference")
+        )
+
+    return Harm(healed, lift=release)
+
+
+def offer_weights(system: System, fault: str) -> int:
+    """Publishes bad weights and returns their version, which the system watches for from now on."""
+    config = system.config()
     with system.client() as client:
         view = Ledger(client).run(RUN)
         sections = RunSections.model_validate_json(view.record.sections)
@@ -61,23 +93,21 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
             sha256 = "0" * len(sha256)
         bus = RedisBus(client)
         version = max(decode(entry.frame, WeightEvent).version for entry in bus.newest(keys.weights(RUN))) + FAR
+        system.refused.add(version)
         bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, int(time.time() * 1000))))
-
-    def healed() -> bool:
-        # The learner may have published better ones before anybody looked at these.
-        return (log.says("weights_refused", f"version={version}") or _newest_served(system) > version) and _serves_others(system, version)
-
-    return Harm(healed)
+    return version
 
 
-def _newest_served(system: System) -> int:
-    return max((beat.weight_versions.get(RUN, 0) for beat in system.beats("inference")), default=0)
+def _hold_learner(system: System) -> Callable[[], None]:
+    """Stops the learner, so that no better weights come before these were looked at; returns what lets it go on."""
+    pid = system.until(lambda: system.pid("learner"), "the learner at work", READY_S)
+    os.kill(pid, signal.SIGSTOP)
 
+    def release() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
-def _serves_others(system: System, version: int) -> bool:
-    """Inference goes on with weights that are not these."""
-    serving = [beat.weight_versions.get(RUN, 0) for beat in system.beats("inference")]
-    return bool(serving) and all(found not in (0, version) for found in serving)
+    return release
 
 
 def _weights(sections: RunSections, fill: float) -> bytes:

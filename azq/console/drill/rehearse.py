@@ -1,35 +1,37 @@
-"""Drills: hurt a running system again and again, time its recovery, and ask the ledger and the disk for what is missing."""
+"""Drills: hurt running systems again and again, time their recovery, and compare the ledger with the disk."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import redis
-
-from azq.config import load
+from azq.console.drill import odd_games
 from azq.console.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
 from azq.console.drill.cut import rehearse_cut
-from azq.console.drill.faults import harm
-from azq.console.drill.harm import Harm
 from azq.console.drill.hosts import why_not
 from azq.console.drill.outcome import Outcome
-from azq.console.drill.scenarios import HOSTS, SECOND_BROKER, Scenario
-from azq.console.drill.system import System, lost
-from azq.console.drill.vigil import Vigil
-from azq.errors import AzqError, ConfigError
-from azq.ledger.types import LedgerCounts
+from azq.console.drill.rounds import Rounds, Tell
+from azq.console.drill.scenarios import HOSTS, MACHINE, Scenario
+from azq.console.drill.system import System
+from azq.errors import ConfigError
 
-GIVE_UP_S = 90.0
-# Several clients at a time and new ones every few seconds, so that both planes are used.
-TWO_PLANES = ("broker.data_shards=2", "worker.concurrency=2", "selfplay.slice_s=5.0")
+GAME = "tic_tac_toe"
 
-Tell = Callable[[str], None]
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How drills are rehearsed; `patience` is how many times longer than its bounds anything may take, on machines with other work."""
+
+    rounds: int = 1
+    game: str = GAME
+    overrides: tuple[str, ...] = ()
+    seed: int = 0
+    chaos: Chaos | None = None
+    patience: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,132 +46,67 @@ class Rehearsal:
         return all(outcome.passed() for outcome in self.outcomes)
 
 
-def rehearse(
-    scenarios: Sequence[Scenario], *, rounds: int, game: str, overrides: list[str], seed: int, tell: Tell, chaos: Chaos | None = None
-) -> Rehearsal:
-    """Every drill `rounds` times on one system, or any of them at random for a while. Files stay where a drill failed.
+def rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal:
+    """Every drill `plan.rounds` times, or any of them at random for a while. Files stay where a drill failed.
 
-    Drills of a second data plane have a system of their own with two, and take no part in chaos, unless that has several anyway.
+    Ledger and disk are compared after each round and at the end; in chaos at the end alone, for it takes seconds in which nothing is
+    played. Drills with settings of their own have a system of their own, and take no part in chaos unless nothing else was asked for.
     Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
     was asked for (`MissingExtra`).
     """
-    here, second, hosts = by_system(scenarios, load(None, overrides).broker.data_shards)
-    if chaos is not None and not here and hosts and not second:
+    systems, hosts = by_system(scenarios)
+    if plan.chaos is not None and not systems and hosts:
         raise ConfigError("drills of hosts take no part in chaos; leave --minutes out, or name others")
-    rehearsal = _rehearse_here(here, rounds, game, overrides, random.Random(seed), tell, chaos) if here else Rehearsal([])
-    if second and (chaos is None or not here):
-        also = _rehearse_here(second, rounds, game, [*TWO_PLANES, *overrides], random.Random(seed), tell, chaos)
+    rehearsal = Rehearsal([])
+    for group in systems if plan.chaos is None else systems[:1]:
+        also = _rehearse(group, plan, tell)
         rehearsal = Rehearsal([*rehearsal.outcomes, *also.outcomes], also.throughput)
-    for scenario in hosts if chaos is None else ():
-        if (here or second) and (reason := why_not()):
+    for scenario in hosts if plan.chaos is None else ():
+        if systems and (reason := why_not()):
             tell(f"{scenario.name}: left out: {reason}")
         else:
-            rehearsal.outcomes.append(Outcome(scenario))
-            rehearse_cut(rehearsal.outcomes[-1], rounds, random.Random(seed), tell)
+            rehearsal.outcomes.append(Outcome(scenario, patience=plan.patience))
+            rehearse_cut(rehearsal.outcomes[-1], plan.rounds, random.Random(plan.seed), tell)
     return rehearsal
 
 
-def by_system(scenarios: Sequence[Scenario], data_planes: int) -> tuple[list[Scenario], list[Scenario], list[Scenario]]:
-    """The drills of the system that is asked for, of one with a second data plane where that one has none, and of hosts."""
-    hosts = [scenario for scenario in scenarios if scenario.role == HOSTS]
-    second = [scenario for scenario in scenarios if scenario.role == SECOND_BROKER and data_planes == 1]
-    return [scenario for scenario in scenarios if scenario not in (*hosts, *second)], second, hosts
+def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list[Scenario]]:
+    """Drills that share a system, those without settings of their own first, and those of hosts."""
+    groups: dict[tuple[bool, str, tuple[str, ...]], list[Scenario]] = {}
+    for scenario in scenarios:
+        if scenario.role != HOSTS:
+            groups.setdefault((scenario.role == MACHINE, scenario.game, scenario.settings), []).append(scenario)
+    return [groups[key] for key in sorted(groups)], [scenario for scenario in scenarios if scenario.role == HOSTS]
 
 
-def _rehearse_here(
-    scenarios: Sequence[Scenario],
-    rounds: int,
-    game: str,
-    overrides: list[str],
-    rng: random.Random,
-    tell: Tell,
-    chaos: Chaos | None,
-) -> Rehearsal:
-    folder = Path(tempfile.mkdtemp(prefix="azq-drill-"))
-    system = System(folder, game, overrides)
-    outcomes = {scenario.name: Outcome(scenario, system.journal_s()) for scenario in scenarios}
-    throughput = None
+def odd_game(folder: Path, name: str) -> str:
+    """A class of `odd_games` as a game in a file of the system's own folder."""
+    path = folder / "games" / "odd.py"
+    path.parent.mkdir()
+    shutil.copyfile(odd_games.__file__, path)
+    return f"{path}:{name}"
+
+
+def _rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal:
+    """These drills on one system."""
+    folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
+    game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
+    system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
+    rounds, throughput = Rounds(system, scenarios, plan.patience, rng, tell), None
     try:
         system.start()
-        if chaos is None:
+        if plan.chaos is None:
             # In turn, so that no process dies so often in a row that its restarts are put off.
-            _rounds(system, (scenario for _ in range(rounds) for scenario in scenarios), outcomes, rng, tell)
+            rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
         else:
-            first, second = undisturbed(system, chaos), measure(system)
-            _rounds(system, faults(system, scenarios, chaos, rng), outcomes, rng, tell)
+            first, second = undisturbed(system, plan.chaos), measure(system)
+            rounds.make(faults(system, scenarios, plan.chaos, rng), compares=False)
             throughput = Throughput.of(first, second, measure(system))
+        rehearsal = Rehearsal(rounds.end(), throughput)
     finally:
         system.stop()
-    done = [outcome for outcome in outcomes.values() if outcome.recovery_s or outcome.failed]
-    _look_at_the_end(system, done)
-    rehearsal = Rehearsal(done, throughput)
     if rehearsal.passed():
         shutil.rmtree(folder, ignore_errors=True)
     else:
         tell(f"files of the system are in {folder}")
     return rehearsal
-
-
-def _rounds(system: System, scenarios: Iterable[Scenario], outcomes: dict[str, Outcome], rng: random.Random, tell: Tell) -> None:
-    for scenario in scenarios:
-        outcome = outcomes[scenario.name]
-        if outcome.failed:
-            continue
-        try:
-            _round(system, outcome, rng, tell)
-        except (AzqError, OSError, redis.RedisError) as error:  # a process or broker that was away when it should not be
-            outcome.failed = str(error)
-            tell(f"{scenario.name}: FAILED: {error}")
-
-
-def _round(system: System, outcome: Outcome, rng: random.Random, tell: Tell) -> None:
-    """One fault; raises what the system did not recover from."""
-    resent, twice = system.resent(), system.evidence.read().twice
-    done = harm(system, outcome.scenario, rng)
-    try:
-        counts = _watch(system, outcome, done)
-    finally:
-        done.end()
-    outcome.balanced &= counts.balanced
-    outcome.games_lost += lost(counts)
-    outcome.duplicates_inserted += system.evidence.read().twice - twice
-    outcome.evaluations_resent += system.resent() - resent
-    if done.search_lost_s is not None:
-        outcome.search_lost_s.append(done.search_lost_s)
-    name, seconds = outcome.scenario.name, outcome.recovery_s[-1]
-    tell(f"{name}: back after {seconds:.2f} s, {counts.inserted} games learned from, balanced {counts.balanced}")
-
-
-def _watch(system: System, outcome: Outcome, done: Harm) -> LedgerCounts:
-    """Waits until the system is whole again and notes when; returns the ledger's counts of then."""
-    scenario, vigil = outcome.scenario, Vigil(system)
-    with system.watched(vigil.look):
-        if done.lasts_s:
-            end_s = time.monotonic() + done.lasts_s
-            system.until(lambda: time.monotonic() >= end_s, f"the end of {scenario.name}", done.lasts_s + GIVE_UP_S)
-            done.end()
-            vigil.begin()
-        system.until(done.healed, f"{scenario.role} after {scenario.name}", GIVE_UP_S)
-        healed_s = vigil.passed_s()
-        base = system.until(system.counts, "the ledger", GIVE_UP_S)
-        system.until(lambda: _goes_on(system.counts(), base), "further games", GIVE_UP_S)
-        outcome.recovery_s.append(vigil.passed_s())
-    outcome.pause_s.append(vigil.pause_s)
-    serving_s = vigil.serving_s()
-    if scenario.role in serving_s:
-        serving_s[scenario.role] = max(healed_s, serving_s[scenario.role])
-    for role, seconds in serving_s.items():
-        outcome.serving_s.setdefault(role, []).append(seconds)
-    return system.until(system.counts, "the ledger", GIVE_UP_S)
-
-
-def _goes_on(now: LedgerCounts | None, base: LedgerCounts) -> bool:
-    """Whether games are finished and games are learned from."""
-    return now is not None and now.finished > base.finished and now.inserted > base.inserted
-
-
-def _look_at_the_end(system: System, done: Sequence[Outcome]) -> None:
-    """What the whole log holds twice and no round saw is everybody's."""
-    unseen = system.evidence.read().twice - sum(outcome.duplicates_inserted for outcome in done)
-    for outcome in done:
-        outcome.duplicates_inserted += max(0, unseen)

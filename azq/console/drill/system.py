@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from azq.console.brokers import resolve
 from azq.console.drill.evidence import Evidence
 from azq.console.drill.scenarios import PROCESSES
 from azq.console.guests import with_game
-from azq.errors import AzqError, EvaluationTimeout
+from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.wire import keys
@@ -59,9 +60,10 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: list[str]) -> None:
+    def __init__(self, folder: Path, game: str, overrides: list[str], *, listens: bool = False) -> None:
         self.folder = folder
-        self._game = game
+        self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
+        self.game = game
         self._overrides = [
             f'home="{folder}"',
             "daemon.port=0",
@@ -76,29 +78,35 @@ class System:
         self._config: Config | None = None
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
+        self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
         self.evidence = Evidence(folder / RUN / "segments", game)
 
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "azq", "up", "--game", self._game, "--run", RUN, "--json", *sets]
+        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
         with (self.folder / "up.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
         self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
 
+    def pid_of_all(self) -> int:
+        """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
+        return self._process.pid if self._process is not None else 0
+
     def stop(self) -> None:
         """Drains it as Ctrl-C does."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
         try:
-            self._process.wait(STOP_S)
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                self._process.send_signal(signal.SIGINT)
+                self._process.wait(STOP_S)
         finally:
             if self._process.poll() is None:
                 self._process.kill()
-            self._process = None
+                self._process.wait()
+            self._process = self._config = None
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
@@ -147,7 +155,7 @@ class System:
         return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
 
     def _settings(self) -> Config:
-        return with_game(load(None, self._overrides), self._game)
+        return with_game(load(None, self._overrides), self.game)
 
     def counts(self) -> LedgerCounts | None:
         """The ledger."""
@@ -156,13 +164,16 @@ class System:
         return None
 
     def beats(self, role: str = "") -> list[Heartbeat]:
-        """Heartbeats of a role, or of all, the latest started first."""
+        """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
+        beats: list[Heartbeat] = []
         with contextlib.suppress(AzqError), self.client() as client:
             beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
-            return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
-        return []
+        for beat in beats:
+            if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
+                raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
+        return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
         """Process id of a plane's server."""
@@ -217,10 +228,13 @@ def _state(pid: int) -> str:
         return ""
 
 
-def lost(counts: LedgerCounts) -> int:
-    """Games that the ledger has opened and cannot account for."""
-    unaccounted = counts.opened - counts.finished - counts.open - counts.abandoned
-    return abs(unaccounted) + abs(counts.finished - counts.inserted - counts.in_transit)
+def _free_ports() -> int:
+    """A port that nobody listens at, nor at the next one."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as first:
+            port = int(first.getsockname()[1])
+            with socket.create_server(("127.0.0.1", port + 1)):
+                return port
 
 
-__all__ = ["RUN", "System", "alive", "lost"]
+__all__ = ["RUN", "System", "alive"]

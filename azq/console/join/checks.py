@@ -16,6 +16,7 @@ from azq import __version__
 from azq.bus.binary import OLDEST
 from azq.bus.redis import RedisBus
 from azq.config import StoreConfig
+from azq.config.addresses import TLS_SCHEME
 from azq.console.join.token import ANYWHERE
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.ledger import Ledger
@@ -148,6 +149,15 @@ def _from_here(url: str, control_url: str) -> str:
         return url
     host = f"[{control.hostname}]" if ":" in control.hostname else control.hostname
     return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
+
+
+def check_secured(control_url: str, data_url: str) -> list[Check]:
+    """A data plane in plaintext beside a control plane that speaks TLS is worth a word."""
+    if not control_url.startswith(f"{TLS_SCHEME}://") or not data_url.startswith("redis://"):
+        return []
+    return [
+        Check("data", "warn", f"{address(data_url)} is plaintext: whoever is on the way reads and changes evaluations; let it speak TLS")
+    ]
 
 
 def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Check:

@@ -1,4 +1,4 @@
-"""The two files that a joined machine keeps: settings that everybody may read, and addresses with passwords that only their owner may."""
+"""The files that a joined machine keeps: settings and a certificate for everybody to read, addresses with passwords for the owner alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from azq.console.rundir import to_toml
-from azq.console.systemd import WriteFile
+from azq.console.systemd_steps import WriteFile
 from azq.errors import StateConflict
 from azq.wire.connect import address
 
-SETTINGS, SECRETS = "azq.toml", "azq.env"
+SETTINGS, SECRETS, CERTIFICATE = "azq.toml", "azq.env", "broker.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,13 @@ class Membership:
     heartbeat_life_s: float
     tags: tuple[str, ...] = ()
     shards_per_run: int = 0
+    certificate: str = ""  # PEM: what the brokers are verified with
+    anchors: str = ""  # the file that it is kept in
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
         values: dict[str, Any] = {
-            "broker": {"control_url": address(self.control_url), **self._data(address)},
+            "broker": {"control_url": address(self.control_url), **self._data(address), **self._trust()},
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
@@ -49,7 +51,11 @@ class Membership:
     def overrides(self) -> list[str]:
         """The same as `section.key=value`."""
         data = [f"broker.{name}={json.dumps(value)}" for name, value in self._data(str).items()]
-        return [f'broker.control_url="{self.control_url}"', *data]
+        trust = [f"broker.{name}={json.dumps(value)}" for name, value in self._trust().items()]
+        return [f'broker.control_url="{self.control_url}"', *data, *trust]
+
+    def _trust(self) -> dict[str, str]:
+        return {"tls_ca": self.anchors} if self.certificate else {}
 
     def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
         """The settings that name the data planes; one plane has its own key."""
@@ -68,13 +74,15 @@ class FilePlan:
 
 
 def plan_files(folder: Path, member: Membership, force: bool) -> list[FilePlan]:
-    """Both files below a folder. One that is there and differs stays as it is, and the difference is shown, unless `force`.
+    """The files below a folder. One that is there and differs stays as it is, and the difference is shown, unless `force`.
 
     Raises `StateConflict` where the secrets that are there lead to other brokers: nothing here would work for this fleet then.
     """
     secrets, settings = folder / SECRETS, folder / SETTINGS
     return [
         _plan(secrets, member.secrets(), 0o600, force, secret=True),
+        # The token vouched for it today, whatever was there before.
+        *([plan_text(folder / CERTIFICATE, member.certificate, 0o644, force=True)] if member.certificate else []),
         _plan(settings, member.settings(), 0o644, force, secret=False),
     ]
 

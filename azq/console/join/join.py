@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import redis
 
 from azq.config import Config, load
+from azq.config.addresses import TLS_SCHEME
 from azq.console.join import checks, foreground, units
 from azq.console.join.checks import Check
-from azq.console.join.files import SECRETS, SETTINGS, Membership, plan_files
+from azq.console.join.files import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services
 from azq.console.join.token import Token, ask_token, has_password, login_of, with_login
-from azq.console.systemd import STATE_FOLDER, Step, carry_out
+from azq.console.join.trust import Trust, settled
+from azq.console.systemd import CONFIG_FOLDER, STATE_FOLDER
+from azq.console.systemd_steps import Step, carry_out
 from azq.errors import BrokerRefused, ConfigError
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
@@ -38,6 +41,7 @@ class Wish:
     control_url: str
     data_url: str = ""
     token: Token = NO_TOKEN
+    tls_ca: Path | None = None
     roles: str = ""
     tags: tuple[str, ...] = ()
     concurrency: int | None = None
@@ -89,7 +93,8 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     if wish.token.text and not wish.token.user:
         note(Check("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
     by_systemd = units.runs_here() and not wish.foreground
-    member = look(wish, roles, STATE_FOLDER / "runs" if by_systemd else load().home, note)
+    kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
+    member = look(wish, roles, home, kept, note)
     note(Check("machine", "ok", _describe(machine)))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
@@ -106,35 +111,45 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     return foreground.work(config, chosen, wish.folder / LOGS)
 
 
-def look(wish: Wish, roles: tuple[str, ...], home: Path, note: Callable[..., None]) -> Membership:
-    """Everything that can be known before anything is written."""
+def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Callable[..., None]) -> Membership:
+    """Everything that can be known before anything is written. `kept`: the folder that settings will be in."""
     with ExitStack() as stack:
-        control_url, client = _enter(wish.control_url, wish.token)
+        token = _token_for(wish)
+        trust = stack.enter_context(settled(wish.control_url, token, wish.tls_ca))
+        control_url, client = _enter(wish.control_url, token, trust)
         stack.callback(client.close)
         note(*checks.check_broker(client, "control"), checks.check_clock(client))
         fleet = checks.wait_for_fleet(client, 0.0 if wish.data_url else DAEMON_PATIENCE_S)
         note(checks.check_fleet(fleet))
         data_urls = []
         for told in checks.choose_data_urls(wish.data_url, fleet, control_url):
-            data_url, data = _enter(told, NO_TOKEN if has_password(told) else login_of(control_url))
+            data_url, data = _enter(told, NO_TOKEN if has_password(told) else login_of(control_url), trust)
             stack.callback(data.close)
             note(*checks.check_broker(data, "data"))
             data_urls.append(data_url)
-        member = _member(control_url, tuple(data_urls), fleet, wish.tags)
+            note(*checks.check_secured(control_url, data_url))
+        member = replace(_member(control_url, tuple(data_urls), fleet, wish.tags), certificate=trust.pem, anchors=str(kept / CERTIFICATE))
         if "inference" in roles:
             note(checks.check_store(client, member.store_url, home))
         return member
 
 
-def _enter(url: str, token: Token) -> tuple[str, redis.Redis]:
+def _token_for(wish: Wish) -> Token:
+    """The token, asked for where brokers that speak TLS are to be known by it."""
+    if wish.token.text or wish.tls_ca or has_password(wish.control_url) or not wish.control_url.startswith(f"{TLS_SCHEME}://"):
+        return wish.token
+    return ask_token()
+
+
+def _enter(url: str, token: Token, trust: Trust) -> tuple[str, redis.Redis]:
     """A broker's URL with user and password, and a connection; asks for the token where one is needed and somebody is there to ask."""
     url = with_login(url, token)
     try:
-        return url, connect(url, timeout_s=CONNECT_TIMEOUT_S)
+        return url, connect(trust.of(url), timeout_s=CONNECT_TIMEOUT_S)
     except BrokerRefused as error:
         if has_password(url) or not (asked := ask_token()).text:
             raise checks.explain_refusal(url, error, has_password(url)) from None
-        return _enter(url, asked)
+        return _enter(url, asked, trust)
 
 
 def _member(control_url: str, data_urls: tuple[str, ...], fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:

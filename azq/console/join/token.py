@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
@@ -22,6 +22,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console import brokers
+from azq.console.fronts import own_fingerprint
 from azq.console.machines import machines_of
 from azq.console.roles import NO_USERS, knows_roles
 from azq.errors import ConfigError
@@ -150,17 +151,19 @@ def invitation(config: Config, guest: Guest) -> dict[str, Any]:
     parts = _split(url)
     if (parts.hostname or "") in ANYWHERE:
         url = url.replace(str(parts.hostname), socket.gethostname(), 1)
-    return {"command": f"azq join {url}", **_let_in(resolved, guest)}
+    return {"command": f"azq join {url}", **_let_in(resolved, guest, own_fingerprint(config, brokers.certificate_file(config.home), url))}
 
 
-def _let_in(config: Config, guest: Guest) -> dict[str, Any]:
+def _let_in(config: Config, guest: Guest, fingerprint: str) -> dict[str, Any]:
     if not knows_roles(config):
-        return {"token": str(login_of(config.broker.control_url)), "warning": NO_USERS}
+        login = login_of(config.broker.control_url)
+        user = login.user or ("default" if fingerprint else "")
+        return {"token": str(replace(login, user=user, fingerprint=fingerprint)), "warning": NO_USERS}
     name = guest.name or f"box-{secrets.token_hex(3)}"
     with machines_of(config) as machines:
         machine, password = machines.let_in(name, guest.roles, guest.days, time.time_ns() // 1_000_000)
     return {
-        "token": str(Token(password, user=machine_user(name))),
+        "token": str(Token(password, user=machine_user(name), fingerprint=fingerprint)),
         "name": name,
         "roles": list(machine.roles),
         "expires_ms": machine.expires_ms,

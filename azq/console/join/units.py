@@ -13,17 +13,14 @@ from azq.console.systemd import (
     CONFIG_FOLDER,
     SYSUSERS_FILE,
     UNIT_FOLDER,
-    MakeFolder,
     Places,
-    RunCommand,
-    Step,
-    WriteFile,
     assets,
     hidden_from_service,
     home_folders,
     installed_version,
     render,
 )
+from azq.console.systemd_steps import MakeFolder, RunCommand, Step, WriteFile
 from azq.errors import ConfigError
 
 TEMPLATES = ("azq-inference@.service", "azq-worker@.service")

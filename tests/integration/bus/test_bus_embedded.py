@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from azq.bus import embedded
+from azq.bus.binary import find_server, server_at
 from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
+from azq.bus.origin import Server, writer_of
 from azq.bus.redis import RedisBus
 from azq.config import load
 from azq.console.brokers import Brokers
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
 
 
 @pytest.fixture
@@ -67,6 +69,32 @@ def test_secrets_are_readable_by_the_owner_only(server, tmp_path):
     with open(f"/proc/{server.pid}/cmdline", "rb") as file:
         assert password.encode() not in file.read()
     assert password not in address(server.url)
+
+
+def test_the_server_that_wrote_a_folder_is_noted_and_told_by_the_file_itself(server, tmp_path):
+    folder = tmp_path / "control"
+    mine = server_at(find_server())
+    assert writer_of(folder) == mine
+    with connect(server.url) as client:
+        client.set("kept", "here")
+        client.bgrewriteaof()
+        wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"] and len(list(folder.glob("appendonlydir/*.2.base.*"))))
+    server.stop()
+    (folder / "server.json").unlink()  # as before there were notes
+    assert mine.reads(writer_of(folder))
+    assert not Server("redis", (7, 0, 15)).reads(writer_of(folder))
+    server.start()
+    with connect(server.url) as client:
+        assert client.get("kept") == b"here"
+
+
+def test_a_file_that_cannot_be_read_is_not_sent_to_be_repaired(server, tmp_path):
+    server.stop()
+    (base,) = (tmp_path / "control").glob("appendonlydir/*.base.*")
+    base.write_bytes(b"REDIS0009 that was cut")
+    with pytest.raises(StateConflict, match=r"cannot read the append-only file.*Do not repair it.*from the run's own folder") as caught:
+        server.start()
+    assert "--fix" not in str(caught.value)
 
 
 def test_a_running_one_is_adopted_and_left_running(server, tmp_path):
@@ -253,6 +281,31 @@ def test_a_broker_that_died_is_started_again_at_its_address(tmp_path):
         assert brokers.pids[0] != before[0]
         assert brokers.pids[1] == before[1]
         assert brokers.control.get("kept") in (b"yes", None)  # at most the last second's writes are gone
+
+
+@pytest.mark.parametrize(("killed", "comes_back"), [(2, True), (3, False)])
+def test_a_broker_that_is_killed_again_while_it_starts_is_tried_again(tmp_path, monkeypatch, killed, comes_back):
+    spawn, starts = EmbeddedServer._spawn, []
+
+    def kill_at_start(server, *args):
+        process = spawn(server, *args)
+        starts.append(process)
+        if len(starts) <= killed:
+            process.kill()
+            process.wait()
+        return process
+
+    with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
+        os.kill(brokers.pids[0], signal.SIGKILL)
+        os.waitid(os.P_PID, brokers.pids[0], os.WEXITED | os.WNOWAIT)
+        monkeypatch.setattr(EmbeddedServer, "_spawn", kill_at_start)
+        if comes_back:
+            assert brokers.revive() == ("control",)
+            assert brokers.control.ping()
+        else:
+            with pytest.raises(BrokerUnavailable, match="ended at once"):
+                brokers.revive()
+        assert len(starts) == 3
 
 
 def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):

@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 from azq import __version__
 from azq.bus import embedded
 from azq.bus.connect import connect
+from azq.bus.origin import Server
 from azq.bus.redis import RedisBus
 from azq.cli import app
 from azq.config import Config, load
 from azq.console.brokers import Brokers, resolve
+from azq.console.fronts import Listen
 from azq.console.join import Guest, Wish, invitation, join
 from azq.console.join.checks import check_fleet, read_fleet
 from azq.console.join.token import Token, parse_token, with_login
@@ -53,7 +55,7 @@ def free_port(beside: int = 1) -> int:
 def listening(tmp_path: Path) -> Iterator[tuple[Path, int, redis.Redis]]:
     """Embedded brokers that listen, with a daemon's word of them."""
     port, config = free_port(), load(overrides=[f'home="{tmp_path}"'])
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         client = connect(brokers.apply(config).broker.control_url)
         client.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
         yield tmp_path, port, client
@@ -145,9 +147,9 @@ def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Red
 
 
 def test_an_older_server_goes_on_with_one_password_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "version_of", lambda path: (6, 2, 0))
+    monkeypatch.setattr(embedded, "server_at", lambda path: Server("redis", (6, 2, 0)))
     port, config = free_port(), config_of(tmp_path)
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert not knows_roles(settings)
         brokers.control.set(keys.FLEET, encode(fleet_of(settings)))
@@ -182,12 +184,12 @@ def test_time_runs_out_for_a_machine_and_for_users_that_nobody_let_in(listening:
 
 def test_machines_are_known_after_a_restart_with_the_rights_of_now(tmp_path: Path) -> None:
     port, config = free_port(), config_of(tmp_path)
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         brokers.control.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
         token = parse_token(invitation(config, Guest("box"))["token"])
         brokers.control.execute_command("ACL", "SETUSER", "machine-box", "resetkeys", "-@all")  # as an older azq might have had it
         brokers.control.execute_command("ACL", "SAVE")
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         assert brokers.expire(0) == []
         for at in (port, port + 1):
             connect(with_login(f"redis://127.0.0.1:{at}/0", token)).close()
@@ -232,7 +234,7 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
 
 def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path) -> None:
     port, config = free_port(3), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
-    with Brokers(config, tmp_path, ("127.0.0.1", port)) as brokers:
+    with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert len(set(settings.broker.data_planes)) == 3
         assert len(brokers.pids) == 4
@@ -257,4 +259,4 @@ def test_brokers_on_unix_sockets_invite_nobody(tmp_path: Path) -> None:
 
 def test_a_server_that_is_configured_says_itself_where_it_listens(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--listen"):
-        Brokers(load(overrides=['broker.control_url="redis://h:1/0"']), tmp_path, ("127.0.0.1", 6379))
+        Brokers(load(overrides=['broker.control_url="redis://h:1/0"']), tmp_path, Listen("127.0.0.1", 6379))

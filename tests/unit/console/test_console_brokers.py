@@ -6,6 +6,7 @@ import pytest
 
 from azq.config import Config, load
 from azq.console import brokers
+from azq.console.fronts import Listen
 from azq.errors import BrokerUnavailable, ConfigError
 
 
@@ -71,5 +72,5 @@ def test_commands_beside_azq_up_know_how_many_data_planes_it_started(tmp_path: P
 
 def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--listen 203.0.113.7: this machine cannot listen there"):
-        brokers.Brokers(settings(tmp_path), tmp_path, ("203.0.113.7", 6379))
+        brokers.Brokers(settings(tmp_path), tmp_path, Listen("203.0.113.7", 6379))
     brokers.check_address("127.0.0.1")

@@ -53,7 +53,9 @@ def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
     start = SimpleNamespace(run=RunDir(tmp_path, "mine"))
     supervisor = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
     bus = MemoryBus()
-    session = up.Session(start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(wait=None), None)
+    session = up.Session(
+        start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(wait=None), SimpleNamespace(fronts=())
+    )
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]

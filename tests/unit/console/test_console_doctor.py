@@ -65,6 +65,7 @@ def test_every_broker_is_looked_at_and_a_dead_one_named(tmp_path: Path) -> None:
     [
         (["run.game=connect_five"], "game", "no game is called 'connect_five'"),
         (["daemon.host=0.0.0.0"], "rest", "set daemon.token"),
+        (["daemon.host=0.0.0.0", "daemon.token=long-enough"], "rest", "daemon.plaintext = true"),
         (["broker.control_url=redis://127.0.0.1:1/0"], "control", "no broker at redis://127.0.0.1:1/0"),
         (["broker.control_url=http://here"], "control", "is none of unix"),
         (["home=/dev/null"], "home", "is a file"),

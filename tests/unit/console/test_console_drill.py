@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from azq.console.drill import Chaos, Outcome, Scenario, as_table, choose, load_all, rehearse
+from azq.console.drill import Chaos, Outcome, Plan, Scenario, as_table, choose, load_all, rehearse
 from azq.console.drill.chaos import Throughput, Work
 from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
-from azq.console.drill.rehearse import by_system
+from azq.console.drill.odd_games import ARMED
+from azq.console.drill.proof import Disk, Finding
+from azq.console.drill.rehearse import by_system, odd_game
 from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
-from azq.console.drill.system import Log, lost
+from azq.console.drill.system import Log
 from azq.errors import ConfigError, NotFound
-from azq.ledger.types import LedgerCounts
 from azq.replay import framing
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
 
-KILL = Scenario("learner-kill", "kill -9 of the learner", "learner", "kill", 10.0, pause_within_s=40.0)
+KILL = Scenario("learner-kill", "kill -9 of the learner", "learner", "kill", 10.0, 40.0)
 
 
 def test_every_fault_is_rehearsed_and_every_process_and_broker_is_killed_and_hung() -> None:
@@ -58,17 +60,17 @@ def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, 
     assert "odd.toml" in str(refused.value)
 
 
-def test_a_second_data_plane_and_hosts_have_systems_of_their_own() -> None:
+def test_drills_with_settings_of_their_own_and_hosts_have_systems_of_their_own() -> None:
     second = next(one for one in load_all() if one.role == SECOND_BROKER)
     cut = next(one for one in load_all() if one.role == HOSTS)
-    assert by_system([KILL, second, cut], 1) == ([KILL], [second], [cut])
-    assert by_system([KILL, second, cut], 2) == ([KILL, second], [], [cut])
+    assert by_system([second, cut, KILL]) == ([[KILL], [second]], [cut])
+    assert by_system([cut]) == ([], [cut])
 
 
 def test_chaos_of_hosts_alone_is_refused() -> None:
     cut = [one for one in load_all() if one.role == HOSTS]
     with pytest.raises(ConfigError, match="take no part in chaos"):
-        rehearse(cut, rounds=1, game="tic_tac_toe", overrides=[], seed=0, tell=print, chaos=Chaos(1.0, 0.0))
+        rehearse(cut, Plan(chaos=Chaos(1.0, 0.0)), print)
 
 
 def test_drills_are_chosen_by_name() -> None:
@@ -86,6 +88,9 @@ def test_drills_are_chosen_by_name() -> None:
         ({"games_lost": 1}, False),
         ({"duplicates_inserted": 1}, False),
         ({"balanced": False}, False),
+        ({"compared": 0}, False),
+        ({"games_unexpected": 1}, False),
+        ({"games_abandoned": 1}, False),
         ({"failed": "learner did not come back"}, False),
         ({"search_lost_s": [0.2, 1.1]}, True),
         ({"search_lost_s": [0.2, 1.9]}, False),
@@ -94,21 +99,51 @@ def test_drills_are_chosen_by_name() -> None:
     ],
 )
 def test_a_drill_passes_when_nothing_is_lost_and_the_median_is_in_time(changed: dict[str, object], passed: bool) -> None:
-    outcome = Outcome(KILL, journal_s=1.0, **{"recovery_s": [3.0, 12.0, 9.0], **changed})  # type: ignore[arg-type]
+    outcome = Outcome(KILL, journal_s=1.0, **{"recovery_s": [3.0, 12.0, 9.0], "compared": 3, **changed})  # type: ignore[arg-type]
     assert outcome.passed() is passed
     assert ("NOT PASSED" in as_table([outcome])) is not passed
     assert outcome.values()["passed"] is passed
 
 
-def test_games_that_the_ledger_cannot_account_for_are_lost() -> None:
-    sound = LedgerCounts(opened=10, finished=6, open=3, abandoned=1, inserted=5, in_transit=1, duplicates_dropped=2)
-    assert lost(sound) == 0
-    assert lost(LedgerCounts(10, 6, 2, 1, 5, 1, 0)) == 1
-    assert lost(LedgerCounts(10, 6, 3, 1, 4, 1, 0)) == 1
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"recovery_s": [25.0]}, ""),
+        ({"recovery_s": [31.0]}, "back later"),
+        ({"pause_s": [119.0]}, ""),
+        ({"pause_s": [121.0]}, "no game learned from"),
+        ({"search_lost_s": [3.7]}, ""),
+        ({"search_lost_s": [3.8]}, "search lost"),
+    ],
+)
+def test_patience_moves_the_bounds_on_time_and_keeps_them(changed: dict[str, object], problem: str) -> None:
+    outcome = Outcome(KILL, journal_s=1.0, patience=3.0, **{"recovery_s": [3.0], "compared": 1, **changed})  # type: ignore[arg-type]
+    assert problem in outcome.problem()
+    assert outcome.passed() is (not problem)
+
+
+def test_a_drill_that_kills_self_play_has_to_measure_what_search_was_lost() -> None:
+    killed = Scenario("selfplay-kill", "kill -9 in mid-slice", "selfplay", "kill", 5.0, 10.0)
+    assert Outcome(killed, journal_s=1.0, recovery_s=[1.0], compared=1).problem() == "search lost was not measured"
+    assert Outcome(killed, journal_s=1.0, recovery_s=[1.0], compared=1, search_lost_s=[0.5]).passed()
+
+
+def test_what_a_comparison_found_is_in_the_verdict() -> None:
+    found = Finding(frozenset({4}), frozenset({(2, 1), (2, 2)}), frozenset({9}), frozenset({(5, "killed its worker 3 times"), (6, "?")}))
+    outcome = Outcome(KILL, recovery_s=[1.0])
+    outcome.note(found)
+    values = outcome.values()
+    assert (values["games_lost"], values["duplicates_inserted"], values["games_unexpected"], values["games_abandoned"]) == (1, 2, 1, 2)
+    assert (values["compared"], values["passed"]) == (1, False)
+    allowed = Outcome(replace(KILL, abandoned="killed its worker"), recovery_s=[1.0])
+    allowed.note(Finding(abandoned=found.abandoned))
+    assert allowed.problem() == "1 games abandoned"
 
 
 def test_the_table_says_what_was_hurt_and_when_each_role_served_again() -> None:
-    outcome = Outcome(KILL, recovery_s=[3.0], serving_s={"learner": [2.0, 4.0], "daemon": [0.5]}, search_lost_s=[0.4], journal_s=1.0)
+    outcome = Outcome(
+        KILL, compared=1, recovery_s=[3.0], serving_s={"learner": [2.0, 4.0], "daemon": [0.5]}, search_lost_s=[0.4], journal_s=1.0
+    )
     line = as_table([outcome]).splitlines()[1]
     assert "learner-kill" in line
     assert line.endswith("daemon 0.5, learner 3.0")
@@ -143,7 +178,7 @@ def test_throughput_in_chaos_is_a_share_of_the_undisturbed_one() -> None:
 
 
 def _frame(uid: int, simulations: list[int]) -> bytes:
-    record = GameRecord(uid, simulations=np.array(simulations, np.uint16).tobytes())
+    record = GameRecord(uid, simulations=np.array(simulations, np.uint16).tobytes(), weight_versions=np.array([7], "<u4").tobytes())
     return encode(SampleEvent(record, (1.0, -1.0), "host:7", 1000 + uid))
 
 
@@ -159,6 +194,8 @@ def test_the_evidence_reads_on_and_finds_what_is_there_twice(tmp_path: Path) -> 
     assert evidence.read() == Tally(games=1, twice=0, simulations=32)
     path.write_bytes(head + first + second + third)
     assert evidence.read() == Tally(games=3, twice=1, simulations=96)
+    assert evidence.disk() == Disk({1, 2}, {2: 1})
+    assert evidence.versions() == {7}
     assert evidence.finished_ms("host:7") == 1002
     assert evidence.finished_ms("host:8") == 0
     path.write_bytes(head + first)  # a learner cut it
@@ -175,3 +212,36 @@ print(time.time() - before, time.time_ns() / 1e9 - before)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert [float(word) for word in done.stdout.split()] == pytest.approx([3600.0, 3600.0], abs=60.0)
+
+
+def play(path: str, deal: int, role: str) -> str:
+    """A game of `Deadly` after this deal, in a process of its own: how it ended."""
+    script = f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("odd", {path!r})
+odd = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(odd)
+game = odd.Deadly()
+game.apply_action({deal})
+while not game.is_terminal():
+    game = game.clone()
+    game.apply_action(game.legal_actions()[-1])
+print(game, game.returns(), sum(game.observation_tensor(0)))
+"""
+    done = subprocess.run([sys.executable, "-c", script, role], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or f"exit code {done.returncode}"
+
+
+def test_once_armed_one_game_kills_whoever_plays_it_and_no_other_does(tmp_path: Path) -> None:
+    path = odd_game(tmp_path, "Deadly").rpartition(":")[0]
+    assert play(path, 1, "worker") == "deal 1, said [5, 5, 5, 5, 5, 5, 5, 5] [-1.0, 1.0] 9"
+    (Path(path).parent / ARMED).touch()
+    assert play(path, 2, "learner").startswith("deal 2")
+    assert [play(path, deal, "worker")[:6] for deal in (3, 4, 3)] == ["exit c", "deal 4", "exit c"]
+    assert play(path, 3, "learner").startswith("deal 3")
+
+
+def test_a_game_of_a_drill_lies_in_the_systems_own_folder(tmp_path: Path) -> None:
+    path, _, name = odd_game(tmp_path, "Sound").rpartition(":")
+    assert Path(path).is_relative_to(tmp_path)
+    assert f"class {name}" in Path(path).read_text()

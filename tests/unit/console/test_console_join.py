@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.config import Config, load
+from azq.console.fronts import Listen, parse_listen
 from azq.console.join import checks, units
 from azq.console.join.files import Membership, plan_files
 from azq.console.join.machine import Machine, Service, detect, parse_roles, services, slots
 from azq.console.join.token import Token, login_of, parse_token, read_token, with_login
-from azq.console.systemd import Places, RunCommand, Step, WriteFile, carry_out
-from azq.console.up import parse_listen
+from azq.console.systemd import Places
+from azq.console.systemd_steps import RunCommand, Step, WriteFile, carry_out
 from azq.errors import ConfigError, StateConflict, UnknownTagError
 from azq.wire.messages import Fleet
 
@@ -245,8 +246,10 @@ def verbs(steps: Sequence[Step]) -> list[str]:
     return [step.command[1] for step in steps if isinstance(step, RunCommand) and step.command[0] == "systemctl"]
 
 
-@pytest.mark.parametrize(("text", "address"), [(None, None), ("192.168.0.5", ("192.168.0.5", 6379)), ("first:7000", ("first", 7000))])
-def test_where_brokers_listen(text: str | None, address: tuple[str, int] | None) -> None:
+@pytest.mark.parametrize(
+    ("text", "address"), [(None, None), ("192.168.0.5", Listen("192.168.0.5", 6379)), ("first:7000", Listen("first", 7000))]
+)
+def test_where_brokers_listen(text: str | None, address: Listen | None) -> None:
     assert parse_listen(text) == address
 
 

@@ -8,24 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from azq.bus.front import server_context
 from azq.config import load
-from azq.console import systemd, systemd_brokers
-from azq.console.systemd import MakeFolder, Places, RunCommand, WriteFile, plan
+from azq.console import systemd, systemd_brokers, systemd_fronts, systemd_steps
+from azq.console.fronts import Listen
+from azq.console.systemd import Places, plan
+from azq.console.systemd_steps import MakeFolder, RunCommand, WriteFile
 from azq.errors import ConfigError
 from azq.wire import acl
 
 PLACES = Places(prefix=Path("/opt/azq"), server=Path("/usr/bin/valkey-server"))
 TEMPLATES = {
     "azq-daemon.service": "[Service]\nUser=@USER@\nExecStart=@BIN@/azq daemon\n",
-    "azq.target": "[Unit]\nWants=azq-broker@control.service @DATA_BROKERS@\n",
+    "azq.target": "[Unit]\nWants=azq-broker@control.service @DATA_BROKERS@ @FRONTS@\n",
 }
 FLOWER = {"flowerconfig.py": "port = 5555\n"}
 
 
-def carry_out_files(root: Path, data_brokers: int = 1) -> None:
-    for step in plan(root, replace(PLACES, data_brokers=data_brokers), TEMPLATES, FLOWER):
+def carry_out_files(root: Path, data_brokers: int = 1, listen: Listen | None = None) -> None:
+    for step in plan(root, replace(PLACES, data_brokers=data_brokers, listen=listen), TEMPLATES, FLOWER):
         if not isinstance(step, RunCommand):
-            systemd.carry_out(step)
+            systemd_steps.carry_out(step)
 
 
 def test_every_file_of_a_plan_lies_below_the_root(tmp_path: Path) -> None:
@@ -92,11 +95,51 @@ def test_each_role_gets_its_own_user_and_the_daemon_alone_the_tokens(tmp_path: P
         assert found.store.revealed_options() == {"secret": "for-all"}
 
 
+def test_brokers_that_listen_have_fronts_a_certificate_and_settings_that_invite(tmp_path: Path) -> None:
+    config, listen = tmp_path / "etc/azq", Listen("192.168.0.5", 7000)
+    carry_out_files(tmp_path, data_brokers=2, listen=listen)
+    assert (
+        "azq-front@control.service azq-front@data.service azq-front@data1.service\n"
+        in (tmp_path / "etc/systemd/system/azq.target").read_text()
+    )
+    assert [(config / f"front-{role}.env").read_text() for role in ("control", "data", "data1")] == [
+        f"LISTEN=192.168.0.5:{port}\n" for port in (7000, 7001, 7002)
+    ]
+    assert stat.S_IMODE((config / "broker-key.pem").stat().st_mode) == 0o600
+    server_context(config / "broker.pem", config / "broker-key.pem")  # they belong together
+    found = load(config / "azq.toml")
+    assert found.broker.public_control_url == "rediss://192.168.0.5:7000/0"
+    assert found.broker.public_data_urls == ("rediss://192.168.0.5:7001/0", "rediss://192.168.0.5:7002/0")
+    assert (found.broker.tls_ca, found.store.url, found.broker.data_shards) == (Path("/etc/azq/broker.pem"), "redis", 2)
+    assert systemd_fronts.installed(config, None) == listen  # an installation after this one keeps it
+
+
+def test_a_second_installation_keeps_the_certificate_and_replaces_half_of_one(tmp_path: Path) -> None:
+    config, listen = tmp_path / "etc/azq", Listen("first", 6379)
+    carry_out_files(tmp_path, listen=listen)
+    before = (config / "broker.pem").read_text()
+    carry_out_files(tmp_path, listen=listen)
+    assert (config / "broker.pem").read_text() == before
+    (config / "broker-key.pem").unlink()
+    carry_out_files(tmp_path, listen=listen)
+    assert (config / "broker.pem").read_text() != before
+    server_context(config / "broker.pem", config / "broker-key.pem")
+
+
+def test_settings_of_an_operator_are_kept_and_what_they_lack_is_said(tmp_path: Path) -> None:
+    settings = tmp_path / "etc/azq/azq.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[daemon]\nport = 9000\n")
+    assert "broker.public_control_url" in " ".join(systemd.install(root=tmp_path, dry_run=True, listen="192.168.0.5"))
+    settings.write_text('[broker]\npublic_control_url = "rediss://192.168.0.5:6379/0"\n')
+    assert "broker.public_control_url" not in " ".join(systemd.install(root=tmp_path, dry_run=True, listen="192.168.0.5"))
+
+
 def test_several_data_planes_have_a_unit_settings_and_an_address_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carry_out_files(tmp_path, data_brokers=3)
     config = tmp_path / "etc/azq"
     target = (tmp_path / "etc/systemd/system/azq.target").read_text()
-    assert "azq-broker@data.service azq-broker@data1.service azq-broker@data2.service\n" in target
+    assert "azq-broker@data.service azq-broker@data1.service azq-broker@data2.service \n" in target
     passwords = [systemd_brokers.password(config / f"broker-{role}.conf") for role in ("control", "data", "data1", "data2")]
     assert len(set(passwords)) == 4
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(config))  # as the services get it
@@ -160,4 +203,4 @@ def test_an_environment_in_a_home_folder_is_refused_with_the_remedy() -> None:
 
 def test_a_command_that_fails_is_one_clear_line() -> None:
     with pytest.raises(ConfigError, match=r"`sh -c echo broken >&2; exit 3` failed: broken"):
-        systemd.carry_out(RunCommand(("sh", "-c", "echo broken >&2; exit 3")))
+        systemd_steps.carry_out(RunCommand(("sh", "-c", "echo broken >&2; exit 3")))

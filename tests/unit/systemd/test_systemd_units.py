@@ -17,7 +17,13 @@ from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
 SERVICES = [name for name in UNITS if name.endswith(".service")]
 LASTING = [name for name in SERVICES if name != "azq-fleet.service"]  # that one looks and ends
-INSTANCES = {"azq-worker@": "selfplay.cpu", "azq-inference@": "cpu", "azq-learner@": "first", "azq-broker@": "control"}
+INSTANCES = {
+    "azq-worker@": "selfplay.cpu",
+    "azq-inference@": "cpu",
+    "azq-learner@": "first",
+    "azq-broker@": "control",
+    "azq-front@": "control",
+}
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +78,7 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-fleet.service",
         "azq-fleet.timer",
         "azq-flower.service",
+        "azq-front@.service",
         "azq-inference@.service",
         "azq-learner@.service",
         "azq-worker@.service",
@@ -119,6 +126,7 @@ def test_no_secret_stands_in_a_command_line(rendered: Path, name: str) -> None:
 def test_each_service_reads_the_secrets_of_its_role_and_only_the_fleets_owner_those_of_all(rendered: Path) -> None:
     read = {name: unit_lines(rendered, name, "LoadCredential=azq.env:") for name in SERVICES}
     assert read.pop("azq-broker@.service") == []
+    assert read.pop("azq-front@.service") == []
     assert read.pop("azq-fleet.service") == ["/etc/azq/azq.env"]
     for name, files in read.items():
         assert files == [f"/etc/azq/role-{re.split('[-@.]', name)[1]}.env"]
@@ -159,7 +167,7 @@ def test_delays_grow_where_systemd_can_do_that() -> None:
         assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", LASTING)
 def test_no_service_runs_out_of_starts_while_the_broker_is_away(rendered: Path, name: str) -> None:
     text = (rendered / name).read_text()
     assert "StartLimitIntervalSec=0\n" in text

@@ -1,0 +1,111 @@
+"""Which server program wrote a broker's files, and which others can read them. Servers read what older ones of their kind wrote, never
+what newer ones did; Valkey grew out of Redis 7.2 and reads its files, and none of those that Redis wrote since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+NOTE = "server.json"
+FORK = (7, 2)  # of Redis: the last one whose files Valkey reads
+_HEADER = re.compile(rb"(REDIS|VALKEY)(\d{3,4})")
+_HEADER_BYTES = 10
+# Of Redis, by the format of its files; the oldest that writes it. Formats above are of servers newer than any of these.
+_REDIS_BY_FORMAT = ((12, (7, 4)), (11, (7, 2)), (10, (7, 0)), (0, (6, 2)))
+_VALKEY_FORMAT_SINCE = (9, 0)  # Valkey's files carry a name of their own since
+
+_UNREADABLE = ("Bad file format", "check-aof", "check-rdb", "RDB format version", "AOF loading aborted", "Wrong signature")
+
+Kind = Literal["redis", "valkey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server program: its kind and version, as (9, 1, 2)."""
+
+    kind: Kind
+    version: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.capitalize()} {'.'.join(map(str, self.version))}"
+
+    def reads(self, writer: Server) -> bool:
+        """Whether it can go on with the files of another one. A lower last number is no other format."""
+        if self.kind == writer.kind:
+            return self.version[:2] >= writer.version[:2]
+        return self.kind == "valkey" and writer.version[:2] <= FORK
+
+
+def parse_server(text: str) -> Server | None:
+    """Kind and version from what `redis-server --version` prints; None where it names none."""
+    match = re.search(r"\b(Redis|Valkey) server\b.*?\bv=(\d+)\.(\d+)\.(\d+)", text)
+    if match is None:
+        return None
+    return Server("valkey" if match[1] == "Valkey" else "redis", tuple(int(part) for part in match.groups()[1:]))
+
+
+def writer_of(folder: Path) -> Server | None:
+    """Who wrote the append-only file in a broker's folder: by the note beside it, else by the file itself; None where neither tells."""
+    return _noted(folder) or next(filter(None, map(_by_header, _bases(folder))), None)
+
+
+def note_writer(folder: Path, server: Server) -> None:
+    """Notes who writes from now on, whole or not at all."""
+    fresh = folder / f"{NOTE}.new"
+    with fresh.open("w", encoding="ascii") as file:
+        json.dump(asdict(server), file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / NOTE)
+
+
+def parse_header(head: bytes) -> Server | None:
+    """The oldest server that writes files which begin like this; None for what is no file of theirs, or does not tell."""
+    match = _HEADER.match(head)
+    if match is None:
+        return None
+    if match[1] == b"VALKEY":
+        return Server("valkey", _VALKEY_FORMAT_SINCE)
+    return Server("redis", next(version for oldest, version in _REDIS_BY_FORMAT if int(match[2]) >= oldest))
+
+
+def unreadable(words: str, folder: Path, log: Path) -> str:
+    """What is to be done where a server's last words say that it cannot make out its file; empty where they say something else.
+
+    The server itself advises a repair that throws away all that it cannot read.
+    """
+    if not any(sign in words for sign in _UNREADABLE):
+        return ""
+    return (
+        f"the server cannot read the append-only file in {folder}: it is damaged, or another program wrote it. Do not repair it as {log} "
+        "advises, which cuts runs off: put a backup back, or the program that wrote it, or move the folder away: "
+        "`azq up --run NAME` then goes on from the run's own folder"
+    )
+
+
+def _noted(folder: Path) -> Server | None:
+    try:
+        values = json.loads((folder / NOTE).read_text("ascii"))
+        kind, version = values["kind"], tuple(map(int, values["version"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return Server(kind, version) if kind in ("redis", "valkey") and version else None
+
+
+def _bases(folder: Path) -> Iterable[Path]:
+    """The files that an append-only file begins with, by the manner of Redis 7 and of 6."""
+    return [*sorted(folder.glob("appendonlydir/*.base.*")), *folder.glob("appendonly.aof")]
+
+
+def _by_header(path: Path) -> Server | None:
+    try:
+        with path.open("rb") as file:
+            return parse_header(file.read(_HEADER_BYTES))
+    except OSError:
+        return None

@@ -1,0 +1,23 @@
+"""How a broker's address says what its certificate is verified with. Pure."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+CA_OPTION = "ssl_ca_certs"
+TLS_SCHEME = "rediss"
+
+
+def trusting(url: str, anchors: str) -> str:
+    """A `rediss://` address that is verified with a PEM file; other addresses as they are, and one that names a file already."""
+    parts = urlsplit(url)
+    if parts.scheme != TLS_SCHEME or CA_OPTION in parts.query:
+        return url
+    options = [*parse_qsl(parts.query, keep_blank_values=True), (CA_OPTION, anchors)]
+    return urlunsplit(parts._replace(query=urlencode(options, safe="/")))
+
+
+def plain(url: str) -> str:
+    """An address without what `trusting` adds, user and password included."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query="")) if parts.scheme == TLS_SCHEME else url
