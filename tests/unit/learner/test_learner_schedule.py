@@ -25,6 +25,7 @@ def test_progress_is_that_of_the_nearest_end():
     assert progress({"minutes": 20.0, "steps": 100.0}, 5.0, 0, 80) == 0.8
     assert progress({"games": 10.0}, 0.0, 50, 0) == 1.0
     assert progress({"games": 0.5}, 0.0, 0, 9) == 0.0
+    assert progress({"games": 1.0}, 0.0, 1, 9) == 1.0
     assert progress({"steps": 0.0, "moves": 3.0}, 1.0, 1, 1) == 0.0  # no end, and one that nobody knows
 
 
