@@ -41,11 +41,11 @@ def drill_run(
     overrides: Overrides = None,
 ) -> None:
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
-    from azq.console.drill import Chaos, Plan, as_table, choose, load_all, rehearse
+    from azq.console.drill import Chaos, Intent, as_table, choose, load_all, rehearse
 
     _end_orderly()
     chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
-    plan = Plan(rounds, game, tuple(overrides or ()), seed, chaos, patience)
+    plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
     rehearsal = rehearse(choose(load_all(), name), plan, _tell)
     figures = {"drills": [outcome.values() for outcome in rehearsal.outcomes]}
     table = as_table(rehearsal.outcomes)

@@ -49,9 +49,9 @@ def join_token(
 ) -> None:
     """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""
     from azq.config import load
-    from azq.console.join import Guest, invitation
+    from azq.console.join import Invitee, invitation
 
-    guest = Guest(name, tuple(part.strip() for part in roles.split(",") if part.strip()), days)
+    guest = Invitee(name, tuple(part.strip() for part in roles.split(",") if part.strip()), days)
     values = invitation(load(config, overrides or []), guest)
     lines = [values["command"], f"token: {values['token'] or '(none: the brokers ask for no password)'}"]
     if "name" in values:

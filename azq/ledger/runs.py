@@ -11,7 +11,7 @@ from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, run_look, run_view
 from azq.ledger.door import ScriptDoor, first_answer
 from azq.ledger.rules import check_run_name, max_waiting, still_at_work
-from azq.ledger.types import LedgerCounts, Load, Once, RunLook, RunState, RunView
+from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
@@ -121,7 +121,7 @@ class LedgerRuns(ScriptDoor):
             if self.client.exists(keys.run(name)):  # created anew meanwhile
                 self.client.sadd(keys.RUNS, name)
 
-    def load(self) -> Load:
+    def load(self) -> LedgerLoad:
         """How much there is to do."""
         names = self.names()
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
@@ -130,7 +130,7 @@ class LedgerRuns(ScriptDoor):
                 pipe.zcard(keys.jobs(name))
             answers = pipe.execute()
         running = sum(state == RunState.RUNNING.value.encode() for state in answers[::2])
-        return Load(running, sum(map(int, answers[1::2])))
+        return LedgerLoad(running, sum(map(int, answers[1::2])))
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""

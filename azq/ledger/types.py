@@ -94,7 +94,7 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LedgerLoad:
     """How much a control plane has to do, over all runs."""
 
     running: int  # runs
@@ -141,7 +141,7 @@ __all__ = [
     "LearnerLease",
     "Lease",
     "LedgerCounts",
-    "Load",
+    "LedgerLoad",
     "Once",
     "RunLook",
     "RunState",

@@ -83,7 +83,7 @@ TABLE = (
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
-    _key("azq:machines", "hash", "name -> Machine that was let in; written by the owner alone", daemon="r"),
+    _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
     _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),

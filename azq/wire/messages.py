@@ -202,7 +202,7 @@ class Fleet(Message, frozen=True):
     shards_per_run: int = 0
 
 
-class Machine(Message, frozen=True):
+class AdmittedMachine(Message, frozen=True):
     """A machine that was let in, without its secret."""
 
     roles: tuple[str, ...]  # as `azq join --roles` has them

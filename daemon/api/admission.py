@@ -10,17 +10,17 @@ from typing import Protocol
 
 from azq.config import DaemonConfig
 from azq.errors import TooManyRequests
-from azq.ledger.types import Load
+from azq.ledger.types import LedgerLoad
 
 
 class Loaded(Protocol):
     """A ledger that says how much there is to do."""
 
-    def load(self) -> Load: ...
+    def load(self) -> LedgerLoad: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Quota:
     """One change at a time is let in after a look at the ledger.
 
     A lock of this process is enough, and no script has to read the keys of all runs: only the one daemon that holds the control plane's

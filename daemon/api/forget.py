@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from azq.bus.base import Bus
-from azq.errors import NotFound, StateConflict, WireError
+from azq.errors import NotFound, WireError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import WeightEvent
@@ -21,8 +21,6 @@ def forget_run(use: Services, run: str) -> None:
         view = use.ledger.run(run)
     except NotFound:
         return
-    if learners := [beat.worker for beat in use.workers() if beat.role == "learner" and beat.run == run]:
-        raise StateConflict(f"{learners[0]} still learns run {run}; stop it, then delete the run")
     blobs = weights_in(use.bus, run)
     use.ledger.delete_run(run)
     if blobs:

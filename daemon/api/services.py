@@ -14,11 +14,11 @@ from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.config import DaemonConfig
-from azq.ledger.types import JobView, Load, Once, RunState, RunView
+from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
 from azq.store import Store, open_store
 from azq.wire.messages import Heartbeat, RunRecord
-from daemon.api.admission import Admission
+from daemon.api.admission import Quota
 from daemon.api.streams import Streams
 from daemon.beats import Beats
 from daemon.health import Health
@@ -38,7 +38,7 @@ class LedgerFace(LedgerReader, Protocol):
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
     def delete_run(self, name: str) -> None: ...
-    def load(self) -> Load: ...
+    def load(self) -> LedgerLoad: ...
     def enqueue_once(
         self,
         once: Once | None,
@@ -92,9 +92,9 @@ class Services:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def admission(self) -> Admission:
+    def admission(self) -> Quota:
         """Whether more runs and jobs are taken on."""
-        return Admission(self.ledger, self.config, self._turn)
+        return Quota(self.ledger, self.config, self._turn)
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""

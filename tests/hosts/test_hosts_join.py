@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from azq.console.drill import Plan, choose, load_all, rehearse
+from azq.console.drill import Intent, choose, load_all, rehearse
 from azq.console.drill.fleet import AZQ, PASSWORD, Fleet, fleet
 from azq.console.drill.hosts import Lan, why_not
-from azq.console.drill.proof import Finding, compare
+from azq.console.drill.proof import Discrepancy, compare
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
 
@@ -105,7 +105,7 @@ def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined:
     assert set(found.stop("learner", "eyes", "daemon").values()) == {0}
     counts = found.counts()
     assert counts.balanced
-    assert compare(found.books(), found.disk()) == Finding()
+    assert compare(found.books(), found.disk()) == Discrepancy()
     assert len(found.events()) == counts.inserted
     assert set(found.makers()) == {"cora", "dora"}
 
@@ -133,5 +133,5 @@ def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: P
 
 @pytest.mark.slow
 def test_the_drill_loses_nothing() -> None:
-    (outcome,) = rehearse(choose(load_all(), "network-cut"), Plan(rounds=4, seed=1, patience=3.0), print).outcomes
+    (outcome,) = rehearse(choose(load_all(), "network-cut"), Intent(rounds=4, seed=1, patience=3.0), print).outcomes
     assert outcome.passed(), outcome.problem()

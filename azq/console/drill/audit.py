@@ -7,7 +7,7 @@ import contextlib
 import redis
 
 from azq.console.drill.books import read_books
-from azq.console.drill.proof import Books, Finding, compare
+from azq.console.drill.proof import Books, Discrepancy, compare
 from azq.console.drill.system import RUN, System
 from azq.errors import AzqError, StateConflict
 from azq.ledger import Ledger
@@ -17,14 +17,14 @@ STILL_S = 90.0  # the lease of a process that died has to end first, and a learn
 PAUSED, GOES_ON = "a drill compares ledger and disk", "ledger and disk were compared"
 
 
-class Auditor:
+class DiskAuditor:
     """Tells what is newly wrong since it looked last."""
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._before = Finding()
+        self._before = Discrepancy()
 
-    def audit(self) -> Finding:
+    def audit(self) -> Discrepancy:
         """One look; the run goes on when this returns."""
         system = self._system
         books = still(system)
@@ -35,7 +35,7 @@ class Auditor:
         go_on(system)
         return new
 
-    def audit_at_the_end(self) -> Finding:
+    def audit_at_the_end(self) -> Discrepancy:
         """The last look, which reads all of the log again; the run stays paused."""
         self._system.evidence = self._system.evidence.anew()
         books = still(self._system)

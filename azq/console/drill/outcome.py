@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from azq.console.drill.proof import Finding
+from azq.console.drill.proof import Discrepancy
 from azq.console.drill.scenarios import Scenario
 
 LATE_S = 0.25  # a journal write may come so late: it waits for the step that is being searched
@@ -33,7 +33,7 @@ class Outcome:
     balanced: bool = True
     failed: str = ""
 
-    def note(self, found: Finding) -> None:
+    def note(self, found: Discrepancy) -> None:
         """Adds what a comparison of ledger and disk showed."""
         self.compared += 1
         self.games_lost += len(found.lost)

@@ -24,7 +24,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Discrepancy:
     """Where ledger and disk disagree, and the games that were given up."""
 
     lost: frozenset[int] = frozenset()  # closed by the ledger's word, and not on disk
@@ -32,9 +32,9 @@ class Finding:
     unexpected: frozenset[int] = frozenset()  # on disk, though open, abandoned or never opened
     abandoned: frozenset[tuple[int, str]] = frozenset()
 
-    def since(self, before: Finding) -> Finding:
+    def since(self, before: Discrepancy) -> Discrepancy:
         """What was not found before."""
-        return Finding(
+        return Discrepancy(
             self.lost - before.lost, self.doubled - before.doubled, self.unexpected - before.unexpected, self.abandoned - before.abandoned
         )
 
@@ -43,10 +43,10 @@ class Finding:
         return sum(not allowed or allowed not in reason for _, reason in self.abandoned)
 
 
-def compare(books: Books, disk: Disk) -> Finding:
+def compare(books: Books, disk: Disk) -> Discrepancy:
     """Each game of {1..opened} - open - abandoned has to be on disk, once, and no other."""
     closed = set(range(1, books.opened + 1)) - books.open - books.abandoned.keys()
-    return Finding(
+    return Discrepancy(
         frozenset(closed - disk.games),
         frozenset((uid, copy) for uid, copies in disk.copies.items() for copy in range(1, copies + 1)),
         frozenset(disk.games - closed),

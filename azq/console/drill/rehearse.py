@@ -23,7 +23,7 @@ GAME = "tic_tac_toe"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Intent:
     """How drills are rehearsed; `patience` is how many times longer than its bounds anything may take, on machines with other work."""
 
     rounds: int = 1
@@ -46,7 +46,7 @@ class Rehearsal:
         return all(outcome.passed() for outcome in self.outcomes)
 
 
-def rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal:
+def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
     """Every drill `plan.rounds` times, or any of them at random for a while. Files stay where a drill failed.
 
     Ledger and disk are compared after each round and at the end; in chaos at the end alone, for it takes seconds in which nothing is
@@ -87,7 +87,7 @@ def odd_game(folder: Path, name: str) -> str:
     return f"{path}:{name}"
 
 
-def _rehearse(scenarios: Sequence[Scenario], plan: Plan, tell: Tell) -> Rehearsal:
+def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
     """These drills on one system."""
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import redis
 
-from azq.console.drill.audit import Auditor
+from azq.console.drill.audit import DiskAuditor
 from azq.console.drill.faults import harm
 from azq.console.drill.harm import Harm
 from azq.console.drill.outcome import Outcome
@@ -30,7 +30,7 @@ class Rounds:
         self._system = system
         self._rng = rng
         self._tell = tell
-        self._auditor = Auditor(system)
+        self._auditor = DiskAuditor(system)
         self._outcomes = {scenario.name: Outcome(scenario, system.journal_s(), patience) for scenario in scenarios}
 
     def make(self, scenarios: Iterable[Scenario], *, compares: bool = True) -> None:

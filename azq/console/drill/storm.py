@@ -18,7 +18,7 @@ from typing import Any
 import redis
 
 from azq.console.drill import messages, resources
-from azq.console.drill.audit import Auditor
+from azq.console.drill.audit import DiskAuditor
 from azq.console.drill.blows import Blow, befallen, blows
 from azq.console.drill.outcome import Outcome
 from azq.console.drill.processes import Held, processes
@@ -104,7 +104,7 @@ class _Weather:
         self._system = system
         self._found = found
         self._tell = tell
-        self._auditor = Auditor(system)
+        self._auditor = DiskAuditor(system)
         self._rng = random.Random(found.storm.seed)
         self._lasting: list[tuple[float, Lift]] = []
         self._late_s = 0.0  # spent on comparisons, in which no fault is due

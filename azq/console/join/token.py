@@ -125,7 +125,7 @@ def _split(url: str) -> SplitResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Invitee:
     """Whom a token is for; an empty name: one is made up."""
 
     name: str = ""
@@ -133,7 +133,7 @@ class Guest:
     days: float = 30.0
 
 
-def invitation(config: Config, guest: Guest) -> dict[str, Any]:
+def invitation(config: Config, guest: Invitee) -> dict[str, Any]:
     """The command that joins this machine's fleet, and a token for one machine, which is let in by this.
 
     Where the brokers keep no users the token is their password, for whoever has it. Raises `ConfigError` when the brokers are out of other
@@ -154,7 +154,7 @@ def invitation(config: Config, guest: Guest) -> dict[str, Any]:
     return {"command": f"azq join {url}", **_let_in(resolved, guest, own_fingerprint(config, brokers.certificate_file(config.home), url))}
 
 
-def _let_in(config: Config, guest: Guest, fingerprint: str) -> dict[str, Any]:
+def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
     if not knows_roles(config):
         login = login_of(config.broker.control_url)
         user = login.user or ("default" if fingerprint else "")

@@ -62,17 +62,24 @@ def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> Stat
     return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms)
 
 
-def check_deletable(state: State) -> None:
-    """Raises `StateConflict` where a run, or a worker of one, would write on after it was deleted."""
+LEARNING = "learning"  # what a run is whose learner holds its place
+
+
+def check_deletable(state: State, now_ms: int) -> None:
+    """Raises `StateConflict` where a run, or a worker or the learner of one, would write on after it was deleted."""
     if state.state is RunState.RUNNING:
         raise still_at_work(state.record.run, state.state.value)
     for row in state.jobs.values():
         if row.view.state is JobState.LEASED:
             raise still_at_work(state.record.run, row.view.state.value, row.view.owner)
+    if state.learner.until_ms > now_ms:
+        raise still_at_work(state.record.run, LEARNING, state.learner.holder)
 
 
 def still_at_work(run: str, state: str, owner: str = "") -> StateConflict:
-    """The error for a run that cannot be deleted: it is running, or a worker holds one of its jobs."""
+    """The error for a run that cannot be deleted: it is running, or a worker or its learner has not ended."""
+    if state == LEARNING:
+        return StateConflict(f"{owner} still learns run {run}; stop it, then delete the run")
     if owner:
         return StateConflict(f"{owner} still holds a job of run {run}; it gives it back within seconds, then delete the run")
     return StateConflict(f"run {run} is {state}; pause or finish it, then delete it")

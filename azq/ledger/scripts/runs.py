@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from azq.ledger.rules.runs import LEARNING
 from azq.ledger.types import RECENT
 from azq.wire import keys
 
@@ -69,7 +70,7 @@ return {'ok'}
 # Answers ok, then opened, finished, open, abandoned, inserted, samples in the stream, duplicates_dropped, written_off.
 COUNTS = "if call('EXISTS', RUN) == 0 then return {'missing'} end return {'ok', unpack(counted())}"
 
-# Answers ok, also where there is no such run, or conflict with the state that forbids it: running, or leased and its owner.
+# Answers ok, also where there is no such run, or conflict with the state that forbids it: running, leased and its owner, learning and who.
 DELETE_RUN = """
 local state = call('HGET', RUN, 'state')
 if state == 'running' then return {'conflict', state} end
@@ -78,9 +79,11 @@ for _, of in ipairs(waiting) do
   local job = call('HMGET', JOB_PREFIX .. of, 'state', 'owner')
   if job[1] == 'leased' then return {'conflict', job[1], job[2]} end
 end
+local place = call('HMGET', LEARNER, 'holder', 'until_ms')
+if tonumber(place[2] or '0') > now then return {'conflict', 'LEARNING', place[1]} end
 for _, numbers in ipairs({waiting, call('LRANGE', DONE, 0, -1)}) do
   for _, of in ipairs(numbers) do call('UNLINK', JOB_PREFIX .. of, HELD_PREFIX .. of) end
 end
 for _, name in ipairs({OF_RUN}) do call('UNLINK', KEYS[1] .. name) end
 return {'ok'}
-""".replace("OF_RUN", ", ".join(f"'{key('').removeprefix(keys.run_prefix(''))}'" for key in keys.OF_RUN))
+""".replace("LEARNING", LEARNING).replace("OF_RUN", ", ".join(f"'{key('').removeprefix(keys.run_prefix(''))}'" for key in keys.OF_RUN))

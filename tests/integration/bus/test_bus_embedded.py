@@ -17,7 +17,7 @@ from azq.bus import embedded
 from azq.bus.binary import find_server, server_at
 from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.origin import Server, writer_of
+from azq.bus.origin import ServerProgram, writer_of
 from azq.bus.redis import RedisBus
 from azq.config import load
 from azq.console.brokers import Brokers
@@ -82,7 +82,7 @@ def test_the_server_that_wrote_a_folder_is_noted_and_told_by_the_file_itself(ser
     server.stop()
     (folder / "server.json").unlink()  # as before there were notes
     assert mine.reads(writer_of(folder))
-    assert not Server("redis", (7, 0, 15)).reads(writer_of(folder))
+    assert not ServerProgram("redis", (7, 0, 15)).reads(writer_of(folder))
     server.start()
     with connect(server.url) as client:
         assert client.get("kept") == b"here"

@@ -10,8 +10,8 @@ from conftest import Broker
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.console.drill import audit
-from azq.console.drill.audit import Auditor
-from azq.console.drill.proof import Finding
+from azq.console.drill.audit import DiskAuditor
+from azq.console.drill.proof import Discrepancy
 from azq.console.drill.system import RUN, System
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.ledger import Ledger
@@ -67,19 +67,19 @@ def test_games_that_were_acknowledged_and_not_written_are_lost(
 ) -> None:
     books.learn(*written)
     books.ledger.release(books.lease, [])
-    found = Auditor(system).audit_at_the_end()
-    assert found == Finding(lost=frozenset(lost), abandoned=frozenset({(4, "no rules")}))
+    found = DiskAuditor(system).audit_at_the_end()
+    assert found == Discrepancy(lost=frozenset(lost), abandoned=frozenset({(4, "no rules")}))
     assert books.ledger.run(RUN).state is RunState.PAUSED
 
 
 def test_nothing_is_compared_while_somebody_holds_a_game_or_a_sample_waits(books: Books, system: System) -> None:
     with pytest.raises(EvaluationTimeout, match="the end of all leases and an empty sample stream"):
-        Auditor(system).audit_at_the_end()  # a lease and two samples
+        DiskAuditor(system).audit_at_the_end()  # a lease and two samples
     books.ledger.release(books.lease, [])
     with pytest.raises(EvaluationTimeout, match="empty sample stream"):
-        Auditor(system).audit_at_the_end()
+        DiskAuditor(system).audit_at_the_end()
     books.learn(1, 2)
-    assert Auditor(system).audit_at_the_end().lost == set()
+    assert DiskAuditor(system).audit_at_the_end().lost == set()
 
 
 def test_games_played_with_weights_that_had_to_be_refused_are_found_out(books: Books, system: System) -> None:
@@ -87,7 +87,7 @@ def test_games_played_with_weights_that_had_to_be_refused_are_found_out(books: B
     books.ledger.release(books.lease, [])
     system.refused.add(7)
     with pytest.raises(StateConflict, match="had to be refused: version 7"):
-        Auditor(system).audit_at_the_end()
+        DiskAuditor(system).audit_at_the_end()
 
 
 def test_a_heartbeat_that_names_weights_to_be_refused_is_noticed_whoever_asks(books: Books, system: System) -> None:

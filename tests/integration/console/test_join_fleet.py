@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 from azq import __version__
 from azq.bus import embedded
 from azq.bus.connect import connect
-from azq.bus.origin import Server
+from azq.bus.origin import ServerProgram
 from azq.bus.redis import RedisBus
 from azq.cli import app
 from azq.config import Config, load
 from azq.console.brokers import Brokers, resolve
 from azq.console.fronts import Listen
-from azq.console.join import Guest, Wish, invitation, join
+from azq.console.join import Invitee, Wish, invitation, join
 from azq.console.join.checks import check_fleet, read_fleet
 from azq.console.join.token import Token, parse_token, with_login
 from azq.console.machines import give_roles, machines_of
@@ -34,7 +34,7 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.gate import agree_on_schema
-from azq.wire.messages import SCHEMA, Machine, RunRecord
+from azq.wire.messages import SCHEMA, AdmittedMachine, RunRecord
 from daemon.invitation import fleet_of
 
 
@@ -68,7 +68,7 @@ def config_of(home: Path) -> Config:
 
 def test_listening_brokers_let_a_machine_in_by_its_token(listening: tuple[Path, int, redis.Redis]) -> None:
     home, port, owner = listening
-    told = invitation(config_of(home), Guest("box", ("selfplay",), 2.0))
+    told = invitation(config_of(home), Invitee("box", ("selfplay",), 2.0))
     assert told["command"] == f"azq join redis://127.0.0.1:{port}/0"
     assert told["name"] == "box"
     token = parse_token(told["token"])
@@ -79,15 +79,15 @@ def test_listening_brokers_let_a_machine_in_by_its_token(listening: tuple[Path, 
             connect(f"redis://127.0.0.1:{plane}/0")
         with pytest.raises(BrokerRefused):
             connect(with_login(f"redis://127.0.0.1:{plane}/0", Token(token.text)))  # it is no password of the owner's
-    kept = decode(owner.hget(keys.MACHINES, "box"), Machine)
+    kept = decode(owner.hget(keys.MACHINES, "box"), AdmittedMachine)
     assert (kept.roles, kept.expires_ms - kept.created_ms) == (("selfplay",), 2 * 86_400_000)
     with pytest.raises(StateConflict, match="box was let in before"):
-        invitation(config_of(home), Guest("box"))
+        invitation(config_of(home), Invitee("box"))
 
 
 def test_a_look_finds_the_way_and_changes_nothing(listening: tuple[Path, int, redis.Redis]) -> None:
     home, port, _ = listening
-    token = parse_token(invitation(config_of(home), Guest())["token"])
+    token = parse_token(invitation(config_of(home), Invitee())["token"])
     said: list[str] = []
     wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="inference", folder=home / "second", foreground=True, dry_run=True)
     assert join(wish, said.append, lambda joined: None) == 0
@@ -98,7 +98,7 @@ def test_a_look_finds_the_way_and_changes_nothing(listening: tuple[Path, int, re
 
 def test_a_machine_that_is_sent_away_is_out_at_once(listening: tuple[Path, int, redis.Redis]) -> None:
     home, port, owner = listening
-    guests = {name: parse_token(invitation(config_of(home), Guest(name))["token"]) for name in ("box", "other")}
+    guests = {name: parse_token(invitation(config_of(home), Invitee(name))["token"]) for name in ("box", "other")}
     clients = {(name, at): connect(with_login(f"redis://127.0.0.1:{at}/0", guests[name])) for name in guests for at in (port, port + 1)}
     with machines_of(resolve(config_of(home))) as machines:
         assert [(seen.name, seen.addresses) for seen in machines.seen()] == [("box", ("127.0.0.1",)), ("other", ("127.0.0.1",))]
@@ -114,7 +114,7 @@ def test_a_machine_that_is_sent_away_is_out_at_once(listening: tuple[Path, int, 
 
 def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Redis]) -> None:
     home, port, owner = listening
-    token = parse_token(invitation(config_of(home), Guest("box"))["token"])
+    token = parse_token(invitation(config_of(home), Invitee("box"))["token"])
     Ledger(owner).create_run(RunRecord("r", b"{}", {}, "x", 1))
     job = Ledger(owner).enqueue("r", "selfplay", "cpu")
     with connect(with_login(f"redis://127.0.0.1:{port}/0", token)) as client:
@@ -147,13 +147,13 @@ def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Red
 
 
 def test_an_older_server_goes_on_with_one_password_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "server_at", lambda path: Server("redis", (6, 2, 0)))
+    monkeypatch.setattr(embedded, "server_at", lambda path: ServerProgram("redis", (6, 2, 0)))
     port, config = free_port(), config_of(tmp_path)
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert not knows_roles(settings)
         brokers.control.set(keys.FLEET, encode(fleet_of(settings)))
-        told = invitation(config, Guest("box"))
+        told = invitation(config, Invitee("box"))
         assert "share one password" in told["warning"]
         said: list[str] = []
         wish = Wish(
@@ -164,7 +164,7 @@ def test_an_older_server_goes_on_with_one_password_and_says_so(tmp_path: Path, m
         # The same server, told of users by its owner.
         assert any("has the users azq-daemon" in line for line in give_roles(settings, apply=True))
         assert knows_roles(settings)
-        assert parse_token(invitation(config, Guest("box"))["token"]).user == "machine-box"
+        assert parse_token(invitation(config, Invitee("box"))["token"]).user == "machine-box"
 
 
 def test_time_runs_out_for_a_machine_and_for_users_that_nobody_let_in(listening: tuple[Path, int, redis.Redis]) -> None:
@@ -186,7 +186,7 @@ def test_machines_are_known_after_a_restart_with_the_rights_of_now(tmp_path: Pat
     port, config = free_port(), config_of(tmp_path)
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         brokers.control.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
-        token = parse_token(invitation(config, Guest("box"))["token"])
+        token = parse_token(invitation(config, Invitee("box"))["token"])
         brokers.control.execute_command("ACL", "SETUSER", "machine-box", "resetkeys", "-@all")  # as an older azq might have had it
         brokers.control.execute_command("ACL", "SAVE")
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
@@ -242,7 +242,7 @@ def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path
         assert told.data_urls == tuple(f"redis://127.0.0.1:{port + place}/0" for place in (1, 2, 3))
         assert (told.data_url, told.shards_per_run) == (told.data_urls[0], 2)
         brokers.control.set(keys.FLEET, encode(told))
-        token, said = parse_token(invitation(config, Guest())["token"]), list[str]()
+        token, said = parse_token(invitation(config, Invitee())["token"]), list[str]()
         wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="selfplay", folder=tmp_path / "second", foreground=True, dry_run=True)
         assert join(wish, said.append, lambda joined: None) == 0
         assert all(any(f"redis://127.0.0.1:{port + place}/0 answers" in line for line in said) for place in (1, 2, 3))
@@ -254,7 +254,7 @@ def test_brokers_on_unix_sockets_invite_nobody(tmp_path: Path) -> None:
         told = fleet_of(brokers.apply(config))
         assert (told.control_url, told.data_url, told.version) == ("", "", __version__)
         with pytest.raises(ConfigError, match="--listen"):
-            invitation(config, Guest())
+            invitation(config, Invitee())
 
 
 def test_a_server_that_is_configured_says_itself_where_it_listens(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from azq.config import Config, load
 from azq.console import fronts
 from azq.console.brokers import Brokers
 from azq.console.fronts import Listen
-from azq.console.join import Guest, Wish, invitation, join
+from azq.console.join import Invitee, Wish, invitation, join
 from azq.console.join.token import Token, parse_token
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.wire import keys, tls
@@ -49,7 +49,7 @@ class First:
         return f"rediss://127.0.0.1:{self.port}/0"
 
     def token(self) -> Token:
-        return parse_token(invitation(self.config, Guest())["token"])
+        return parse_token(invitation(self.config, Invitee())["token"])
 
     def connections(self) -> int:
         return int(self.brokers.control.info("stats")["total_connections_received"])
@@ -86,7 +86,7 @@ def test_the_servers_themselves_stay_on_their_sockets(first: First) -> None:
 
 
 def test_the_token_names_the_certificate_and_a_look_finds_the_way(first: First) -> None:
-    told = invitation(first.config, Guest())
+    told = invitation(first.config, Invitee())
     assert told["command"] == f"azq join {first.url}"
     assert first.token().fingerprint == tls.fingerprint(first.brokers.fronts[0].certificate.read_text())
     said = ask(wish(first, first.token()))
@@ -144,6 +144,6 @@ def test_brokers_of_an_operator_are_known_by_tls_ca(first: First, tmp_path: Path
     own = first.brokers.fronts[0].certificate
     control = first.brokers.apply(first.config).broker.control_url
     config = load(overrides=[f'broker.control_url="{control}"', f'broker.public_control_url="{first.url}"', f'broker.tls_ca="{own}"'])
-    assert parse_token(invitation(config, Guest())["token"]).fingerprint == tls.fingerprint(own.read_text())
+    assert parse_token(invitation(config, Invitee())["token"]).fingerprint == tls.fingerprint(own.read_text())
     assert fronts.own_fingerprint(config, own, "redis://first:6379/0") == ""
     assert fronts.own_fingerprint(load(overrides=['broker.control_url="rediss://h:1/0"']), own, "rediss://h:1/0") == ""

@@ -9,7 +9,7 @@ from ledger_worlds import event, record
 
 from azq.errors import NotFound, StateConflict
 from azq.ledger import MemoryLedger
-from azq.ledger.types import Load, RunState
+from azq.ledger.types import LedgerLoad, RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 
@@ -70,16 +70,28 @@ def test_one_that_never_was_is_passed_over(world):
     assert [view.record.run for view in world.ledger.runs()] == ["r"]
 
 
+def test_a_run_that_is_learned_is_deleted_once_its_learner_has_ended_or_died(world):
+    world.ledger.set_run_state("r", RunState.PAUSED)
+    world.ledger.take_learner("r", "host:7", 10.0)
+    world.pass_s(9.0)
+    with pytest.raises(StateConflict, match="host:7 still learns run r; stop it"):
+        world.ledger.delete_run("r")
+    assert world.ledger.run("r")
+    world.pass_s(1.0)
+    world.ledger.delete_run("r")
+    assert left(world) == set()
+
+
 def test_load_counts_running_runs_and_jobs_that_did_not_end(world):
-    assert world.ledger.load() == Load(1, 0)
+    assert world.ledger.load() == LedgerLoad(1, 0)
     lease = world.lease()
     world.ledger.enqueue("r", "eval", "cpu")
     world.ledger.create_run(record("other"))
     world.ledger.enqueue("other", "eval", "cpu")
-    assert world.ledger.load() == Load(2, 3)
+    assert world.ledger.load() == LedgerLoad(2, 3)
     world.ledger.release(lease, [])
     world.ledger.set_run_state("other", RunState.PAUSED)
-    assert world.ledger.load() == Load(1, 2)
+    assert world.ledger.load() == LedgerLoad(1, 2)
 
 
 def test_every_key_that_lasts_as_long_as_its_run_is_deleted_with_it():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from azq.bus import binary
-from azq.bus.origin import Server, note_writer
+from azq.bus.origin import ServerProgram, note_writer
 from azq.errors import MissingExtra
 
 
@@ -44,7 +44,11 @@ def test_the_wheel_comes_before_path(both):
 
 def test_a_program_that_cannot_read_the_folder_is_passed_over(both, tmp_path):
     wheel, _ = both
-    for writer, found in ((Server("redis", (7, 0, 15)), wheel), (Server("redis", (7, 4, 0)), None), (Server("valkey", (8, 0, 0)), wheel)):
+    for writer, found in (
+        (ServerProgram("redis", (7, 0, 15)), wheel),
+        (ServerProgram("redis", (7, 4, 0)), None),
+        (ServerProgram("valkey", (8, 0, 0)), wheel),
+    ):
         note_writer(tmp_path, writer)
         if found is None:
             with pytest.raises(MissingExtra, match=r"was written by Redis 7\.4\.0: .*redis-server 7\.4 on PATH.*from the run's own folder"):
@@ -55,7 +59,7 @@ def test_a_program_that_cannot_read_the_folder_is_passed_over(both, tmp_path):
 
 def test_what_the_wheel_wrote_is_not_given_to_another(both, tmp_path):
     wheel, mine = both
-    note_writer(tmp_path, Server("valkey", (9, 1, 2)))
+    note_writer(tmp_path, ServerProgram("valkey", (9, 1, 2)))
     wheel.unlink()
     with pytest.raises(MissingExtra) as caught:
         binary.find_server(tmp_path)

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from azq.console.drill import Chaos, Outcome, Plan, Scenario, as_table, choose, load_all, rehearse
+from azq.console.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, load_all, rehearse
 from azq.console.drill.chaos import Throughput, Work
 from azq.console.drill.evidence import Evidence, Tally
 from azq.console.drill.faults import DEEDS
 from azq.console.drill.harm import Harm
 from azq.console.drill.odd_games import ARMED
-from azq.console.drill.proof import Disk, Finding
+from azq.console.drill.proof import Discrepancy, Disk
 from azq.console.drill.rehearse import by_system, odd_game
 from azq.console.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
 from azq.console.drill.system import Log
@@ -70,7 +70,7 @@ def test_drills_with_settings_of_their_own_and_hosts_have_systems_of_their_own()
 def test_chaos_of_hosts_alone_is_refused() -> None:
     cut = [one for one in load_all() if one.role == HOSTS]
     with pytest.raises(ConfigError, match="take no part in chaos"):
-        rehearse(cut, Plan(chaos=Chaos(1.0, 0.0)), print)
+        rehearse(cut, Intent(chaos=Chaos(1.0, 0.0)), print)
 
 
 def test_drills_are_chosen_by_name() -> None:
@@ -129,14 +129,16 @@ def test_a_drill_that_kills_self_play_has_to_measure_what_search_was_lost() -> N
 
 
 def test_what_a_comparison_found_is_in_the_verdict() -> None:
-    found = Finding(frozenset({4}), frozenset({(2, 1), (2, 2)}), frozenset({9}), frozenset({(5, "killed its worker 3 times"), (6, "?")}))
+    found = Discrepancy(
+        frozenset({4}), frozenset({(2, 1), (2, 2)}), frozenset({9}), frozenset({(5, "killed its worker 3 times"), (6, "?")})
+    )
     outcome = Outcome(KILL, recovery_s=[1.0])
     outcome.note(found)
     values = outcome.values()
     assert (values["games_lost"], values["duplicates_inserted"], values["games_unexpected"], values["games_abandoned"]) == (1, 2, 1, 2)
     assert (values["compared"], values["passed"]) == (1, False)
     allowed = Outcome(replace(KILL, abandoned="killed its worker"), recovery_s=[1.0])
-    allowed.note(Finding(abandoned=found.abandoned))
+    allowed.note(Discrepancy(abandoned=found.abandoned))
     assert allowed.problem() == "1 games abandoned"
 
 

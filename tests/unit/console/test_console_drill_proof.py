@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.console.drill.proof import Books, Disk, Finding, compare
+from azq.console.drill.proof import Books, Discrepancy, Disk, compare
 
 NUMBERS = st.integers(1, 40)
 
@@ -47,8 +47,8 @@ def test_what_was_found_before_is_not_found_again(history: tuple[Books, frozense
     books, closed = history
     before, after = compare(books, Disk(closed - first)), compare(books, Disk(closed - first - second))
     assert after.since(before).lost == (closed & second) - first
-    assert after.since(after) == Finding()
-    assert after.since(Finding()) == after
+    assert after.since(after) == Discrepancy()
+    assert after.since(Discrepancy()) == after
 
 
 def test_a_balanced_ledger_whose_log_lacks_a_game_and_holds_another_twice_is_found_out() -> None:

@@ -12,7 +12,7 @@ from azq.console.process import child_environment, use_config
 from azq.console.roles import as_role, in_roles, knows_roles
 from azq.errors import ConfigError
 from azq.wire import acl
-from azq.wire.messages import Machine
+from azq.wire.messages import AdmittedMachine
 
 SECRETS = ["daemon.token=hunter2-operate", 'daemon.tokens.ci={token="hunter2-ci"}', 'store.options.secret="for-all"']
 
@@ -65,11 +65,11 @@ def test_a_process_forgets_what_its_role_does_not_need(monkeypatch: pytest.Monke
 
 
 def test_who_may_stay_is_whoever_was_let_in_and_has_time_left() -> None:
-    known = {"box": Machine(("selfplay",), 0, 10), "old": Machine(("selfplay",), 0, 9)}
+    known = {"box": AdmittedMachine(("selfplay",), 0, 10), "old": AdmittedMachine(("selfplay",), 0, 9)}
     users = ["default", "azq-worker", "operators", "machine-box", "machine-old", "machine-unknown"]
     assert machines.unwelcome(users, known, 9) == {"machine-old", "machine-unknown"}
     assert machines.unwelcome(users, known, 10) == {"machine-box", "machine-old", "machine-unknown"}
-    assert machines.words_of("box", Machine(("selfplay", "eval"), 0, 1)) == acl.rules("machine-box", ["worker"])
+    assert machines.words_of("box", AdmittedMachine(("selfplay", "eval"), 0, 1)) == acl.rules("machine-box", ["worker"])
 
 
 @pytest.mark.parametrize("url", ["redis://h:1/0", "redis://:short@h:1/0", "redis://machine-x:0123456789abcdef@h:1/0"])

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
@@ -156,7 +155,7 @@ def test_a_run_whose_learner_lives_is_kept() -> None:
     front = Front()
     front.create("mine")
     front.http.post("/v1/runs/mine/pause")
-    front.beat(msgspec.structs.replace(BEAT, role="learner", worker="learner@h:9", run="mine", queues=()))
+    front.ledger.take_learner("mine", "learner@h:9", 60.0)
     refused = front.http.delete("/v1/runs/mine")
     assert (refused.status_code, "learner@h:9" in refused.json()["detail"]) == (409, True)
     assert front.ledger.run("mine").state is RunState.PAUSED
