@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from azq.console.drill.outcome import Outcome, as_table
-from azq.console.drill.proof import Finding
+from azq.console.drill.proof import Discrepancy
 from azq.console.drill.scenarios import Scenario
 
 PLAYER = Scenario("selfplay-kill", "kill -9 of a worker", "selfplay", "kill", 10.0, pause_within_s=40.0, abandoned="killed")
@@ -62,8 +62,8 @@ def test_nothing_measured_is_no_time_lost() -> None:
 
 def test_what_comparisons_show_adds_up() -> None:
     noted = outcome(compared=0)
-    noted.note(Finding(frozenset({1, 2}), frozenset({(3, 1)}), frozenset({4, 5, 6}), frozenset({(7, "killed twice"), (8, "no rules")})))
-    noted.note(Finding(lost=frozenset({9})))
+    noted.note(Discrepancy(frozenset({1, 2}), frozenset({(3, 1)}), frozenset({4, 5, 6}), frozenset({(7, "killed twice"), (8, "no rules")})))
+    noted.note(Discrepancy(lost=frozenset({9})))
     assert (noted.compared, noted.games_lost, noted.duplicates_inserted, noted.games_unexpected, noted.games_abandoned) == (2, 3, 1, 3, 1)
 
 
