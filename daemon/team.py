@@ -140,7 +140,6 @@ def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
 
 def _mean_batch(workers: Sequence[Heartbeat]) -> float:
     """Mean over the inference workers, each weighted by its batches per second."""
-    pairs = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), beat.rates.get(metrics.MEAN_BATCH, 0.0)) for beat in workers]
-    busy = [(rate, batch) for rate, batch in pairs if rate > 0 and batch > 0]
+    busy = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), batch) for beat in workers if (batch := beat.rates.get(metrics.MEAN_BATCH))]
     batches_per_s = sum(rate / batch for rate, batch in busy)
     return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0

@@ -20,6 +20,7 @@ PRIOR_ELO = 1500.0  # standard deviation of the prior around the anchor
 Z95 = 1.959964
 _PER_ELO = float(np.log(10.0) / 400.0)
 _STEPS = 100
+_LONGEST_STEP = 200.0  # Elo; a full Newton step overshoots where all games were won
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ def _fit(matches: _Matches, count: int, fixed: int) -> tuple[NDArray[np.float64]
             np.add.at(information, (one, other), sign * weight)
         step = np.zeros(count)
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        elo += np.clip(step, -200.0, 200.0)  # a full Newton step overshoots where all games were won
-        if np.abs(step).max(initial=0.0) < 1e-6:
+        elo += np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
+        if np.abs(step).max() < 1e-6:
             break
     deviation = np.zeros(count)
     deviation[free] = np.sqrt(np.diag(np.linalg.inv(information[np.ix_(free, free)])))

@@ -47,12 +47,8 @@ def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Ca
             wait_s = min(wait_s, deadline_s - age_s)
     if not ready:
         return Plan((), wait_s)
-
-    def arrival(members: list[int]) -> tuple[float, int]:
-        return waiting[members[0]].arrived_s, members[0]
-
-    chosen = min(ready, key=arrival)
-    return Plan(tuple(chosen), 0.0)
+    oldest = min(ready, key=lambda members: waiting[members[0]].arrived_s)
+    return Plan(tuple(oldest), 0.0)
 
 
 def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) -> tuple[list[int], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from azq.config import LearnerConfig, NetworkConfig
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage
 
 
 def progress(until: Mapping[str, float], minutes: float, games: int, steps: int) -> float:
@@ -28,6 +28,5 @@ def networks(network: NetworkConfig, config: LearnerConfig) -> list[NetworkConfi
 
 def network_at(network: NetworkConfig, config: LearnerConfig, progress: float) -> NetworkConfig:
     """What `network` has grown to at this share of the horizon; a horizon that moves away makes nothing smaller."""
-    begun = [stage for stage in config.growth if stage.at <= progress]
-    blocks, channels = (begun[-1].blocks, begun[-1].channels) if begun else (0, 0)
-    return network.model_copy(update={"blocks": max(network.blocks, blocks), "channels": max(network.channels, channels)})
+    sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in config.growth if stage.at <= progress)]
+    return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})

@@ -60,5 +60,4 @@ def decode_manifest(data: bytes) -> Manifest | None:
         manifest = msgspec.json.decode(data[len(MAGIC) :], type=Manifest)
     except msgspec.DecodeError:
         return None
-    whole = 0 < manifest.size <= MAX_BLOB_BYTES and manifest.chunk_bytes > 0
-    return manifest if whole and manifest.size <= manifest.chunk_bytes * MAX_CHUNKS else None
+    return manifest if 0 < manifest.size <= min(MAX_BLOB_BYTES, manifest.chunk_bytes * MAX_CHUNKS) else None

@@ -17,4 +17,4 @@ def answer_bytes(leaves: int, num_actions: int, value_size: int) -> int:
 
 def most_leaves(packed_size: int, num_actions: int, value_size: int) -> int:
     """The most leaves whose request (L, P) and whose answer each fit a frame; 0 where not even one does."""
-    return (MAX_FRAME_BYTES - ENVELOPE_BYTES) // max(1, packed_size, 2 * (num_actions + value_size))
+    return (MAX_FRAME_BYTES - ENVELOPE_BYTES) // max(packed_size, 2 * (num_actions + value_size))

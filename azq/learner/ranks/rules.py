@@ -77,10 +77,9 @@ def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, 
     weights = [max(speed, least) for speed in speeds]
     exact = [rows * weight / sum(weights) for weight in weights]
     given = [max(1, int(part)) for part in exact]
-    by_need = sorted(range(len(exact)), key=lambda rank: (given[rank] - exact[rank], rank))
-    while sum(given) < rows:
-        for rank in by_need[: rows - sum(given)]:
-            given[rank] += 1
+    by_need = sorted(range(len(exact)), key=lambda rank: given[rank] - exact[rank])
+    for rank in by_need[: max(0, rows - sum(given))]:
+        given[rank] += 1
     while sum(given) > rows:
         given[given.index(max(given))] -= 1
     return tuple(given)

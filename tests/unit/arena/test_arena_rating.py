@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.arena.rating import Rating, rate
+from azq.arena.rating import Rating, choose_anchor, rate, score_share
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -120,3 +123,87 @@ def test_a_match_that_an_engine_ended_rates_nobody() -> None:
     spec = MatchSpec("weights:1", "gtp:x", 10, 64, 4, 0)
     failed = MatchResult(spec, "weights:1", "gtp:x", 0, 0, 0, 0, error="engine gtp:x died")
     assert set(by_name([failed, match("weights:1", "uct:100", 6, 0, 4)])) == {"weights:1", "uct:100"}
+
+
+def log_posterior(elo: Mapping[str, float], results: Sequence[MatchResult]) -> float:
+    """How probable ratings are, up to a constant: what is written above `rate`, in numbers."""
+    total = sum(-(strength**2) / (2 * 1500.0**2) for strength in elo.values())
+    for result in results:
+        games = result.wins + result.draws + result.losses
+        points = games * result.share if result.seats > 2 else result.wins + result.draws / 2
+        share = 1 / (1 + (result.seats - 1) * 10 ** ((elo[result.second] - elo[result.first]) / 400))
+        total += points * math.log(share) + (games - points) * math.log(1 - share)
+    return total
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [match("weights:1", "uct:100", 40, 0, 0)],
+        [match("weights:1", "uct:100", 30, 4, 10), match("weights:2", "weights:1", 7, 2, 3), match("uct:100", "weights:2", 1, 0, 9)],
+        [field_match("weights:1", "uct:100", 100, 0.4, 4), match("weights:2", "weights:1", 5, 1, 6)],
+    ],
+    ids=["undefeated", "three players", "four seats"],
+)
+def test_ratings_are_the_peak_of_what_is_probable_and_intervals_its_width(results: list[MatchResult]) -> None:
+    ratings = by_name(results)
+    free = [name for name in ratings if name != "uct:100"]
+    moves = np.eye(len(free))
+
+    def near(move: np.ndarray) -> float:
+        elo = {name: rating.elo for name, rating in ratings.items()}
+        return log_posterior(elo | {name: elo[name] + float(by) for name, by in zip(free, move, strict=True)}, results)
+
+    slope = np.array([near(0.05 * one) - near(-0.05 * one) for one in moves]) / 0.1
+    bend = np.array([[near((a + b) / 2) - near((a - b) / 2) - near((b - a) / 2) + near(-(a + b) / 2) for a in moves] for b in moves])
+    assert np.linalg.solve(bend, slope) == pytest.approx(0, abs=0.01)  # Elo from here to the peak
+    margin = 1.959964 * np.sqrt(np.diag(np.linalg.inv(-bend)))
+    assert [ratings[name].high - ratings[name].elo for name in free] == pytest.approx(margin, rel=1e-4)
+    assert [ratings[name].elo - ratings[name].low for name in free] == pytest.approx(margin, rel=1e-4)
+
+
+def test_it_stops_at_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+    solve = np.linalg.solve
+
+    def counted(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        steps.append(float(np.abs(solve(matrix, vector)).max()))
+        return solve(matrix, vector)
+
+    monkeypatch.setattr(np.linalg, "solve", counted)
+    rate([match("weights:1", "uct:100", 30, 4, 10), match("weights:2", "weights:1", 7, 2, 3)])
+    assert len(steps) < 10
+    assert steps[-1] < 1e-6 <= steps[-2]
+
+
+def test_games_and_points_are_counted_for_both_sides() -> None:
+    ratings = by_name([match("weights:1", "uct:100", 30, 4, 10), match("uct:100", "weights:1", 1, 0, 2)])
+    assert (ratings["weights:1"].games, ratings["weights:1"].score) == (47, 34.0)
+    assert (ratings["uct:100"].games, ratings["uct:100"].score) == (47, 13.0)
+
+
+def test_equals_stand_in_the_order_of_their_names() -> None:
+    assert [rating.player for rating in rate([match("uct:9", "uct:100", 0, 4, 0), match("uct:3", "uct:100", 2, 0, 2)])] == [
+        "uct:100",
+        "uct:3",
+        "uct:9",
+    ]
+
+
+def test_a_player_against_itself_and_a_match_without_games_rate_nobody() -> None:
+    assert rate([match("weights:1", "weights:1", 3, 0, 1)]) == []
+    assert rate([match("weights:1", "uct:100", 0, 0, 0)]) == []
+
+
+def test_shares_of_the_points() -> None:
+    assert score_share(match("a", "b", 3, 2, 1)) == 4 / 6
+    assert score_share(match("a", "b", 0, 1, 0)) == 0.5
+    assert score_share(match("a", "b", 0, 0, 0)) == 0.0
+    assert score_share(MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=3, share=0.375)) == 0.375
+    assert score_share(MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=2, share=0.375)) == 0.25
+
+
+def test_zero_is_the_wanted_player_or_the_first_that_stays_as_it_is_or_the_first() -> None:
+    assert choose_anchor(["weights:1", "solver", "uct:100"], "uct:100") == "uct:100"
+    assert choose_anchor(["weights:1", "solver", "random"], "uct:100") == "solver"
+    assert choose_anchor(["weights:3", "weights:1", "weights:2"], "uct:100") == "weights:3"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.ledger.types import JobState, JobView
 from azq.queue import queue_name
 from azq.wire.messages import Heartbeat, Job
-from daemon.fleet import eval_tag, is_full, live_tags, note_full, slots_of
-from daemon.state import EVAL, SELFPLAY, queue_of
+from daemon.fleet import condense, eval_tag, is_full, live_tags, note_full, slots_of, tags_of
+from daemon.state import EVAL, SELFPLAY, Offer, queue_of
 
 
 def beat(name: str, *queues: str, slots: int = 1) -> Heartbeat:
@@ -54,6 +55,19 @@ def test_a_worker_busy_with_another_queue_counts_as_busy() -> None:
     assert is_full([both, helper], leased("selfplay.cpu", 3), "eval.cpu")
 
 
+def test_only_jobs_beyond_the_slots_of_their_own_queue_keep_a_shared_worker_busy() -> None:
+    both, helper = beat("a", "selfplay.cpu", "eval.cpu"), beat("c", "selfplay.cpu", slots=2)
+    assert is_full([both, helper], [*leased("eval.cpu", 1), *leased("selfplay.cpu", 1)], "eval.cpu")
+    assert not is_full([both, helper], leased("selfplay.cpu", 1), "eval.cpu")
+    assert is_full([both], leased("eval.cpu", 2), "eval.cpu")
+    assert not is_full([both], leased("eval.cuda", 1), "eval.cpu")
+
+
+def test_tags_of_a_process_are_those_it_names_and_those_of_its_queues() -> None:
+    assert tags_of(beat("a", "selfplay.cpu", "eval.jarvis")) == {"cpu", "jarvis"}
+    assert tags_of(msgspec.structs.replace(beat("a", "selfplay.cpu"), tags=("cuda",))) == {"cpu", "cuda"}
+
+
 def test_queued_jobs_keep_nobody_busy() -> None:
     waiting = [dataclasses.replace(view, state=JobState.QUEUED) for view in leased("eval.cpu", 5)]
     assert not is_full([beat("a", "eval.cpu")], waiting, "eval.cpu")
@@ -68,3 +82,8 @@ def test_the_last_full_moment_is_remembered_until_the_queue_goes_away() -> None:
     seen = note_full(seen, workers, leased("eval.cpu", 1), 300)
     assert note_full(seen, workers, [], 400) == {"eval.cpu": 300}
     assert note_full(seen, [], [], 500) == {}
+
+
+def test_what_a_fleet_offers_is_one_value_for_each_kind_of_worker() -> None:
+    workers = [beat(f"w{index}", "selfplay.cpu", slots=2) for index in range(500)] + [beat("gpu", "selfplay.cuda"), beat("idle")]
+    assert condense(workers) == (Offer(("selfplay.cpu",), 1000), Offer(("selfplay.cuda",), 1))

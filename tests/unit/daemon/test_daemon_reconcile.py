@@ -11,7 +11,6 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide
 from azq.config import ArenaConfig, RunConfig
 from azq.ledger.types import JobState, RunState
 from azq.wire.messages import GradeSpec, MatchSpec
-from daemon.fleet import condense
 from daemon.reconcile import reconcile
 from daemon.state import (
     CancelQueued,
@@ -24,7 +23,6 @@ from daemon.state import (
     FinishRun,
     Observed,
     ObservedRun,
-    Offer,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -245,8 +243,3 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
     wanted = Counter(action.run for action in actions if isinstance(action, EnqueueSelfplay))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share
-
-
-def test_what_a_fleet_offers_is_one_value_for_each_kind_of_worker() -> None:
-    workers = [beat(f"w{index}", "selfplay.cpu", slots=2) for index in range(500)] + [beat("gpu", "selfplay.cuda"), beat("idle")]
-    assert condense(workers) == (Offer(("selfplay.cpu",), 1000), Offer(("selfplay.cuda",), 1))

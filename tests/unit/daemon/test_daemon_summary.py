@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+from reconcile_worlds import view
+
 from azq.arena.rating import Rating
-from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 from daemon.network import NetworkStatus
-from daemon.summary import RunFacts, Strength, failed_matches, strength, summarise
+from daemon.summary import RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
 COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
@@ -21,6 +24,92 @@ def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
     assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
     assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
     assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
+
+
+LEARNER = LearnerStatus(
+    step=40,
+    samples_inserted=200,
+    samples_consumed=500,
+    games_inserted=5,
+    duplicates_dropped=0,
+    window=150,
+    loss_policy=1.5,
+    loss_value=0.5,
+    learning_rate=0.125,
+    weight_version=3,
+    stall_selfplay=False,
+    waiting=True,
+    samples_per_s=64.0,
+    sent_ms=0,
+    progress=0.25,
+    ranks=4,
+    ranks_healthy=2,
+    rank_failures=7,
+    batch_s=0.5,
+    sync_s=0.125,
+    scaling_efficiency=0.75,
+)
+
+
+def test_what_is_not_measured_yet_is_nothing() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.0, 0, 0, 0.0, 0)
+    assert (status.learning_rate, status.loss_value, status.weight_version, status.learner_waiting) == (None, None, 0, False)
+    assert (status.jobs_queued, status.jobs_leased, status.draining, status.selfplay_stalled) == (0, 0, False, False)
+    assert (status.reason, status.conditions, status.not_served) == ("", (), {})
+    assert status.ranks == RanksStatus(1, 0, 0, 0, False, 0, 0.0, 0.0, 1.0)
+    assert status.strength == Strength(None, None, 0, None, None, None, None)
+
+
+def test_what_a_live_learner_says_is_shown() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, learner=LEARNER), 5_000)
+    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.25, 200, 150, 64.0, 40)
+    assert (status.loss_policy, status.loss_value, status.learning_rate) == (1.5, 0.5, 0.125)
+    assert (status.samples_per_insert, status.learner_live, status.learner_waiting, status.weight_version) == (2.5, True, True, 3)
+    assert status.ranks == RanksStatus(4, 2, 2, 7, True, 500, 0.5, 0.125, 0.75)
+
+
+def test_a_learner_that_has_not_begun_has_no_losses_and_no_ratio() -> None:
+    fresh = msgspec.structs.replace(LEARNER, step=0, samples_inserted=0, ranks=2, ranks_healthy=2)
+    status = summarise(RunFacts(VIEW, COUNTS, learner=fresh), 5_000)
+    assert (status.loss_policy, status.loss_value, status.samples_per_insert, status.learner_step) == (None, None, 0.0, 0)
+    assert (status.ranks.failed, status.ranks.fallback_active) == (0, False)
+    assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=3)).failed == 0  # one that leaves is still there
+    assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=1)).fallback_active
+    first = summarise(RunFacts(VIEW, COUNTS, learner=msgspec.structs.replace(LEARNER, step=1)), 5_000)
+    assert (first.loss_policy, first.loss_value) == (1.5, 0.5)
+
+
+def test_the_newest_weights_are_those_of_whoever_knows_newer_ones() -> None:
+    for published, newest in ((7, 7), (2, 3)):
+        facts = RunFacts(VIEW, COUNTS, learner=LEARNER, weights=WeightEvent("r", published, "", "", 0, 0))
+        assert summarise(facts, 0).weight_version == newest
+
+
+def test_jobs_are_counted_by_state_and_a_run_that_does_not_go_on_drains_while_any_is_leased() -> None:
+    jobs = (view(1), view(2), view(3, JobState.QUEUED))
+    status = summarise(RunFacts(VIEW, COUNTS, jobs=jobs), 0)
+    assert (status.jobs_queued, status.jobs_leased, status.draining) == (1, 2, False)
+    paused = RunView(VIEW.record, RunState.PAUSED, "", 90_000, 0)
+    assert summarise(RunFacts(paused, COUNTS, jobs=jobs[1:]), 0).draining
+    assert not summarise(RunFacts(paused, COUNTS, jobs=jobs[2:]), 0).draining
+
+
+def test_selfplay_stalls_by_the_learners_word_or_by_finished_games_that_wait() -> None:
+    record = RunRecord("r", b'{"selfplay": {"max_waiting_games": 3}}', {}, "runs/r", 0)
+    run = RunView(record, RunState.RUNNING, "", 0, 0)
+
+    def stalls(in_transit: int, learner: LearnerStatus | None) -> bool:
+        counts = LedgerCounts(10, 6, 3, 1, 6 - in_transit, in_transit, 0)
+        return summarise(RunFacts(run, counts, learner=learner), 0).selfplay_stalled
+
+    assert [stalls(2, LEARNER), stalls(3, LEARNER), stalls(2, None), stalls(3, None)] == [False, True, False, True]
+    assert stalls(0, msgspec.structs.replace(LEARNER, stall_selfplay=True))
+
+
+def test_workers_of_another_run_are_no_part_of_it() -> None:
+    workers = (beat("selfplay", "all", games_per_s=1.0), beat("selfplay", "own", run="r"), beat("selfplay", "other", run="s"))
+    assert [worker.worker for worker in summarise(RunFacts(VIEW, COUNTS, workers=workers), 0).workers] == ["all", "own"]
 
 
 def test_rates_add_up_over_workers_of_the_right_role_and_run() -> None:
@@ -53,6 +142,14 @@ def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() 
     grades = [GradeResult(9, 64, 0, 0, 0), GradeResult(8, 64, 200, 30, 0), GradeResult(7, 64, 200, 60, 0)]
     ratings = [Rating("uct:100", 0, 0, 0, 9, 4), Rating("weights:10", 55, 5, 105, 9, 4), Rating("weights:9", 90, 50, 130, 9, 4)]
     assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
+    unknown = [Rating("weights:x", 9, 9, 9, 9, 4), Rating("gtp:12", 9, 9, 9, 9, 4)]
+    assert strength([GradeResult(7, 64, 1, 1, 0)], unknown) == Strength(7, 1.0, 1)
+
+
+def test_ratings_are_those_of_its_matches_where_none_are_given() -> None:
+    facts = RunFacts(VIEW, COUNTS, ratings=[Rating("weights:1", 5, 4, 6, 9, 4)])
+    assert summarise(facts, 0).strength.elo == 5
+    assert summarise(facts, 0, [Rating("weights:2", 7, 6, 8, 9, 4)]).strength.elo == 7
 
 
 def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:

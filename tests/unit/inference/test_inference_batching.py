@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.inference.batching import Waiting, bucket_of, buckets, plan
+from azq.inference.batching import Plan, Waiting, bucket_of, buckets, plan
 from azq.inference.tuning import Limits
 
 MAX_BATCH = 100
@@ -82,6 +82,22 @@ def test_a_full_group_goes_before_an_older_one_that_may_wait():
     assert plan(queue, 5.0, max_batch=100, limits=limits_of(100, 5.0)).members == (0,)
 
 
+def test_what_waits_goes_when_the_first_deadline_of_all_is_over():
+    queue = [Waiting("a", 10, 1.0), Waiting("b", 10, 1.5), Waiting("a", 10, 1.75)]
+    assert plan(queue, 2.0, max_batch=100, limits=limits_of(30, 2.0)) == Plan((), 1.0)
+    assert plan(queue, 3.0, max_batch=100, limits=limits_of(30, 2.0)) == Plan((0, 2), 0.0)
+    assert plan(queue, 2.0, max_batch=100, limits=limits_of(20, 2.0)) == Plan((0, 2), 0.0)
+    assert plan(queue, 2.0, max_batch=20, limits=limits_of(30, 2.0)) == Plan((), 1.0)
+    assert plan(queue, 2.0, max_batch=19, limits=limits_of(30, 2.0)) == Plan((0,), 0.0)
+
+
+def test_of_groups_that_may_go_the_one_with_the_oldest_request_goes_first():
+    queue = [Waiting("a", 1, 0.0), Waiting("b", 1, 0.5), Waiting("b", 1, 0.6), Waiting("a", 1, 0.7)]
+    assert plan(queue, 9.0, max_batch=100, limits=limits_of(100, 5.0)).members == (0, 3)
+    again = [*queue[1:3], Waiting("c", 1, 0.2)]  # tried a second time: behind the others, and older
+    assert plan(again, 9.0, max_batch=100, limits=limits_of(100, 5.0)).members == (2,)
+
+
 @given(st.integers(1, 5000), st.integers(1, 8))
 def test_buckets_ascend_to_the_largest_batch_and_waste_little(max_batch, per_octave):
     sizes = buckets(max_batch, per_octave=per_octave)
@@ -99,3 +115,10 @@ def test_bucket_edges():
     assert [bucket_of(count, sizes) for count in (1, 48, 49, 56, 57, 64, 65, 96)] == [1, 48, 56, 56, 64, 64, 80, 96]
     with pytest.raises(ValueError, match="97 leaves exceed the largest bucket of 96"):
         bucket_of(97, sizes)
+
+
+def test_buckets_below_the_smallest_are_left_out():
+    assert buckets(96, per_octave=2, smallest=16) == (16, 24, 32, 48, 64, 96)
+    assert buckets(96, per_octave=2, smallest=17) == (24, 32, 48, 64, 96)
+    assert buckets(8, per_octave=2, smallest=16) == (8,)
+    assert buckets(1, per_octave=4) == (1,)

@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage
+from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.growth import grow, grow_tensors
-from azq.learner.schedule import network_at, networks
 from azq.learner.trainer import Trainer
 from azq.nets import NetSpec, Network, build
 from azq.replay.samples import Samples
@@ -147,13 +146,3 @@ def test_a_grown_trainer_resumes_as_if_it_had_never_stopped():
 def test_what_the_optimiser_never_touched_has_no_state_after_growth_either():
     grown = grow_tensors(trained(0).tensors(), larger("resnet", 3, 12).state_dict())
     assert {name.partition("/")[0] for name in grown} == {"weights", "ema"}
-
-
-def test_stages_begin_at_their_share_and_nothing_shrinks():
-    config = LearnerConfig(growth=(NetworkStage(at=0.2, blocks=3, channels=32), NetworkStage(at=0.6, blocks=4, channels=64)))
-    first = NetworkConfig(blocks=2, channels=32)
-    sizes = [(now.blocks, now.channels) for share in (0.0, 0.19, 0.2, 0.6, 1.0) for now in [network_at(first, config, share)]]
-    assert sizes == [(2, 32), (2, 32), (3, 32), (4, 64), (4, 64)]
-    last = networks(first, config)[-1]
-    assert network_at(last, config, 0.3) == last
-    assert network_at(first, LearnerConfig(), 1.0) == first

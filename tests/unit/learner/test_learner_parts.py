@@ -1,4 +1,4 @@
-"""Loss, schedule, moving average, precision, strength, curves: the learner's small pieces."""
+"""Loss, moving average, precision, strength, curves: the learner's small pieces."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
@@ -15,7 +13,6 @@ from azq.learner.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.ema import Ema, decay_at
 from azq.learner.loss import losses
 from azq.learner.outage import Outage
-from azq.learner.schedule import learning_rate, progress
 from azq.learner.strength import elo_difference, match_curves
 from azq.learner.tracking import NullTracker, TensorBoardTracker
 from azq.wire.messages import MatchResult, MatchSpec
@@ -35,26 +32,6 @@ def test_gradient_never_reaches_illegal_actions():
     policy.backward()
     assert torch.isfinite(logits.grad).all()
     assert float(logits.grad[0, 2]) == 0.0
-
-
-def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
-    config = LearnerConfig(learning_rate=1.0, warmup_steps=10, lr_drops=(0.6, 0.85), lr_drop_factor=0.2)
-    assert learning_rate(config, 0, 0.0) == pytest.approx(0.1)
-    assert learning_rate(config, 9, 0.0) == learning_rate(config, 500, 0.59) == 1.0
-    assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
-    assert learning_rate(config, 500, 0.9) == pytest.approx(0.04)
-
-
-def test_progress_is_that_of_the_nearest_end():
-    assert progress({}, 10.0, 10, 10) == 0.0
-    assert progress({"minutes": 20.0}, 5.0, 10**6, 10**6) == 0.25
-    assert progress({"minutes": 20.0, "steps": 100.0}, 5.0, 0, 80) == 0.8
-    assert progress({"games": 10.0}, 0.0, 50, 0) == 1.0
-
-
-@given(st.dictionaries(st.sampled_from(["minutes", "games", "steps"]), st.floats(1e-3, 1e9)), st.floats(0, 1e9), st.integers(0, 10**9))
-def test_progress_is_a_share(until, minutes, count):
-    assert 0.0 <= progress(until, minutes, count, count) <= 1.0
 
 
 def test_moving_average_follows_with_its_decay():

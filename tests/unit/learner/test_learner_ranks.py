@@ -29,6 +29,7 @@ def test_a_table_stays_while_nobody_comes():
     assert next_table(EMPTY, [], broken=False) is EMPTY
     table = RankTable(3, "h", 0, ((1, "a"), (2, "b")), MEETING)
     assert next_table(table, [busy(1, "a"), busy(2, "b")], broken=False) is table
+    assert next_table(table, [free(1, "a"), busy(2, "b")], broken=False) is table  # it did not read the newest table yet
     assert next_table(table, [], broken=False) is table  # beats that are late are no death: the group itself tells
 
 
@@ -62,6 +63,10 @@ def test_an_invitation_is_for_a_newer_epoch_with_a_meeting_place_and_ones_name()
     assert not invited(None, "a", 0)
 
 
+def test_a_process_without_settings_is_the_only_rank():
+    assert Place() == Place(0, 1, 0, "127.0.0.1", launched=False)
+
+
 @given(
     st.lists(st.floats(min_value=1.0, max_value=1e7), min_size=1, max_size=12),
     st.integers(min_value=12, max_value=100_000),
@@ -84,6 +89,20 @@ def test_shares_follow_speed_within_the_bound():
     assert shares([0, 500], 64, 2.0) == (32, 32)  # not measured yet
     assert shares([1, 1, 1], 3, 1.0) == (1, 1, 1)
     assert shares([5.0], 512, 2.0) == (512,)
+    assert shares([0.5, 1.0], 90, 2.0) == (30, 60)
+    assert shares([200, 300], 100, 2.0) == (40, 60)
+
+
+def test_what_is_left_over_goes_where_most_of_a_row_is_missing():
+    assert shares([1, 3], 5, 3.0) == (1, 4)  # of 1.25 and 3.75
+    assert shares([16, 54], 7, 4.0) == (2, 5)  # of 1.6 and 5.4
+    assert shares([1, 1, 1], 5, 1.0) == (2, 2, 1)
+
+
+def test_each_gets_a_row_at_the_cost_of_whoever_has_most():
+    assert shares([1, 10], 4, 10.0) == (1, 3)
+    assert shares([1, 1, 98], 6, 100.0) == (1, 1, 4)
+    assert shares([1, 1, 1, 97], 6, 100.0) == (1, 1, 1, 3)
 
 
 def test_one_slow_burst_moves_few_rows():
@@ -100,7 +119,8 @@ def test_games_are_split_among_the_ranks_that_are_not_the_learner():
 
 
 def test_a_process_finds_its_place_as_torchrun_says_it():
-    assert place_of({}, 4) == Place(0, 4)
+    assert place_of({}, 4) == Place(0, 4, 0, "127.0.0.1", launched=False)
+    assert place_of({"RANK": "0", "WORLD_SIZE": "2"}, 4) == Place(0, 2, 0, "127.0.0.1", launched=True)
     environ = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
     assert place_of(environ, 4) == Place(3, 8, 1, "first", launched=True)
     assert place_of({"RANK": "2"}, 4) == Place(2, 4, 2, "127.0.0.1", launched=True)

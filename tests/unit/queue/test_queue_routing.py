@@ -6,7 +6,7 @@ import re
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from azq.config import TAG_PATTERN
@@ -98,6 +98,9 @@ def test_other_broker_urls_are_refused_without_their_password(url):
 
 
 @given(st.integers(0, 4000), st.integers(0, 4000))
+@example(60, 62)
+@example(61, 62)
+@example(61, 61)
 def test_a_job_ends_before_redis_believes_its_worker_dead(limit, visibility):
     if 60 < limit < visibility:
         check_limits(limit, visibility)

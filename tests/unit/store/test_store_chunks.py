@@ -11,7 +11,7 @@ from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import StoreError, WeightsError
 from azq.store import open_store, remote
-from azq.store.chunks import MAGIC, MAX_BLOB_BYTES, MAX_CHUNKS, Manifest, decode_manifest, encode_manifest, manifest_of
+from azq.store.chunks import MAGIC, MAX_BLOB_BYTES, Manifest, decode_manifest, encode_manifest, manifest_of
 from azq.wire import keys
 
 CHUNK = 1024
@@ -28,6 +28,32 @@ def test_the_cuts_cover_a_blob_and_nothing_else():
     assert manifest_of(bytes(CHUNK), CHUNK) is None
 
 
+def test_the_last_chunk_is_what_is_left():
+    manifest = manifest_of(bytes(2049), CHUNK)
+    assert manifest == Manifest(2049, 1024)
+    assert manifest.names == ("1024-00000", "1024-00001", "1024-00002")
+    assert manifest.lengths == (1024, 1024, 1)
+    assert [len(chunk) for chunk in manifest.cut(bytes(2049))] == [1024, 1024, 1]
+    assert manifest_of(bytes(1025), CHUNK).lengths == (1024, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk_bytes", "read"),
+    [
+        (1, 1, True),
+        (0, 1, False),
+        (8_589_934_592, 2**20, True),
+        (8_589_934_593, 2**20, False),
+        (100_000, 1, True),
+        (100_001, 1, False),
+        (200_000, 2, True),
+    ],
+)
+def test_a_manifest_promises_at_most_8_gib_in_100000_chunks(size, chunk_bytes, read):
+    manifest = Manifest(size, chunk_bytes)
+    assert decode_manifest(encode_manifest(manifest)) == (manifest if read else None)
+
+
 @pytest.mark.parametrize(
     ("size", "chunk_bytes"), [(2**60, 2**20), (2**60, 2**60), (MAX_BLOB_BYTES + 1, 2**20), (2**30, 1), (2**62, 2**62), (100_001, 1)]
 )
@@ -36,8 +62,9 @@ def test_nobody_makes_room_for_a_manifest_that_promises_too_much(size, chunk_byt
 
 
 def test_a_blob_of_too_many_chunks_is_refused_by_its_writer():
-    with pytest.raises(StoreError, match=r"raise store\.chunk_bytes"):
-        manifest_of(bytes(MAX_CHUNKS + 1), 1)
+    with pytest.raises(StoreError, match=r"100001 bytes are more than 100000 chunks of 1; raise store\.chunk_bytes"):
+        manifest_of(bytes(100_001), 1)
+    assert manifest_of(bytes(100_000), 1) == Manifest(100_000, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""What Celery is told: each setting that a promise rests on, by its value."""
+
+from __future__ import annotations
+
+import pytest
+from celery import current_app
+
+from azq.queue import make_app
+
+URL = "redis://localhost:1/0"
+
+
+@pytest.mark.parametrize(
+    ("why", "settings"),
+    [
+        (
+            "a job whose process dies is delivered again",
+            {"task_acks_late": True, "task_reject_on_worker_lost": True, "task_retry_on_worker_lost": True},
+        ),
+        ("a worker holds no message that it does not work on", {"worker_prefetch_multiplier": 1, "worker_disable_prefetch": True}),
+        ("the ledger is the record, so nothing is kept here", {"task_ignore_result": True, "task_send_sent_event": False}),
+        ("messages are data, never code", {"task_serializer": "msgpack", "accept_content": ["msgpack"], "event_serializer": "json"}),
+        ("a job sees its end a minute before its process is killed", {"task_time_limit": 900, "task_soft_time_limit": 840}),
+        (
+            "a publisher tries twice, at once",
+            {
+                "task_publish_retry": True,
+                "task_publish_retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
+            },
+        ),
+        (
+            "a worker outlives its broker and keeps its job",
+            {
+                "broker_connection_retry_on_startup": True,
+                "broker_connection_max_retries": None,
+                "worker_cancel_long_running_tasks_on_connection_loss": False,
+            },
+        ),
+        (
+            "a worker that is stopped hands its games back, a worker's memory is given back, and its log is ours",
+            {"worker_soft_shutdown_timeout": 10.0, "worker_max_tasks_per_child": 50, "worker_hijack_root_logger": False},
+        ),
+        ("a worker tells the daemon what it does", {"worker_send_task_events": True}),
+    ],
+)
+def test_what_rests_on_a_setting(why: str, settings: dict[str, object]) -> None:
+    conf = make_app(URL).conf
+    assert {key: conf[key] for key in settings} == settings, why
+
+
+def test_a_message_is_invisible_for_longer_than_its_job_may_run_and_is_looked_for_often() -> None:
+    options = make_app(URL).conf.broker_transport_options
+    assert {key: options[key] for key in ("visibility_timeout", "unacked_restore_interval", "unacked_restore_throttle")} == {
+        "visibility_timeout": 1800,
+        "unacked_restore_interval": 5,
+        "unacked_restore_throttle": 1,
+    }
+    own = make_app(URL, time_limit_s=61, visibility_timeout_s=62).conf
+    assert (own.task_time_limit, own.task_soft_time_limit, own.broker_transport_options["visibility_timeout"]) == (61, 1, 62)
+
+
+def test_four_priorities_are_kept_apart_and_taken_in_their_order() -> None:
+    options = make_app(URL).conf.broker_transport_options
+    assert (options["queue_order_strategy"], options["priority_steps"]) == ("priority", [0, 3, 6, 9])
+
+
+def test_no_process_waits_for_ever_on_a_broker_that_says_nothing() -> None:
+    options = make_app(URL).conf.broker_transport_options
+    assert (options["socket_connect_timeout"], options["socket_timeout"], options["health_check_interval"]) == (5, 8.0, 25)
+    assert options["socket_keepalive"] is True
+    assert options["socket_keepalive_options"]
+    assert make_app(URL, socket_timeout_s=0.5).conf.broker_transport_options["socket_timeout"] == 0.5
+    assert "socket_keepalive_options" not in make_app("unix:///run/azq.sock").conf.broker_transport_options
+
+
+def test_an_app_is_nobodys_default() -> None:
+    assert make_app(URL) is not current_app._get_current_object()
