@@ -222,4 +222,5 @@ def _ask(server: redis.Redis, *words: str) -> Any:
 
 
 def _host(address: str) -> str:
-    return address.rpartition(":")[0]
+    """Where a client is; behind a TLS front the server sees the front's socket alone."""
+    return "TLS front" if "/" in address else address.rpartition(":")[0]

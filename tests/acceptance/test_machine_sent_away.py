@@ -89,7 +89,7 @@ def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path:
         config = load(overrides=[f'home="{home}"'])
         eventually(lambda: azq(home, "ledger", "--run", RUN)["inserted"] > 20)
         told = azq(home, "join-token", "--name", "box", "--roles", "selfplay,inference")
-        join = ["join", f"redis://127.0.0.1:{port}/0", "--foreground", "--folder", str(second), "--roles", "selfplay,inference", "-c", "1"]
+        join = ["join", f"rediss://127.0.0.1:{port}/0", "--foreground", "--folder", str(second), "--roles", "selfplay,inference", "-c", "1"]
         with (
             contextlib.closing(connect(resolve(config).broker.control_url)) as owner,
             started(second, tmp_path / "join.log", *join, AZQ_JOIN_TOKEN=told["token"]) as joined,
@@ -102,7 +102,7 @@ def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path:
 
             eventually(lambda: slots() == 2)  # one of the first machine's worker, one of the box
             (row,) = azq(home, "fleet", "list")
-            assert (row["name"], row["addresses"]) == ("box", ["127.0.0.1"])
+            assert (row["name"], row["addresses"]) == ("box", ["TLS front"])
             assert refusals(home) == refusals(second) == []
             assert azq(home, "fleet", "revoke", "box") == {"revoked": "box"}
             assert joined.wait(30) == int(ExitCode.BROKER_REFUSED)

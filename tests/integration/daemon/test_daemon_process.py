@@ -148,10 +148,10 @@ def test_a_frozen_broker_stops_the_watchdog_and_degrades_readiness_until_it_thaw
 
 
 def test_a_token_protects_a_daemon_bound_beyond_loopback(broker: Any, start: Callable[..., Any]) -> None:
-    process = start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret", AZQ_DAEMON__PLAINTEXT="true")
+    process = start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret-s3cret", AZQ_DAEMON__PLAINTEXT="true")
     address = address_of(process).replace("0.0.0.0", "127.0.0.1")
     assert get(address, "/v1/runs")[0] == 401
-    assert get(address, "/v1/runs", Authorization="Bearer s3cret") == (200, [])
+    assert get(address, "/v1/runs", Authorization="Bearer s3cret-s3cret") == (200, [])
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
@@ -167,7 +167,7 @@ def test_what_forbids_a_start_is_one_line_and_a_documented_exit_code(broker: Any
         cases = [
             (start(broker.control_url, AZQ_DAEMON__PORT=port), ExitCode.CONFIG, f"127.0.0.1:{port} is in use"),
             (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0"), ExitCode.CONFIG, "daemon.token"),
-            (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret"), ExitCode.CONFIG, "daemon.plaintext"),
+            (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret-s3cret"), ExitCode.CONFIG, "daemon.plaintext"),
             (start(""), ExitCode.CONFIG, "broker.control_url"),
             (start(f"unix://{tmp_path}/nobody.sock"), ExitCode.BROKER_UNAVAILABLE, "nobody.sock"),
             (start(broker.control_url.replace("://:", "://:wrong", 1)), ExitCode.BROKER_REFUSED, "password"),

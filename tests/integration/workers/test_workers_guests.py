@@ -15,9 +15,12 @@ from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import ConfigError
 from azq.games import GameFiles
-from azq.inference.admission import specs
+from azq.inference.admission import Admission, specs
+from azq.inference.engine import Engine
 from azq.inference.follower import Follower
-from azq.inference.server import InferenceServer
+from azq.inference.placement import place
+from azq.inference.roster import Roster
+from azq.inference.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.codec import encode
@@ -63,11 +66,9 @@ class Host:
         return "" if found.state is JobState.DONE else found.error
 
     def serves(self, config: Config) -> bool:
-        server = InferenceServer(
-            self.bus, self.bus, self.ledger, lambda _view: lambda _event: b"", config.inference, "inference@test:1",
-            spec_of=specs(GameFiles(config.worker.game_files)),
-        )  # fmt: skip
-        follower = Follower(self.bus, self.ledger, server._admit, server.stats)
+        engine, files = Engine(config.inference, place(config.inference)), GameFiles(config.worker.game_files)
+        admit = Admission(self.bus, lambda _view: lambda _event: b"", config.inference, engine, "inference@test:1", specs(files))
+        follower = Follower(self.bus, Roster(self.ledger), admit, Stats())
         follower.look()
         return RUN in follower.served
 
