@@ -1,4 +1,4 @@
-"""Failures rehearsed on a real system: the eight most telling ones in every run of the tests, all of them in the slow ones."""
+"""Failures rehearsed on a real system: the eight most telling ones in continuous integration (`-m drill`), all of them in the slow tests."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def assert_passed(found: dict[str, Any], *names: str) -> None:
     assert all(outcome["compared"] > 0 < outcome["rounds"] for outcome in outcomes)
 
 
+@pytest.mark.drill
 def test_dead_processes_dead_brokers_a_second_learner_and_bad_weights_lose_nothing(tmp_path: Path) -> None:
     found = drill(tmp_path, "run", ",".join(SHARED))
     assert_passed(found, *SHARED)
@@ -47,6 +48,7 @@ def test_dead_processes_dead_brokers_a_second_learner_and_bad_weights_lose_nothi
     assert searched == {"selfplay-child-kill"}
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("name", ALONE)
 def test_what_has_a_system_of_its_own_loses_nothing(tmp_path: Path, name: str) -> None:
     assert_passed(drill(tmp_path, "run", name), name)
