@@ -1,4 +1,4 @@
-"""Failures rehearsed on a real system: the eight most telling ones in continuous integration (`-m drill`), all of them in the slow tests."""
+"""Failures rehearsed on a real system: the eight most telling ones (`-m drill`, in CI), all of them in the slow tests."""
 
 from __future__ import annotations
 
