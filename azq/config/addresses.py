@@ -1,8 +1,8 @@
-"""How a broker's address says what its certificate is verified with. Pure."""
+"""What a broker's address carries besides the place: user and password, and what its certificate is verified with. Pure."""
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 CA_OPTION = "ssl_ca_certs"
 TLS_SCHEME = "rediss"
@@ -21,3 +21,14 @@ def plain(url: str) -> str:
     """An address without what `trusting` adds, user and password included."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(query="")) if parts.scheme == TLS_SCHEME else url
+
+
+def with_user(url: str, user: str, password: str) -> str:
+    """An address with this user and password in place of its own."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
+
+
+def password_in(url: str) -> str:
+    """The password in an address; empty where there is none."""
+    return unquote(urlsplit(url).password or "")

@@ -10,11 +10,11 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import redis
 
 from azq.config import Config
+from azq.config.addresses import password_in
 from azq.errors import BrokerRefused, ConfigError, NotFound, StateConflict
 from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
@@ -159,8 +159,12 @@ def machines_of(config: Config) -> Iterator[Machines]:
 
 def owners_of(config: Config) -> list[redis.Redis]:
     """Connections to each server of a fleet as these settings have them, the control plane's first."""
-    urls = dict.fromkeys((config.broker.control_url, *config.broker.data_planes))
-    return [open_client(url, timeout_s=config.broker.connect_timeout_s) for url in urls]
+    return [open_client(url, timeout_s=config.broker.connect_timeout_s) for url in _addresses(config)]
+
+
+def _addresses(config: Config) -> list[str]:
+    """Of each server once, the control plane's first."""
+    return list(dict.fromkeys((config.broker.control_url, *config.broker.data_planes)))
 
 
 def users_of(server: redis.Redis) -> list[str]:
@@ -195,8 +199,8 @@ def give_roles(config: Config, *, apply: bool) -> Iterator[str]:
 
     Raises `ConfigError` where a server's password is one that could be guessed, for those of the roles follow from it.
     """
-    for url, server in zip(dict.fromkeys((config.broker.control_url, *config.broker.data_planes)), owners_of(config), strict=True):
-        password = unquote(urlsplit(url).password or "")
+    for url, server in zip(_addresses(config), owners_of(config), strict=True):
+        password = password_in(url)
         if len(password) < LEAST_PASSWORD or acl.user_in(url) != acl.OWNER:
             raise ConfigError(f"the settings name {address(url)} without its owner's password of {LEAST_PASSWORD} letters or more; set one")
         if not apply:

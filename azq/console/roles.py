@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from azq.config import BrokerConfig, Config
+from azq.config.addresses import password_in, with_user
 from azq.errors import BrokerRefused, BrokerUnavailable
 from azq.wire import acl
 from azq.wire.connect import connect
@@ -48,8 +48,7 @@ def _with_users(broker: BrokerConfig, of: Callable[[str], str]) -> BrokerConfig:
 
 def user_url(url: str, role: Role) -> str:
     """The address of a server for a role's user, from its owner's; another is left as it is."""
-    parts = urlsplit(url)
-    if not parts.password or acl.user_in(url) != acl.OWNER:
+    password = password_in(url)
+    if not password or acl.user_in(url) != acl.OWNER:
         return url
-    login = f"{acl.role_user(role)}:{acl.role_password(unquote(parts.password), role)}@"
-    return urlunsplit(parts._replace(netloc=login + parts.netloc.rpartition("@")[2]))
+    return with_user(url, acl.role_user(role), acl.role_password(password, role))

@@ -34,8 +34,13 @@ class Pending:
 
     @property
     def what(self) -> str:
-        """Names it by its leaves, so under whichever id and from whomever they come."""
-        return blake2b(self.request.packed, digest_size=16).hexdigest()
+        """Names it by its leaves."""
+        return name_of(self.request.packed)
+
+
+def name_of(packed: bytes) -> str:
+    """What leaves are called in notes about them, under whichever id and from whomever they come."""
+    return blake2b(packed, digest_size=16).hexdigest()
 
 
 class BadRequest(WireError):

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import time
-from hashlib import blake2b
 from typing import Any
 
 import redis
@@ -16,6 +15,7 @@ from azq.bus.redis import RedisBus
 from azq.console.drill.harm import Harm
 from azq.console.drill.scenarios import Scenario
 from azq.console.drill.system import RUN, System, alive
+from azq.inference.requests import name_of
 from azq.nets import NetSpec
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -33,7 +33,7 @@ def deadly_request(system: System, scenario: Scenario, rng: random.Random) -> Ha
     """Sends leaves that nobody else asks for, kills the worker at them twice, and wants them refused by name."""
     leaves = rng.randbytes(NetSpec.of(games.load(system.game)).packed_size)
     request = EvalRequest(rng.getrandbits(31), CLIENT, 0, 1, leaves, 0, sends=2)  # sent again, so whoever has it looks out
-    note = keys.trial(RUN, blake2b(leaves, digest_size=16).hexdigest())  # by its leaves: sent again, it is the same
+    note = keys.trial(RUN, name_of(leaves))  # by its leaves: sent again, it is the same
     with system.client("data") as client:
         client.delete(keys.reply(CLIENT))
     system.until(

@@ -17,10 +17,11 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.config.addresses import with_user
 from azq.console import brokers
 from azq.console.fronts import own_fingerprint
 from azq.console.machines import machines_of
@@ -97,14 +98,12 @@ def has_password(url: str) -> bool:
 
 def with_login(url: str, token: Token) -> str:
     """The URL with a token's user and password; those that it carries already stay. `ConfigError` where the two differ."""
-    parts = _split(url)
     own = login_of(url)
     if own.text and token.text and own != Token(token.text, user=token.user):
         raise ConfigError(f"{address(url)} carries another user or password than the token; leave one of them out")
     if own.text or not token.text:
         return url
-    login = f"{token.user or own.user}:{quote(token.text, safe='')}@"
-    return urlunsplit(parts._replace(netloc=login + parts.netloc.rpartition("@")[2]))
+    return with_user(url, token.user or own.user, token.text)
 
 
 def login_of(url: str) -> Token:
