@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from replay_games import play_game
@@ -26,12 +27,13 @@ from azq.wire.messages import LearnerStatus, RunRecord
 RUN = "ttt"
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Returns once the condition holds; fails by name when it does not in time."""
+def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+    """The first answer of a condition that holds; fails by name when it does not in time."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         threading.Event().wait(0.02)
+    return answer
 
 
 class Place:

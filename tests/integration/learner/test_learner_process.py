@@ -107,7 +107,7 @@ def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
         process = place.learner()
         place.finish_games(20)
         until(place.all_inserted, "the games before")
-        step = place.status().step
+        step = until(place.status, "a first word of how far it is").step
         server.stop()
         until(lambda: "broker_away" in place.log(process), "the learner sees that nobody answers")
         server = EmbeddedServer("control", tmp_path / "broker")
