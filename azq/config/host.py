@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from azq.config.addresses import trusting
 from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Tag, Url, Urls, Whole
@@ -65,10 +65,16 @@ class StoreConfig(Section):
         return {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in self.options.items()}
 
 
+def _hard_to_guess(token: SecretStr) -> SecretStr:
+    if len(token.get_secret_value()) < SHORTEST_TOKEN:
+        raise ValueError(f"a token has at least {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 16`")
+    return token
+
+
 class TokenConfig(Section):
     """One bearer token of the REST interface and what it may do."""
 
-    token: Annotated[SecretStr, Field(min_length=SHORTEST_TOKEN)]
+    token: Annotated[SecretStr, AfterValidator(_hard_to_guess)]
     scope: Literal["read", "operate", "worker"] = "read"  # operate includes read, read includes worker
 
 
@@ -99,8 +105,8 @@ class DaemonConfig(Section):
     def _sound(self) -> DaemonConfig:
         secrets = [self.token, *(entry.token for entry in self.tokens.values())]
         given = [secret.get_secret_value() for secret in secrets if secret.get_secret_value()]
-        if 0 < len(self.token.get_secret_value()) < SHORTEST_TOKEN:
-            raise ValueError(f"token has fewer than {SHORTEST_TOKEN} characters; make one with `openssl rand -hex 16`")
+        if self.token.get_secret_value():
+            _hard_to_guess(self.token)
         if len(set(given)) < len(given):
             raise ValueError("two names share one token; give each its own")
         if (self.tls_certificate is None) != (self.tls_key is None):

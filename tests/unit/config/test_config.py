@@ -72,6 +72,16 @@ def test_the_token_never_shows() -> None:
     assert settings.daemon.token.get_secret_value() == "hunter22"
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["daemon.token=short77", 'daemon.tokens.anna={token="short77"}', 'daemon.tokens.anna={token=""}'],
+)
+def test_a_token_that_can_be_guessed_is_refused_and_does_not_show(line: str) -> None:
+    with pytest.raises(ConfigError, match="a token has at least 8 characters") as refused:
+        config.load(overrides=[line])
+    assert "short77" not in str(refused.value)
+
+
 def test_run_sections_survive_plain_values() -> None:
     sections = config.load(overrides=["learner.batch_size=7"]).run_sections()
     assert config.parse_run(config.dump_run(sections), "test") == sections
