@@ -47,6 +47,16 @@ def test_a_folder_that_cannot_be_used_loses_the_epoch_and_not_the_learner(tmp_pa
         open_store(tmp_path / ".ranks", LOOPBACK, 2, timeout_s=1.0)
 
 
+@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="has no such interface")
+@pytest.mark.parametrize(("host", "interface"), [(LOOPBACK, "lo"), ("10.0.0.1", None)])
+def test_what_ranks_of_one_host_say_leaves_it_by_no_interface(tmp_path, monkeypatch, host, interface):
+    for library in ("GLOO", "NCCL"):  # this machine's name may lead to loopback, and then neither needs to be told
+        monkeypatch.setenv(f"{library}_SOCKET_IFNAME", "")  # so that it is put back
+        monkeypatch.delenv(f"{library}_SOCKET_IFNAME")
+    open_store(tmp_path, host, 2, timeout_s=1.0)
+    assert {os.environ.get(f"{library}_SOCKET_IFNAME") for library in ("GLOO", "NCCL")} == {interface}
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ranks_of_one_host_listen_on_loopback_alone():
     def body(group: Group) -> tuple[int, list[str]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from pathlib import Path
 
 import pytest
 
 from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
-from azq.store import BlobStore, open_store
+from azq.store import BlobStore, blobs, open_store
 from azq.store.chunks import MAX_BLOB_BYTES
 
 
@@ -36,9 +37,9 @@ def test_what_was_put_is_got(store, data):
 
 
 def test_another_hash_is_damage(store):
-    _, uri = store.put(b"weights")
+    sha256, uri = store.put(b"weights")
     other = hashlib.sha256(b"other").hexdigest()
-    with pytest.raises(WeightsError, match="is damaged"):
+    with pytest.raises(WeightsError, match=f"is damaged: its hash is {sha256[:12]}, not {other[:12]};"):
         store.get(uri, other)
 
 
@@ -134,6 +135,23 @@ def test_a_damaged_file_is_noticed(tmp_path):
         store.get(uri, sha256)
     store.put(b"weights")
     assert store.get(uri, sha256) == b"weights"
+
+
+def test_the_largest_blob_is_kept_and_a_larger_one_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(blobs, "MAX_BLOB_BYTES", 7)
+    store = open_store("file", directory=tmp_path)
+    sha256, uri = store.put(b"weights")
+    assert store.get(uri, sha256) == b"weights"
+    with pytest.raises(StoreError, match="neither writes nor reads"):
+        store.put(b"weights!")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_weights_lie_in_the_runs_folder_or_on_another_host_below_its_home(tmp_path):
+    home = Path("/nowhere/runs")
+    assert blobs.weights_folder(str(tmp_path), home, "ttt") == tmp_path / "weights"
+    for said in ("", str(tmp_path / "gone")):
+        assert blobs.weights_folder(said, home, "ttt") == home / "ttt" / "weights"
 
 
 def test_a_moved_folder_keeps_its_blobs(tmp_path):
