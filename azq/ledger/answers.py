@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from azq.errors import NotFound
+from azq.errors import NotFound, WireError
 from azq.ledger.types import Job, JobState, JobView, LedgerCounts, RunLook, RunState, RunView
 from azq.wire.codec import decode
 from azq.wire.messages import RunRecord
@@ -30,23 +31,32 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
+@contextmanager
+def _written_by_azq(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a field that is not there is None
+        raise WireError(f"what the control plane holds of {what} is not what this azq writes: {error!r}") from None
+
+
 def job_view(run: str, answer: Sequence[Any]) -> JobView:
-    """A job from its number and the values of `JOB_FIELDS`."""
-    number, (kind, tag, priority, games, slice_s, payload, state, attempt, owner, *times, error) = answer
-    job = Job(f"{run}:{number.decode()}", run, kind.decode(), tag.decode(), int(priority), int(games), float(slice_s), payload)
-    lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
-    return JobView(
-        job=job,
-        state=JobState(state.decode()),
-        attempt=int(attempt),
-        owner=owner.decode(),
-        lease_until_ms=lease_until_ms,
-        published_ms=published_ms,
-        created_ms=created_ms,
-        claimed_ms=claimed_ms,
-        ended_ms=ended_ms,
-        error=error.decode(),
-    )
+    """A job from its number and the values of `JOB_FIELDS`. Raises `WireError` where these are no job."""
+    with _written_by_azq(f"a job of run {run}"):
+        number, (kind, tag, priority, games, slice_s, payload, state, attempt, owner, *times, error) = answer
+        job = Job(f"{run}:{number.decode()}", run, kind.decode(), tag.decode(), int(priority), int(games), float(slice_s), payload)
+        lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
+        return JobView(
+            job=job,
+            state=JobState(state.decode()),
+            attempt=int(attempt),
+            owner=owner.decode(),
+            lease_until_ms=lease_until_ms,
+            published_ms=published_ms,
+            created_ms=created_ms,
+            claimed_ms=claimed_ms,
+            ended_ms=ended_ms,
+            error=error.decode(),
+        )
 
 
 def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
@@ -55,17 +65,18 @@ def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
 
 
 def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
-    """A run from its hash; the time it has been running goes on until `now_ms`. Raises `WireError` for an unreadable record."""
-    state = RunState(values["state"].decode())
-    changed_ms = int(values["changed_ms"])
-    running_ms = max(0, now_ms - changed_ms) if state is RunState.RUNNING else 0
-    return RunView(
-        record=decode(values["record"], RunRecord),
-        state=state,
-        reason=values["reason"].decode(),
-        active_ms=int(values["active_ms"]) + running_ms,
-        changed_ms=changed_ms,
-    )
+    """A run from its hash; the time it has been running goes on until `now_ms`. Raises `WireError` where this is no run's."""
+    with _written_by_azq("a run"):
+        state = RunState(values["state"].decode())
+        changed_ms = int(values["changed_ms"])
+        running_ms = max(0, now_ms - changed_ms) if state is RunState.RUNNING else 0
+        return RunView(
+            record=decode(values["record"], RunRecord),
+            state=state,
+            reason=values["reason"].decode(),
+            active_ms=int(values["active_ms"]) + running_ms,
+            changed_ms=changed_ms,
+        )
 
 
 def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
@@ -74,7 +85,7 @@ def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
 
 
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:
-    """A run from what the script `LOOK` answers. Raises `WireError` for an unreadable record."""
+    """A run from what the script `LOOK` answers. Raises `WireError` for what cannot be read."""
     now, fields, counts, jobs, ended = answer
     return RunLook(
         view=run_view(int(now), fields_of(fields)),

@@ -115,15 +115,37 @@ def test_two_runs_share_nothing(world):
     assert world.samples() == []
 
 
-def test_a_run_that_does_not_decode_stops_no_other(broker):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda client: client.hset(keys.run("broken"), "record", b"garbage"),
+        lambda client: client.hset(keys.run("broken"), "state", "dreaming"),
+        lambda client: client.hset(keys.run("broken"), "changed_ms", "soon"),
+        lambda client: client.hdel(keys.run("broken"), "reason"),
+    ],
+)
+def test_a_run_that_cannot_be_read_stops_no_other(broker, damage):
     client = connect(broker.control_url)
     ledger = Ledger(client)
     ledger.create_run(record("broken"))
     ledger.create_run(record("r"))
-    client.hset(keys.run("broken"), "record", b"garbage")
+    damage(client)
     assert [view.record.run for view in ledger.runs()] == ["r"]
+    assert [look.view.record.run for look in ledger.look()] == ["r"]
     with pytest.raises(WireError):
         ledger.run("broken")
+    client.close()
+
+
+@pytest.mark.parametrize("damage", [lambda client, job: client.hdel(job, "tag"), lambda client, job: client.hset(job, "state", "dreaming")])
+def test_a_job_that_cannot_be_read_stops_no_other_run(broker, damage):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    for name in ("broken", "r"):
+        ledger.create_run(record(name))
+        ledger.enqueue(name, "selfplay", "cpu")
+    damage(client, keys.job("broken", 1))
+    assert [look.view.record.run for look in ledger.look()] == ["r"]
     client.close()
 
 
