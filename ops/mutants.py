@@ -175,6 +175,8 @@ def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: b
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
+            if tell and (done := len(todo) - len(waiting) - 1) % 50 == 0:
+                print(f"{done:5} of {len(todo)}: {mutant.module.path}", flush=True)
             running[run_tests(mutant.module.tests, mutant)] = mutant, time.monotonic() + limits_s[mutant.module.path]
         for pid, (mutant, until_s) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
