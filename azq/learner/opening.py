@@ -18,7 +18,7 @@ from torch import Tensor
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import NetworkConfig, RunSections
-from azq.errors import StateConflict, StoreError, WeightsError
+from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
 from azq.learner.batches import Draws
 from azq.learner.checkpoint import TrainState
@@ -38,7 +38,7 @@ from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import LearnerLease
-from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes
+from azq.nets import NetSpec, Network, WeightsMeta, build
 from azq.nets.spec import GameShape
 from azq.nets.weights import describe
 from azq.replay.columns import Columns
@@ -106,7 +106,7 @@ def open_learner(
     window = Window(game, config.max_window, columns)
     rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns, progress=progress)
     publisher = Publisher(bus, store, run, announce=lambda frame: ledger.announce_weights(run, frame, lease))
-    if publisher.newest() is None:
+    if next(publisher.announced(), None) is None:
         publisher.offer_again(_kept_weights(run, directory / "weights"))
     start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
     publisher.version = start.version
@@ -224,35 +224,39 @@ def _take_network(trainer: Trainer, make_network: MakeNetwork, sections: RunSect
 
 
 def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> _Start:
-    newest = publisher.newest()
-    version = newest.version if newest else 0
     found = checkpoint.load_newest(checkpoints)
-    if found is not None:
-        if found.state.game != key:
-            raise StateConflict(
-                f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name"
-            )
-        network = take_network(found.state.network)
-        trainer.load_tensors(found.tensors, found.state.step)
-        return _Start(found.state, newest.step if newest else -1, max(version, found.state.weight_version), network)
+    if found is None:
+        return _from_published(trainer, publisher, take_network)
+    if found.state.game != key:
+        raise StateConflict(f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name")
+    network = take_network(found.state.network)
+    trainer.load_tensors(found.tensors, found.state.step)
+    published = _last_published(publisher, found.state.weight_version)
+    return _Start(found.state, published.step if published else -1, published.version if published else found.state.weight_version, network)
+
+
+def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
+    """The newest weights in the stream that can be served, as those up to a version that a checkpoint knows of."""
+    for event in publisher.announced():
+        if event.version <= known or any(publisher.whole([event])):
+            return event
+    return None
+
+
+def _from_published(trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> _Start:
+    """Goes on from published weights where no checkpoint is left."""
+    network, newest = take_network({}), next(publisher.whole(publisher.announced()), None)
     if newest is None:
-        return _Start(None, -1, 0, take_network({}))
-    step, network = _from_published(newest, trainer, publisher, take_network)
-    return _Start(None, step, version, network)
-
-
-def _from_published(newest: WeightEvent, trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> tuple[int, NetworkConfig]:
-    """Goes on from published weights where no checkpoint is left; returns the step whose weights are out, and their network."""
-    network = take_network({})
+        return _Start(None, -1, 0, network)
+    event, (state, meta) = newest
     try:
-        state, meta = from_bytes(publisher.fetch(newest))
         network = take_network(meta.network)
-        trainer.load_weights(state, newest.step)
-    except (StoreError, WeightsError) as error:
+        trainer.load_weights(state, event.step)
+    except WeightsError as error:
         log.warning("training_starts_over", reason=str(error), remedy="there was no checkpoint either")
-        return 0, network
-    log.warning("no_checkpoint", used_weight_version=newest.version, step=newest.step)
-    return newest.step, network
+        return _Start(None, 0, event.version, network)
+    log.warning("no_checkpoint", used_weight_version=event.version, step=event.step)
+    return _Start(None, event.step, event.version, network)
 
 
 def _log_start(run: str, trainer: Trainer, segments: SegmentLog, window: Window, device: torch.device, start: _Start) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import StoreError, WeightsError, WireError
+from azq.nets.weights import WeightsMeta, from_bytes
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
@@ -18,6 +22,7 @@ BROKER_SCHEME = "redis:"
 KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself
 _LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
 
+Weights: TypeAlias = tuple[dict[str, Tensor], WeightsMeta]  # state and description
 
 log = logs.get(__name__)
 
@@ -43,18 +48,25 @@ class Publisher:
         self._announce = announce or partial(bus.publish, keys.weights(run))
         self.version = 0
 
-    def newest(self) -> WeightEvent | None:
-        """The last event of the stream that can be read; None before the first."""
+    def announced(self) -> Iterator[WeightEvent]:
+        """The last events of the stream that can be read, newest first."""
         for entry in self._bus.newest(keys.weights(self._run), _LOOK_BACK):
+            with contextlib.suppress(WireError):
+                yield decode(entry.frame, WeightEvent)
+
+    def whole(self, events: Iterable[WeightEvent]) -> Iterator[tuple[WeightEvent, Weights]]:
+        """Those events whose weights are there and can be served, with them; the others are named and passed over."""
+        for event in events:
             try:
-                return decode(entry.frame, WeightEvent)
-            except WireError:
-                continue
-        return None
+                weights = from_bytes(self._store.get(event.uri, event.sha256))
+            except (StoreError, WeightsError) as error:
+                log.warning("weights_passed_over", version=event.version, reason=str(error))
+            else:
+                yield event, weights
 
     def next_version(self) -> int:
         """The version that `publish` will use if nobody publishes in between."""
-        newest = self.newest()
+        newest = next(self.announced(), None)
         return max(self.version, newest.version if newest else 0) + 1
 
     def publish(self, data: bytes, version: int, step: int, *, blocks: int = 0, channels: int = 0) -> WeightEvent:
@@ -72,12 +84,7 @@ class Publisher:
 
     def offer_again(self, events: Iterable[WeightEvent]) -> None:
         """Announces the newest weights that are whole to a stream that holds none: its control plane forgot them."""
-        for event in sorted(events, key=lambda event: event.version, reverse=True):
-            try:
-                self.fetch(event)
-            except (StoreError, WeightsError) as error:
-                log.warning("weights_passed_over", version=event.version, reason=str(error))
-                continue
+        for event, _ in self.whole(sorted(events, key=lambda event: event.version, reverse=True)):
             self._announce(encode(event))
             log.warning("weights_offered_again", version=event.version, step=event.step, sha256=event.sha256[:12])
             return
@@ -90,7 +97,3 @@ class Publisher:
         *kept, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
         if oldest.uri.startswith(BROKER_SCHEME) and oldest.sha256 not in {event.sha256 for event in kept}:
             self._store.delete(oldest.uri)
-
-    def fetch(self, event: WeightEvent) -> bytes:
-        """The weights of an event, verified by the store."""
-        return self._store.get(event.uri, event.sha256)

@@ -15,7 +15,7 @@ from azq.ledger.types import RunState
 from azq.nets import from_bytes
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord
+from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 
 def test_first_weights_go_out_before_any_data(place):
@@ -117,6 +117,34 @@ def test_without_a_checkpoint_training_goes_on_from_the_published_weights(place,
     assert second.status().games_inserted == 30
 
 
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_a_learner_that_starts_names_and_takes_no_weights_that_cannot_be_served(place, checkpointed):
+    first = place.learner()
+    place.finish_games(1, 30)
+    run_dry(first)
+    first.run(stopped())
+    if not checkpointed:
+        for path in checkpoint.stored(place.folder / "checkpoints"):
+            path.unlink()
+    sha256, uri = place.store.put(b"half of some weights")
+    place.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 10_013, sha256, uri, 0, 0)))
+    second = place.learner(seed=2)
+    assert second.status().step == first.status().step > 0
+    assert second.status().weight_version == first.status().weight_version
+    assert second._parts.publisher.next_version() == 10_014
+
+
+def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
+    first = place.learner()
+    place.finish_games(1, 30)
+    run_dry(first)
+    first.run(stopped())
+    first._publish()
+    second = place.learner(seed=2)
+    assert second.status().weight_version == first.status().weight_version
+    assert second.status().step == first.status().step
+
+
 def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(place):
     first = place.learner()
     place.finish_games(1, 30)
@@ -126,11 +154,11 @@ def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(plac
         path.unlink()
     place.store.blobs.clear()
     second = place.learner()
-    turns(second, 1)
-    assert second.status().weight_version == 2
+    turns(second, 1)  # workers can have none of those before
+    assert second.status().weight_version == 3
     run_dry(second)
     second._publish()
-    assert [event.version for event in place.weights()] == [1, 2, 3]
+    assert [event.version for event in place.weights()] == [1, 2, 3, 4]
 
 
 def test_an_unreadable_weight_event_does_not_reset_the_version(place):
