@@ -34,6 +34,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         fragment = f"/#token={token}" if token and self._live else ""  # for the terminal alone: what is no terminal may be a log
         self._dashboard = f"dashboard {dashboard}{fragment}" if dashboard else ""
         self._note = f"run {run} is starting" + (f"; {self._dashboard}" if dashboard else "")
+        self._status: RunStatus | None = None
 
     def __enter__(self) -> Screen:
         if self._live:
@@ -47,9 +48,11 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
             self._live.stop()
 
     def note(self, text: str) -> None:
-        """A sentence about what goes on now."""
+        """A sentence about what goes on now, until the run is next seen at work."""
         self._note = text
-        if not self._live and not self._json:
+        if self._live:
+            self._draw()
+        elif not self._json:
             self._write(text)
 
     def show(self, status: RunStatus, *, force: bool = False) -> None:
@@ -57,14 +60,19 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         every_s = REDRAW_EVERY_S if self._live else LINE_EVERY_S
         if not force and time.monotonic() - self._last_s < every_s:
             return
-        self._last_s = time.monotonic()
+        self._last_s, self._status = time.monotonic(), status
         if self._live:
-            note = self._note if status.state != "running" or not status.workers else ""
-            self._live.update(panel(status, note, self._dashboard), refresh=True)
+            if status.state == "running" and status.workers:
+                self._note = ""
+            self._draw()
         elif self._json:
             self._write(json.dumps(msgspec.to_builtins(status)))
         else:
             self._write(line(status))
+
+    def _draw(self) -> None:
+        if self._live and self._status:
+            self._live.update(panel(self._status, self._note, self._dashboard), refresh=True)
 
     def _write(self, text: str) -> None:
         self._output.write(text + "\n")

@@ -45,7 +45,6 @@ from daemon.audit import write_command
 from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
-WORKERS = ("selfplay", "eval")
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
@@ -212,6 +211,7 @@ class Session:
             with Screen(self._name, as_json=self._start.as_json, dashboard=dashboard, token=token) as screen:
                 code = self._watch_until_end(screen)
                 self._drain(screen)
+                screen.note(f"the run lies in {self._start.run.path}; `azq up --run {self._name}` goes on with it")
                 screen.show(self._watch.summary(self._name), force=True)
             return code
         except Aborted:

@@ -116,6 +116,21 @@ def test_the_token_is_shown_on_terminals_alone(kind: type[io.StringIO], monkeypa
     assert ("s3cret" in output.getvalue()) is (kind is Terminal)
 
 
+def test_a_terminal_shows_a_note_at_once_until_the_run_is_seen_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    output = Terminal()
+    with table.Screen("first", as_json=False, output=output) as screen:
+        for act, shown in (
+            (lambda: screen.show(status(), force=True), False),
+            (lambda: screen.note("draining: games go back"), True),
+            (lambda: screen.show(dataclasses.replace(status(), state="paused"), force=True), True),
+            (lambda: screen.show(status(), force=True), False),
+        ):
+            output.truncate(0)
+            act()
+            assert ("draining: games go back" in output.getvalue()) is shown
+
+
 def test_json_lines_are_json() -> None:
     output = io.StringIO()
     with table.Screen("first", as_json=True, output=output) as screen:

@@ -32,8 +32,10 @@ def test_a_failure_is_told_until_it_is_mended(capsys) -> None:  # type: ignore[n
         assert not unserved.due(LIFE)
         now_s += 0.1
         assert unserved.due(LIFE)
-    assert capsys.readouterr().out.count("run_not_served") == 1
+    said = capsys.readouterr().out
+    assert said.count("run_not_served") == said.count("run=r1") == 1
     unserved.mended(LIFE)
+    assert "run=r1" in capsys.readouterr().out
     assert unserved.reasons == {}
     unserved.failed(LIFE, KeyError("x"))
     assert unserved.reasons == {"r1": "KeyError: 'x'"}

@@ -125,15 +125,32 @@ def test_the_reply_is_the_next_other_players_best_action():
     assert samples.reply.tolist() == [best[2], best[3], best[5], best[6], best[7], NO_REPLY]
 
 
-def test_an_unsearched_reply_is_none():
+def test_the_reply_to_a_turn_of_several_plies_is_behind_all_of_them():
+    game = games.load("backgammon")
+    event = play_game(game, 1)
+    state, movers = game.new_initial_state(), []
+    for action in actions_of(event)[:200]:
+        movers.append(state.current_player())
+        state.apply_action(int(action))
+    best = np.frombuffer(event.record.policies, "<f2").reshape(len(actions_of(event)), -1).argmax(1)
+    plies = [ply for ply, mover in enumerate(movers) if mover >= 0]
+    others = [next((later for later in plies if later > ply and movers[later] != movers[ply]), None) for ply in plies]
+    replies = samples_of(game, event, 0.0, Columns.of(game, ("reply",))).reply
+    known = [(reply, best[other]) for reply, other in zip(replies, others, strict=False) if other is not None]
+    assert len(known) > 100
+    assert all(reply == wanted for reply, wanted in known)
+
+
+@pytest.mark.parametrize(("searched", "shown"), [(0, False), (1, True)])
+def test_an_unsearched_reply_is_none(searched, shown):
     game = games.load("tic_tac_toe")
     event = play_game(game, 5)
     simulations = np.frombuffer(event.record.simulations, "<u2").copy()
-    simulations[2] = 0
+    simulations[2] = searched
     changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations.tobytes()))
     samples = samples_of(game, changed, 0.0, Columns.of(game, ("reply",)))
     best = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).argmax(1)
-    assert samples.reply.tolist() == [best[1], NO_REPLY, *best[4:], NO_REPLY]
+    assert samples.reply.tolist() == [best[1], *([best[2], best[3]] if shown else [NO_REPLY]), *best[4:], NO_REPLY]
 
 
 def test_hidden_facts_never_leak_into_the_inputs():
@@ -206,6 +223,25 @@ def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
             samples_of_all(TIC_TAC_TOE, events, 0.0)
 
 
+def after_one_ply(target: float):
+    """A game whose target at its second ply gives the action of its first, which is illegal then, so much."""
+    event = play_game(TIC_TAC_TOE, 3)
+    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
+    policies[1, actions_of(event)[0]] = target
+    return msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes()))
+
+
+def test_no_share_of_a_target_is_too_small_to_be_illegal():
+    samples_of(TIC_TAC_TOE, after_one_ply(-0.0), 0.0)
+    with pytest.raises(WireError, match=r"game 3 of .* has a policy target on an illegal action"):
+        samples_of(TIC_TAC_TOE, after_one_ply(np.finfo(np.float16).smallest_subnormal), 0.0)
+
+
+def test_the_first_of_several_wrong_games_is_named():
+    with pytest.raises(WireError, match="game 2 of"):
+        samples_of_all(TIC_TAC_TOE, [play_game(TIC_TAC_TOE, 1), with_policy(2), with_policy(4)], 0.0)
+
+
 @pytest.mark.parametrize(("value", "is_one"), [(1.001, True), (-1.001, True), (1.0011, False), (-1.0011, False), (np.nan, False)])
 def test_a_root_value_is_a_result_but_for_rounding(value, is_one):
     event = play_game(TIC_TAC_TOE, 1)
@@ -256,3 +292,5 @@ def test_mean_weight_version_is_that_of_all_searched_plies():
     plies = [count_samples(short), count_samples(long)]
     assert mean_weight_version(short, long) == pytest.approx((2 * plies[0] + 7 * plies[1]) / sum(plies))
     assert mean_weight_version(play_game(TIC_TAC_TOE, 1, searched_from=99)) == mean_weight_version() == 0.0
+    once = np.ones(len(short.record.simulations) // 2, "<u2").tobytes()
+    assert mean_weight_version(msgspec.structs.replace(short, record=msgspec.structs.replace(short.record, simulations=once))) == 2.0

@@ -55,6 +55,19 @@ def test_what_was_appended_is_there_after_reopening(tmp_path):
     assert list(log.tail(1 << 40)) == [one.frame for one in entries]
 
 
+def test_a_log_of_no_known_run_says_so(tmp_path):
+    filled(tmp_path, 1)
+    (path,) = tmp_path.glob("*.seg")
+    assert framing.read_header(path.read_bytes(), str(path)).created_ms == 0
+
+
+def test_a_new_file_holds_nothing_of_one_that_lay_there(tmp_path):
+    path = tmp_path / "1.seg"
+    path.write_bytes(b"x" * 1000)
+    open_segment.OpenSegment.create(path, GAME, 7).close()
+    assert path.read_bytes() == framing.header(GAME, 7)
+
+
 def test_random_opening_plies_do_not_count_as_samples(tmp_path):
     event = play_game(games.load(GAME), 1, searched_from=2)
     assert count_samples(event) == len(event.record.actions) // 2 - 2
