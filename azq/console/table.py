@@ -6,12 +6,14 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -20,6 +22,7 @@ from daemon.summary import RanksStatus, RunStatus
 
 LINE_EVERY_S = 30.0
 REDRAW_EVERY_S = 1.0
+THREE_COLUMNS = 110  # characters; with fewer there are two
 
 
 class Screen(contextlib.AbstractContextManager["Screen"]):
@@ -102,17 +105,43 @@ def line(status: RunStatus) -> str:
 
 def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
     """The live table; `below` stands in its lower border."""
-    grid = Table.grid(padding=(0, 3), expand=True)
-    for _ in range(3):
-        grid.add_column(ratio=1)
-    grid.add_row(
-        _column("self-play", _selfplay(status)), _column("learner", _learner(status)), _column("strength, ledger", _strength(status))
-    )
     notes = [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"
-    return Panel(Group(grid, *notes), title=title, subtitle=below or None, border_style=style)
+    return Panel(Group(_Blocks(status), *notes), title=title, subtitle=below or None, border_style=style)
+
+
+@dataclass(frozen=True, slots=True)
+class WidestThatFits:
+    """The first of several tables, widest first, that needs no more characters than there are; the last where none does."""
+
+    tables: Sequence[Table]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        without_end = options.update(width=1000)
+        yield next((t for t in self.tables if Measurement.get(console, without_end, t).maximum <= options.max_width), self.tables[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """What is known of a run, side by side; in two columns where three would cut their words."""
+
+    status: RunStatus
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        selfplay, learner = _column("self-play", _selfplay(self.status)), _column("learner", _learner(self.status))
+        strength, ledger = _column("strength", _strength(self.status)), _column("ledger", _ledger(self.status))
+        narrow = options.max_width < THREE_COLUMNS
+        grid = Table.grid(padding=(0, 3), expand=True)
+        for _ in range(2 if narrow else 3):
+            grid.add_column(ratio=1)
+        if narrow:
+            grid.add_row(selfplay, learner)
+            grid.add_row(strength, ledger)
+        else:
+            grid.add_row(selfplay, learner, Group(strength, ledger))
+        yield grid
 
 
 def workers_table(status: RunStatus) -> Table:
@@ -167,12 +196,16 @@ def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:
 def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "errors, graded", error_share(status)
     yield "elo (anchor 0)", elo(status)
-    yield "evaluated version", str(status.strength.graded_version or status.strength.rated_version or "-")
+    version = status.strength.graded_version or status.strength.rated_version
+    yield "evaluated", f"version {version}" if version else "-"
+
+
+def _ledger(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "games opened", count(status.ledger.opened)
     yield "finished", count(status.ledger.finished)
     yield "inserted", count(status.ledger.inserted)
     yield "abandoned / twice", f"{status.ledger.abandoned} / {status.ledger.duplicates_dropped}"
-    yield "ledger", "[green]balanced[/]" if status.ledger.balanced else "[red]NOT BALANCED[/]"
+    yield "counts", "[green]balanced[/]" if status.ledger.balanced else "[red]NOT BALANCED[/]"
 
 
 def _goal(status: RunStatus) -> str:

@@ -24,7 +24,7 @@ from rich.text import Text
 from azq.config import Config
 from azq.console import brokers
 from azq.console.planes import brokers_text, planes_of
-from azq.console.table import clock, count, elo, error_share
+from azq.console.table import WidestThatFits, clock, count, elo, error_share
 from azq.console.watch import Watch
 from azq.errors import BrokerError
 from daemon.planes import PlaneFacts
@@ -126,34 +126,39 @@ def screen(frame: Frame, problem: str = "", *, height: int = 0) -> RenderableTyp
     )
 
 
+#: of a run: heading, on how narrow a screen it still stands (0: on every one), what stands there
+RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
+    ("run", 0, lambda run: run.run),
+    ("state", 0, lambda run: Text(run.state, style="green" if run.state == "running" else "yellow")),
+    ("active", 1, lambda run: clock(run.active_s)),
+    ("#games/s", 0, lambda run: f"{run.games_per_s:.1f}"),
+    ("#sims/s", 0, lambda run: count(run.simulations_per_s)),
+    ("#evals/s", 2, lambda run: count(run.evaluations_per_s)),
+    ("#batch", 3, lambda run: f"{run.mean_batch:.0f}"),
+    ("#busy", 1, lambda run: f"{run.network_busy:.0%}"),
+    ("#lag", 4, lambda run: f"{run.policy_lag:.1f}"),
+    ("#step", 0, lambda run: count(run.learner_step) if run.learner_live else Text("no learner", style="red")),
+    ("#loss p/v", 2, lambda run: "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}"),
+    ("#version", 3, lambda run: str(run.weight_version)),
+    ("#network", 4, lambda run: str(run.network or "-")),
+    ("#errors", 0, error_share),
+    ("#elo", 0, elo),
+    ("#open", 3, lambda run: count(run.open_games)),
+    ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
+)
+
+
 def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
-    """A line for each run."""
+    """A line for each run, with as many columns as there is room for."""
     if not runs:
         return Text("no runs yet; `azq up` starts one", style="dim")
-    table = _table("run", "state", "active", *(f"#{name}" for name in ("games/s", "sims/s", "evals/s", "batch", "busy", "lag", "step")))
-    for name in ("loss p/v", "version", "network", "errors", "elo", "open", "ledger"):
-        table.add_column(name, justify="right")
-    for run in runs:
-        table.add_row(
-            run.run,
-            Text(run.state, style="green" if run.state == "running" else "yellow"),
-            clock(run.active_s),
-            f"{run.games_per_s:.1f}",
-            count(run.simulations_per_s),
-            count(run.evaluations_per_s),
-            f"{run.mean_batch:.0f}",
-            f"{run.network_busy:.0%}",
-            f"{run.policy_lag:.1f}",
-            count(run.learner_step) if run.learner_live else Text("no learner", style="red"),
-            "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}",
-            str(run.weight_version),
-            str(run.network or "-"),
-            error_share(run),
-            elo(run),
-            count(run.open_games),
-            Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red"),
-        )
-    return table
+    tables = []
+    for least in range(max(rank for _, rank, _ in RUN_COLUMNS), -1, -1):
+        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= least]
+        tables.append(_table(*(name for name, _ in columns)))
+        for run in runs:
+            tables[-1].add_row(*(cell(run) for _, cell in columns))
+    return WidestThatFits(tables)
 
 
 def queues_table(queues: Sequence[QueueStatus]) -> RenderableType:
