@@ -36,6 +36,33 @@ SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen bro
 SOFT_SHUTDOWN_S = 10.0
 
 
+class CreditBack(kombu_redis.QoS):
+    """Gives a worker its credit back also where the broker cannot be told that a message is done.
+
+    kombu keeps it then, and polls no socket without credit, so that the worker never learns that its connection is dead: it beats, and
+    takes nothing any more. The message is delivered again after the visibility timeout, and the ledger refuses it.
+    """
+
+    def ack(self, delivery_tag: str) -> None:
+        """Tells the broker that a message is done. Raises what the connection raises."""
+        try:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Hands a message back, or drops it. Raises what the connection raises."""
+        try:
+            super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]
+        except Exception:
+            self._quick_ack(delivery_tag)
+            raise
+
+
+kombu_redis.Channel.QoS = CreditBack  # by attribute, since `redis+socket://` names its transport itself
+
+
 class _VerifiedChannel(kombu_redis.Channel):
     connection_class_ssl = tls.VerifiedConnection
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import pytest
 from celery import current_app
+from kombu.transport import redis as kombu_redis
 
 from azq.queue import make_app
 
@@ -76,3 +80,23 @@ def test_no_process_waits_for_ever_on_a_broker_that_says_nothing() -> None:
 
 def test_an_app_is_nobodys_default() -> None:
     assert make_app(URL) is not current_app._get_current_object()
+
+
+class DeadChannel:
+    """The broker is away."""
+
+    unacked_key, unacked_index_key, do_restore = "unacked", "unacked_index", False
+
+    def conn_or_acquire(self, client: object = None) -> contextlib.AbstractContextManager[object]:
+        raise ConnectionError("away")
+
+
+@pytest.mark.parametrize("tell", ["ack", "reject"])
+def test_a_worker_whose_broker_is_away_when_a_job_ends_takes_another_one_later(tell: str) -> None:
+    channel: Any = kombu_redis.Channel
+    qos = channel.QoS(DeadChannel(), prefetch_count=1)
+    qos._quick_append("one", object())
+    assert not qos.can_consume()
+    with pytest.raises(ConnectionError, match="away"):
+        getattr(qos, tell)("one")
+    assert qos.can_consume()
