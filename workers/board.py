@@ -62,7 +62,7 @@ class Figures:
 
 
 class Claim(NamedTuple):
-    """A job that a child holds."""
+    """A job that a child holds; "" where it waits for one."""
 
     pid: int
     job_id: str
@@ -110,13 +110,13 @@ class Board:
         """Whether some child holds a job."""
         return any(figures.busy for figures in self.read())
 
-    def claim(self, slot: int, claim: Claim | None) -> None:
-        """The job that a child holds, or none; said again, it is a sign of life."""
-        pid, job_id, attempt = claim or (0, "", 0)
+    def claim(self, slot: int, claim: Claim) -> None:
+        """What a child does; said again, it is a sign of life."""
+        pid, job_id, attempt = claim
         _CLAIM.pack_into(self._memory, self._place(slot) + _CLAIM_AT, time.monotonic(), pid, attempt, job_id.encode())
 
     def claims(self) -> dict[int, tuple[Claim, float]]:
-        """Jobs that children hold, and when each last said so (monotonic clock), by slot."""
+        """What each child does, and when it last said so (monotonic clock), by slot."""
         found = {}
         for slot in range(self._slots):
             said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + _CLAIM_AT)

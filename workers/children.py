@@ -1,7 +1,8 @@
 """Pool children that die or hang: noticed by the main process through the board, their jobs given to others at once.
 
-A child says about once a second that it holds its job. One that is gone is owed its lease's end, which frees its games before the lease
-runs out by itself; one that is silent is killed, and the pool starts another in its place.
+A child says about once a second that it lives, and which job it holds. One that is gone is owed its lease's end, which frees its games
+before the lease runs out by itself; one that is silent is killed, also where it only waits, and the pool starts another in its place and
+hands it the message that the first one had not yet taken.
 """
 
 from __future__ import annotations
@@ -45,22 +46,21 @@ def owner_of(pid: int) -> str:
 
 
 class Signs(threading.Thread):
-    """In a child: repeats the claim while the main thread goes on asking whether it should stop."""
+    """In a child: says that it lives; while it holds a job, only as long as the main thread goes on asking whether it should stop."""
 
     def __init__(self, board: Board, slot: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(name="signs", daemon=True)
-        self._board = board
-        self._slot = slot
+        self.board = board
+        self.slot = slot
         self._clock = clock
         self._lock = threading.Lock()
-        self._claim: Claim | None = None
-        self._asked_s = clock()
+        self.hold("")
 
-    def hold(self, claim: Claim | None) -> None:
-        """A job was claimed, or none is held any more."""
+    def hold(self, job_id: str, attempt: int = 0) -> None:
+        """A job was claimed, or none is held any more ("")."""
         with self._lock:
-            self._claim, self._asked_s = claim, self._clock()
-            self._board.claim(self._slot, claim)
+            self._claim, self._asked_s = Claim(os.getpid(), job_id, attempt), self._clock()
+            self.board.claim(self.slot, self._claim)
 
     def asked(self) -> None:
         """The main thread goes on."""
@@ -69,8 +69,8 @@ class Signs(threading.Thread):
     def repeat(self) -> None:
         """One sign of life, where there is reason for it."""
         with self._lock:
-            if self._claim is not None and self._clock() - self._asked_s < STUCK_AFTER_S:
-                self._board.claim(self._slot, self._claim)
+            if not self._claim.job_id or self._clock() - self._asked_s < STUCK_AFTER_S:
+                self.board.claim(self.slot, self._claim)
 
     def run(self) -> None:
         """Repeats until the process ends."""
@@ -82,7 +82,7 @@ class Signs(threading.Thread):
 def gone(before: Claims, now: Claims, is_child: Callable[[int], bool]) -> set[Claim]:
     """Claims of children that are no more; a claim that ended well is among them and finds its lease ended."""
     claims = {claim for claim, _ in (*before.values(), *now.values())}
-    return {claim for claim in claims if not is_child(claim.pid)}
+    return {claim for claim in claims if claim.job_id and not is_child(claim.pid)}
 
 
 def hung(before: Claims, now: Claims, is_child: Callable[[int], bool], now_s: float) -> set[Claim]:

@@ -23,7 +23,7 @@ from azq.search.settings import search_at
 from azq.wire.acl import user_in
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
-from workers.board import Board, Claim, Figures
+from workers.board import Figures
 from workers.children import Signs, owner_of
 from workers.rates import Meter
 
@@ -34,18 +34,17 @@ if TYPE_CHECKING:
 class Context:
     """A child's belongings; `owner` names it in the ledger."""
 
-    def __init__(self, config: Config, board: Board, slot: int) -> None:
+    def __init__(self, config: Config, signs: Signs) -> None:
         self.config = config
-        self.board = board
-        self.slot = slot
+        self.board = signs.board
+        self.slot = signs.slot
         self.owner = owner_of(os.getpid())
         self.arenas = Arenas()
         self.meter = Meter()
         self.phases = Phases()
         self._control: redis.Redis | None = None
         self._evaluators = 0
-        self._signs = Signs(board, slot)
-        self._signs.start()
+        self._signs = signs
 
     @property
     def control(self) -> redis.Redis:
@@ -66,11 +65,11 @@ class Context:
 
     def busy(self, job_id: str, attempt: int) -> None:
         """Says which job is held."""
-        self._signs.hold(Claim(os.getpid(), job_id, attempt))
+        self._signs.hold(job_id, attempt)
 
     def idle(self) -> None:
         """Says that no job is held."""
-        self._signs.hold(None)
+        self._signs.hold("")
         self.board.write(self.slot, Figures())
 
     def sections(self, record: RunRecord) -> RunSections:

@@ -21,7 +21,7 @@ from azq.ledger import Ledger
 from azq.queue import detect_tags, make_app, split_queue
 from azq.sdnotify import READY, STOPPING, notify
 from workers.board import Board
-from workers.children import Care
+from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, end_for_sure
 
 LOOP_TICK_S = 1.0
@@ -36,6 +36,7 @@ class Shared:
         self.board: Board | None = None
         self.heart: Heart | None = None
         self.care: Care | None = None
+        self.signs: Signs | None = None
         self._context: Any = None
 
     def open_control(self) -> RedisBus:
@@ -55,9 +56,14 @@ class Shared:
         if self._context is None:
             from workers.context import Context
 
-            slot = getattr(current_process(), "index", 0) or 0
-            self._context = Context(self.config, self.board or Board(1), slot)
+            self._context = Context(self.config, self.signs or self.give_signs())
         return self._context
+
+    def give_signs(self) -> Signs:
+        """In a child: says from now on that it lives."""
+        self.signs = Signs(self.board or Board(1), getattr(current_process(), "index", 0) or 0)
+        self.signs.start()
+        return self.signs
 
 
 class SoftWorker(Worker):  # type: ignore[misc]
@@ -166,6 +172,7 @@ def _connect_signals(app: Celery) -> None:
     def child(**_: Any) -> None:
         logs.setup("job")
         forget_environment()  # games in Python run in this process
+        shared.give_signs()
 
     signals.worker_init.connect(init, weak=False)
     signals.worker_ready.connect(ready, weak=False)

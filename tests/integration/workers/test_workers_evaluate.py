@@ -20,6 +20,7 @@ from azq.wire.codec import decode, encode
 from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
 from workers import evaluate
 from workers.board import Board
+from workers.children import Signs
 from workers.context import Context
 
 RUN = "four"
@@ -34,7 +35,7 @@ class Desk:
             daemon=DaemonConfig(lease_s=1.0, max_attempts=2),
             worker=WorkerConfig(engines=("false", "no-such-program")),
         )
-        self.context = Context(config, Board(1), 0)
+        self.context = Context(config, Signs(Board(1), 0))
         self.client = connect(broker.control_url)
         self.bus = RedisBus(self.client)
         self.ledger = Ledger(self.client)

@@ -28,6 +28,7 @@ from azq.wire.messages import MatchSpec, RunRecord
 from workers import evaluate
 from workers import learner as learner_main
 from workers.board import Board
+from workers.children import Signs
 from workers.context import Context
 
 RUN = "guest"
@@ -60,7 +61,7 @@ class Host:
         """Why an evaluation job failed; empty where it did not."""
         view = self.ledger.enqueue(RUN, "eval", "cpu", payload=encode(MATCH))
         self.ledger.mark_published(view.job.job_id, 1)
-        context = Context(config, Board(1), 0)
+        context = Context(config, Signs(Board(1), 0))
         evaluate.run(context, view.job.job_id, 1)
         found = self.ledger.job(view.job.job_id)
         return "" if found.state is JobState.DONE else found.error

@@ -13,7 +13,7 @@ import pytest
 from worker_doubles import RUN, Fleet, until
 
 from azq.errors import LeaseLost
-from azq.ledger.types import JobState
+from azq.ledger.types import JobState, RunState
 from azq.queue import publish
 from azq.wire.messages import RunRecord
 
@@ -121,6 +121,23 @@ def test_a_worker_kills_its_hung_child(fleet: Fleet) -> None:
     until(
         lambda: [view for view in fleet.ledger.jobs(RUN) if view.owner and not view.owner.endswith(f":{child}")], "lease of the next child"
     )
+
+
+@pytest.mark.slow
+def test_a_child_that_hangs_while_it_waits_takes_no_job_into_its_grave(fleet: Fleet) -> None:
+    worker = fleet.start()
+    fleet.send(slice_s=300.0)
+    child = fleet.playing()
+    fleet.ledger.set_run_state(RUN, RunState.PAUSED)
+    until(lambda: all(view.state is not JobState.LEASED for view in fleet.ledger.jobs(RUN)), "end of the slice")
+    os.kill(child, signal.SIGSTOP)
+    fleet.ledger.set_run_state(RUN, RunState.RUNNING)
+    before = fleet.finished()
+    fleet.send(slice_s=300.0)  # into the pipe of the process that hangs
+    until(lambda: fleet.finished() > before + 20, "games by the next child")
+    assert "pool_child_hung" in fleet.log()
+    worker.terminate()
+    assert worker.wait(10.0) == 0
 
 
 def test_a_stale_or_doubled_message_is_not_played(fleet: Fleet) -> None:

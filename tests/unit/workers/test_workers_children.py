@@ -18,6 +18,7 @@ from workers.board import Board, Claim
 from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, is_my_child, owner_of
 
 CLAIM = Claim(41, "r:1", 1)
+WAITS = Claim(41, "", 0)
 
 
 def test_the_board_tells_who_holds_which_job() -> None:
@@ -25,8 +26,8 @@ def test_the_board_tells_who_holds_which_job() -> None:
     assert board.claims() == {}
     board.claim(1, Claim(7, "some-run:12", 3))
     assert board.claims()[1][0] == Claim(7, "some-run:12", 3)
-    board.claim(1, None)
-    assert board.claims() == {}
+    board.claim(1, Claim(7, "", 0))
+    assert board.claims()[1][0] == Claim(7, "", 0)
 
 
 @pytest.mark.parametrize(("silent_s", "alive", "twice", "expected"), [
@@ -46,6 +47,7 @@ def test_a_claim_is_gone_with_its_process_also_when_another_took_the_slot() -> N
     assert gone({0: (CLAIM, 1.0)}, {0: (other, 2.0)}, lambda pid: pid == 42) == {CLAIM}
     assert gone({}, {0: (CLAIM, 1.0)}, lambda pid: False) == {CLAIM}
     assert gone({0: (CLAIM, 1.0)}, {0: (CLAIM, 2.0)}, lambda pid: True) == set()
+    assert gone({0: (WAITS, 1.0)}, {0: (other, 2.0)}, lambda pid: pid == 42) == set()
 
 
 class Ward:
@@ -104,15 +106,16 @@ def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
     ward.board.claim(0, CLAIM)
     ward.care.look()
     ward.ledger.release(ward.lease, [])
-    ward.board.claim(0, None)
+    ward.board.claim(0, WAITS)
     ward.living.clear()
     ward.care.look()
     assert ward.ledger.job("r:1").state is JobState.DONE
 
 
-def test_a_silent_child_is_killed() -> None:
+@pytest.mark.parametrize(("claim", "attempt"), [(CLAIM, 2), (WAITS, 1)])
+def test_a_silent_child_is_killed_also_where_it_only_waits(claim: Claim, attempt: int) -> None:
     ward = Ward()
-    ward.board.claim(0, CLAIM)
+    ward.board.claim(0, claim)
     said_s = ward.board.claims()[0][1]
     ward.now = said_s + HANG_AFTER_S + 1
     ward.care.look()
@@ -120,24 +123,36 @@ def test_a_silent_child_is_killed() -> None:
     ward.care.look()
     assert ward.killed == [CLAIM.pid]
     ward.care.look()
-    assert ward.ledger.job("r:1").attempt == 2
+    assert ward.killed == [CLAIM.pid]
+    assert ward.ledger.job("r:1").attempt == attempt
 
 
-def test_signs_of_life_end_when_the_main_thread_asks_for_nothing() -> None:
+def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> None:
     board, now = Board(1), [10.0]
     signs = Signs(board, 0, clock=lambda: now[0])
+
+    def said(claim: Claim) -> float:
+        found, said_s = board.claims()[0]
+        assert found == claim
+        return said_s
+
+    waits, works = Claim(os.getpid(), "", 0), Claim(os.getpid(), "r:1", 3)
+    first = said(waits)
+    now[0] += STUCK_AFTER_S + 1
+    signs.repeat()  # nobody has to ask while there is nothing to do
+    assert said(waits) > first
+    signs.hold("r:1", 3)
+    first = said(works)
     signs.repeat()
-    assert board.claims() == {}
-    signs.hold(CLAIM)
-    first = board.claims()[0][1]
-    signs.repeat()
-    assert (second := board.claims()[0][1]) > first
+    assert (second := said(works)) > first
     now[0] += STUCK_AFTER_S + 1
     signs.repeat()
-    assert board.claims()[0][1] == second
+    assert said(works) == second
     signs.asked()
     signs.repeat()
-    assert board.claims()[0][1] > second
+    assert said(works) > second
+    signs.hold("")
+    assert said(waits) > second
 
 
 def test_only_living_children_of_this_process_are_its_children() -> None:
