@@ -9,10 +9,10 @@ export class Chart {
   /**
    * series: [{name, colour (1..8), points, band: [low, high] columns}]; format: value to text; formatX: x to text;
    * floor and ceiling: values that the axis always shows; group: a Set of charts that share the x axis;
-   * stacked: areas one upon the other, the first series lowest.
+   * stacked: areas one upon the other, the first series lowest; empty: what stands there before the first value.
    */
-  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null, stacked = false }) {
-    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick, stacked });
+  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null, stacked = false, empty = "nothing recorded yet" }) {
+    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick, stacked, empty });
     this.data = { x: [], ys: series.map(() => []), gap: Infinity, domain: null };
     this.legend = h("span", { class: "legend" });
     this.plot = s("svg", { role: "img", tabindex: 0, height: HEIGHT });
@@ -59,7 +59,7 @@ export class Chart {
       ...Object.entries(bands).map(([index, band]) => this.#band(Number(index), band)),
       ...this.series.map((one, index) => (this.stacked ? this.#area(one, tops[index - 1], tops[index]) : this.#line(one, ys[index] ?? []))),
       this.cursor,
-      x.length ? "" : s("text", { x: this.width / 2, y: HEIGHT / 2, class: "empty" }, "nothing recorded yet"),
+      x.length ? "" : s("text", { x: this.width / 2, y: HEIGHT / 2, class: "empty" }, this.empty),
     );
     this.#mark();
   }

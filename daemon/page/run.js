@@ -19,7 +19,7 @@ const OVER_TIME = [
   [["games_per_s"], { title: "games/s", format: count }],
   [["evaluations_per_s"], { title: "evaluations/s", format: count }],
   [["mean_batch"], { title: "mean batch", format: count }],
-  [["network_busy"], { title: "GPU use", format: (value) => percent(value, 0), ceiling: 1 }],
+  [["network_busy"], { title: "network busy", format: (value) => percent(value, 0), ceiling: 1 }],
   [["policy_lag"], { title: "policy lag", format: fixed(1), ceiling: 1 }],
   [["loss_policy", "loss_value"], { title: "loss", format: fixed(3), names: ["policy", "value"] }],
 ];
@@ -49,8 +49,8 @@ export class RunView {
       format: (value) => percent(value, 0), formatX: moment, ceiling: 1, group: together, stacked: true }) }));
     const byVersion = group();
     const version = (value) => `v${Math.round(value)}`;
-    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], format: signed, formatX: version, floor: null, group: byVersion });
-    this.errors = new Chart({ title: "graded errors by weight version", series: [line("errors", 4, { points: true })], format: (value) => percent(value, 0), formatX: version, group: byVersion });
+    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], empty: "waits for the first match of two versions", format: signed, formatX: version, floor: null, group: byVersion });
+    this.errors = new Chart({ title: "graded errors by weight version", series: [line("errors", 4, { points: true })], empty: "waits for the first graded version", format: (value) => percent(value, 0), formatX: version, group: byVersion });
     this.#build();
   }
 
@@ -136,7 +136,7 @@ export class RunView {
     const limiter = status.selfplay_stalled ? "self-play waits" : status.learner_waiting ? "learner waits" : "both go on";
     const tiles = [
       ["games/s", count(status.games_per_s)], ["simulations/s", count(status.simulations_per_s)], ["evaluations/s", count(status.evaluations_per_s)],
-      ["mean batch", count(Math.round(status.mean_batch))], ["GPU use", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
+      ["mean batch", count(Math.round(status.mean_batch))], ["network busy", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
       ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
       ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
       ["weights", `v${status.weight_version}`], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],

@@ -68,13 +68,13 @@ def tile(visit: Visit, name: str) -> str:
 def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit: Any, site: Site) -> None:
     seen = visit()
     seen.page.locator('[data-tile="games/s"]').wait_for()
-    shown = {name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "GPU use", "samples", "step")}
+    shown = {name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "network busy", "samples", "step")}
     assert shown == {
         "games/s": "43",
         "simulations/s": "182k",
         "evaluations/s": "88k",
         "mean batch": "2.05k",
-        "GPU use": "87 %",
+        "network busy": "87 %",
         "samples": "1.23M",
         "step": "18.3k",
     }
@@ -115,7 +115,7 @@ def test_charts_are_drawn_and_tell_values_under_the_pointer_and_by_key(visit: An
     until(lambda: seen.page.evaluate(drawn) == 9, "line in each chart")
     gaps = seen.page.locator('[data-chart="games/s"] .series path').get_attribute("d").count("M")
     assert gaps == 2  # the planted hour has one hole
-    seen.page.locator('[data-chart="GPU use"] svg').hover()
+    seen.page.locator('[data-chart="network busy"] svg').hover()
     when = seen.page.locator(".legend .when")
     assert len({text for text in when.all_inner_texts() if ":" in text}) == 1
     assert when.count() >= 6
