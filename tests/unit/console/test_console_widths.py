@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ def picture(folder: Path, width: int) -> str:
     """What `azq status` prints, and one screen of `azq top`."""
     site = Site(folder)
     site.plant()
-    workers, now = read_workers(site.bus), site.services.clock_ms()
+    workers = read_workers(site.bus)
+    now = max(worker.sent_ms for worker in workers) + 500  # whenever this is drawn
     facts = gather(site.ledger, site.bus, RUN, workers)
-    run = summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"])
+    run = replace(summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]), active_s=3005.0)
     frame = Frame((run,), tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers))
     output = io.StringIO()
     shown = Group(panel(run, "", "dashboard http://127.0.0.1:8080"), workers_table(run), "", screen(frame))
