@@ -1,4 +1,4 @@
-"""The benchmarks run and print the figures they promise; nothing is asserted of their size."""
+"""The benchmarks run and print the figures they promise; nothing is asserted of their size. The longer ones are for CI (`-m slow`)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def test_search(tmp_path: Path) -> None:
     assert bench(tmp_path, "search", "--seconds", "0.5")["simulations_per_cpu_s"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluator", ["stream", "local"])
 def test_selfplay(tmp_path: Path, evaluator: str) -> None:
     figures = bench(tmp_path, "selfplay", "--evaluator", evaluator, "--seconds", "1.5", *SMALL)
@@ -39,6 +40,7 @@ def test_selfplay(tmp_path: Path, evaluator: str) -> None:
     assert figures["network_cpu_share"] < 1.2
 
 
+@pytest.mark.slow
 def test_inference_and_bus(tmp_path: Path) -> None:
     assert bench(tmp_path, "inference", "--seconds", "0.5", *SMALL)["stream_share_of_bare"] > 0
     figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--set", "broker.data_shards=2")
@@ -48,12 +50,14 @@ def test_inference_and_bus(tmp_path: Path) -> None:
         assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
 
 
+@pytest.mark.slow
 def test_bus_over_tls(tmp_path: Path) -> None:
     figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--tls")
     for party in ("client", "consumer", "broker", "front"):
         assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
 
 
+@pytest.mark.slow
 def test_daemon_and_rest(tmp_path: Path) -> None:
     ticks = bench(tmp_path, "daemon", "--workers", "40", "--runs", "4", "--seconds", "1.5")
     assert ticks["jobs"] == 44
