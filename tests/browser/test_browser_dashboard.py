@@ -68,7 +68,9 @@ def tile(visit: Visit, name: str) -> str:
 def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit: Any, site: Site) -> None:
     seen = visit()
     seen.page.locator('[data-tile="games/s"]').wait_for()
-    shown = {name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "network busy", "samples", "step")}
+    shown = {
+        name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "network busy", "samples", "step")
+    }
     assert shown == {
         "games/s": "43",
         "simulations/s": "182k",
