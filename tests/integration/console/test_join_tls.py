@@ -61,7 +61,7 @@ def first(tmp_path: Path) -> Iterator[First]:
     port, config = free_ports(), load(overrides=[f'home="{tmp_path}"'])
     with Brokers(config, tmp_path, Listen("127.0.0.1", port)) as brokers, contextlib.ExitStack() as stack:
         for plan in brokers.fronts:
-            server = EmbeddedServer("control" if plan.role == "control" else "data", plan.server.parent)
+            server = EmbeddedServer("control" if plan.role == "control" else "data", tmp_path / ".broker" / plan.role)
             stack.callback(FrontProcess(server, tmp_path / ".broker", int(plan.address.rpartition(":")[2])).stop)
         brokers.control.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
         yield First(config, port, brokers)
