@@ -9,7 +9,8 @@ from __future__ import annotations
 import platform
 import re
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,16 +46,18 @@ class CreditBack(kombu_redis.QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Tells the broker that a message is done. Raises what the connection raises."""
-        try:
+        with self._credit_of(delivery_tag):
             super().ack(delivery_tag)  # type: ignore[no-untyped-call]
-        except Exception:
-            self._quick_ack(delivery_tag)
-            raise
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Hands a message back, or drops it. Raises what the connection raises."""
-        try:
+        with self._credit_of(delivery_tag):
             super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _credit_of(self, delivery_tag: str) -> Iterator[None]:
+        try:
+            yield
         except Exception:
             self._quick_ack(delivery_tag)
             raise

@@ -100,3 +100,15 @@ def test_a_worker_whose_broker_is_away_when_a_job_ends_takes_another_one_later(t
     with pytest.raises(ConnectionError, match="away"):
         getattr(qos, tell)("one")
     assert qos.can_consume()
+
+
+def test_a_message_that_is_refused_is_dropped_unless_it_is_asked_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel: Any = kombu_redis.Channel
+    qos = channel.QoS(DeadChannel(), prefetch_count=1)
+    back: list[str] = []
+    monkeypatch.setattr(qos, "restore_by_tag", lambda tag, **_: back.append(tag))
+    for tag, how in (("one", {}), ("two", {"requeue": True})):
+        qos._quick_append(tag, object())
+        with contextlib.suppress(ConnectionError):
+            qos.reject(tag, **how)
+    assert back == ["two"]
