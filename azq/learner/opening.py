@@ -231,8 +231,10 @@ def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher
         raise StateConflict(f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name")
     network = take_network(found.state.network)
     trainer.load_tensors(found.tensors, found.state.step)
-    published = _last_published(publisher, found.state.weight_version)
-    return _Start(found.state, published.step if published else -1, published.version if published else found.state.weight_version, network)
+    known = found.state.weight_version
+    published = _last_published(publisher, known)
+    step, version = (published.step, max(known, published.version)) if published else (-1, known)
+    return _Start(found.state, step, version, network)
 
 
 def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:

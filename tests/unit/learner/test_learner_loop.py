@@ -145,6 +145,19 @@ def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
     assert second.status().step == first.status().step
 
 
+def test_a_version_that_the_control_plane_forgot_is_not_given_again(place):
+    first = place.learner()
+    first._save()
+    path = checkpoint.stored(place.folder / "checkpoints")[0]
+    found = checkpoint.load(path)
+    first._publish()
+    checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(found.state, weight_version=7), found.tensors))
+    second = place.learner()
+    assert [event.version for event in place.weights()] == [1]
+    assert second.status().weight_version == 7
+    assert second._parts.publisher.next_version() == 8
+
+
 def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(place):
     first = place.learner()
     place.finish_games(1, 30)
