@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -20,6 +21,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -164,7 +166,8 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
     # Nothing remembered of the change before, no judging by the clock, and no time for finding the simplest example.
     settings.register_profile("mutants", database=None, deadline=None, phases=(Phase.explicit, Phase.generate))
     plugins = [part for plugin in PLUGINS for part in ("-p", plugin)]
-    chosen = ["--hypothesis-profile=mutants", "--hypothesis-seed=0", *tests]
+    place = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
+    chosen = ["--hypothesis-profile=mutants", "--hypothesis-seed=0", *place, *(str(ROOT / test) for test in tests)]
     os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *plugins, *chosen])))
 
 
@@ -236,15 +239,15 @@ def main(arguments: Sequence[str]) -> int:
     deciders = [Decider(entry["path"], tuple(entry["tests"])) for entry in listed["module"]]
     known = [Survivor(**entry) for entry in listed.get("survivor", [])]
     chosen = [decider for decider in deciders if not wish.modules or decider.path in wish.modules]
-    os.chdir(ROOT)
     for library in LIBRARIES:
         importlib.import_module(library)
     todo = [mutant for decider in chosen for mutant in mutants(decider, (ROOT / decider.path).read_text("utf-8"))]
     if wish.sample:
         todo = random.Random(wish.seed).sample(todo, min(wish.sample, len(todo)))
     touched = dict.fromkeys(mutant.module for mutant in todo)
-    limits_s = {decider.path: 10 + 10 * baseline_s(decider) for decider in touched}
-    found = report(todo, judge(todo, limits_s, wish.jobs, not wish.json), known, whole=not wish.sample)
+    with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):  # what a wrong program writes is nobody's
+        limits_s = {decider.path: 10 + 10 * baseline_s(decider) for decider in touched}
+        found = report(todo, judge(todo, limits_s, wish.jobs, not wish.json), known, whole=not wish.sample)
     if wish.json:
         print(json.dumps(found, indent=2))
     else:
