@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import redis
@@ -36,7 +37,6 @@ class Shared:
         self.board: Board | None = None
         self.heart: Heart | None = None
         self.care: Care | None = None
-        self.signs: Signs | None = None
         self._context: Any = None
 
     def open_control(self) -> RedisBus:
@@ -56,14 +56,13 @@ class Shared:
         if self._context is None:
             from workers.context import Context
 
-            self._context = Context(self.config, self.signs or self.give_signs())
+            self._context = Context(self.config, self.signs)
         return self._context
 
-    def give_signs(self) -> Signs:
-        """In a child: says from now on that it lives."""
-        self.signs = Signs(self.board or Board(1), getattr(current_process(), "index", 0) or 0)
-        self.signs.start()
-        return self.signs
+    @cached_property
+    def signs(self) -> Signs:
+        """What this child says of itself."""
+        return Signs(self.board or Board(1), getattr(current_process(), "index", 0) or 0)
 
 
 class SoftWorker(Worker):  # type: ignore[misc]
@@ -172,7 +171,7 @@ def _connect_signals(app: Celery) -> None:
     def child(**_: Any) -> None:
         logs.setup("job")
         forget_environment()  # games in Python run in this process
-        shared.give_signs()
+        shared.signs.start()
 
     signals.worker_init.connect(init, weak=False)
     signals.worker_ready.connect(ready, weak=False)

@@ -6,14 +6,13 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
 import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
-from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -110,17 +109,6 @@ def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"
     return Panel(Group(_Blocks(status), *notes), title=title, subtitle=below or None, border_style=style)
-
-
-@dataclass(frozen=True, slots=True)
-class WidestThatFits:
-    """The first of several tables, widest first, that needs no more characters than there are; the last where none does."""
-
-    tables: Sequence[Table]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        without_end = options.update(width=1000)
-        yield next((t for t in self.tables if Measurement.get(console, without_end, t).maximum <= options.max_width), self.tables[-1])
 
 
 @dataclass(frozen=True, slots=True)

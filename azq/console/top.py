@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from azq.config import Config
 from azq.console import brokers
 from azq.console.planes import brokers_text, planes_of
-from azq.console.table import WidestThatFits, clock, count, elo, error_share
+from azq.console.table import clock, count, elo, error_share
 from azq.console.watch import Watch
 from azq.errors import BrokerError
 from daemon.planes import PlaneFacts
@@ -150,15 +151,27 @@ RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
 
 def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
     """A line for each run, with as many columns as there is room for."""
-    if not runs:
-        return Text("no runs yet; `azq up` starts one", style="dim")
-    tables = []
-    for least in range(max(rank for _, rank, _ in RUN_COLUMNS), -1, -1):
-        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= least]
-        tables.append(_table(*(name for name, _ in columns)))
-        for run in runs:
-            tables[-1].add_row(*(cell(run) for _, cell in columns))
-    return WidestThatFits(tables)
+    return _RunsTable(runs) if runs else Text("no runs yet; `azq up` starts one", style="dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _RunsTable:
+    runs: Sequence[RunStatus]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        endless = options.update(width=1000)
+        for rank in sorted({rank for _, rank, _ in RUN_COLUMNS}, reverse=True):
+            table = self._of(rank)
+            if not rank or Measurement.get(console, endless, table).maximum <= options.max_width:
+                yield table
+                return
+
+    def _of(self, most_rank: int) -> Table:
+        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= most_rank]
+        table = _table(*(name for name, _ in columns))
+        for run in self.runs:
+            table.add_row(*(cell(run) for _, cell in columns))
+        return table
 
 
 def queues_table(queues: Sequence[QueueStatus]) -> RenderableType:

@@ -49,7 +49,7 @@ export class RunView {
       format: (value) => percent(value, 0), formatX: moment, ceiling: 1, group: together, stacked: true }) }));
     const byVersion = group();
     const version = (value) => `v${Math.round(value)}`;
-    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], empty: "waits for the first match of two versions", format: signed, formatX: version, floor: null, group: byVersion });
+    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], empty: "waits for the first match", format: signed, formatX: version, floor: null, group: byVersion });
     this.errors = new Chart({ title: "graded errors by weight version", series: [line("errors", 4, { points: true })], empty: "waits for the first graded version", format: (value) => percent(value, 0), formatX: version, group: byVersion });
     this.#build();
   }

@@ -6,21 +6,24 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
 import termios
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from page_site import RUN, Site
-from rich.console import Console
+from rich.console import Console, Group
 
 from azq.arena.rating import rate
 from azq.bus.connect import connect
 from azq.config import load
+from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
@@ -30,14 +33,17 @@ from daemon.planes import PlaneFacts
 from daemon.queues import queue_table
 from daemon.summary import summarise, worker_status
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "console"  # the pictures, which a change has to change too
+
 
 @pytest.fixture
 def frame(tmp_path: Path) -> Frame:
     site = Site(tmp_path)
     site.plant()
-    workers, now = read_workers(site.bus), site.services.clock_ms()
+    workers = read_workers(site.bus)
+    now = max(worker.sent_ms for worker in workers) + 500  # whenever this is drawn
     facts = gather(site.ledger, site.bus, RUN, workers)
-    runs = (summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]),)
+    runs = (replace(summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]), active_s=3005.0),)
     planes = (PlaneFacts("control", True, 12_000_000, 0, 3, {RUN: 2}), PlaneFacts("data", True, 5_000_000, 10**9), PlaneFacts("data1"))
     return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers), planes)
 
@@ -55,6 +61,17 @@ def test_the_screen_holds_runs_queues_workers_and_conditions(frame: Frame) -> No
     assert [line.split()[:4] for line in text.splitlines() if line.startswith("selfplay.cuda")] == [["selfplay.cuda", "1", "0", "4"]]
     assert sum(line.startswith(("north", "south")) for line in text.splitlines()) == 2
     assert "21.5 games/s" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_nothing_of_status_and_top_is_cut_or_wrapped_at_the_usual_widths(frame: Frame, width: int) -> None:
+    output = io.StringIO()
+    (run,) = frame.runs
+    shown = Group(panel(run, "", "dashboard http://127.0.0.1:8080"), workers_table(run), "", screen(replace(frame, brokers=())))
+    Console(file=output, width=width).print(shown)
+    lines = [f"{line.rstrip()}\n" for line in re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", output.getvalue()).splitlines()]
+    assert not any("…" in line or len(line) > width + 1 for line in lines)
+    assert "".join(lines) == (GOLDEN / f"{width}.txt").read_text("utf-8")
 
 
 def test_each_broker_is_named_with_its_memory_or_as_away(frame: Frame) -> None:
