@@ -101,6 +101,7 @@ class EmbeddedServer:
         """
         self._make_directories()
         with self._start_lock():
+            self._make_socket_folder()
             if self._answers():
                 self._pid = self._ask_pid()
                 self._check_listening()
@@ -156,6 +157,9 @@ class EmbeddedServer:
             process.kill()
             process.wait()
         self._pid = 0
+        if self._socket.parent != self._directory:
+            with contextlib.suppress(OSError):  # not empty where another server has started meanwhile
+                self._socket.parent.rmdir()
 
     @property
     def _password_file(self) -> Path:
@@ -199,9 +203,11 @@ class EmbeddedServer:
     def _make_directories(self) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._socket.parent.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise ConfigError(f"cannot create {self._directory} for the broker: {error.strerror}; set another home") from None
+
+    def _make_socket_folder(self) -> None:
+        self._socket.parent.mkdir(exist_ok=True, mode=0o700)
         if self._socket.parent.stat().st_uid != os.getuid():
             raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
 
