@@ -1,21 +1,23 @@
 """azq trains AlphaZero-style agents over a message queue, and keeps training when parts of it die.
 
-The packages, in dependency order (a package imports only from those above it; lines of one group do not import each other):
+The packages, in dependency order (a package imports only from those above it; those of one line do not import each other):
 
-    azq.errors      every error, and the exit code it ends a process with
-    azq.config      settings that humans write          azq.logs, azq.metrics, azq.usage, azq.sdnotify
-    azq.games       the rules of games, from azq._core (C++20: azq/core)
-    azq.presets     settings that learn each game
-    azq.wire        every message and every Redis key
-    azq.bus         streams, replies, heartbeats        azq.ledger  jobs, leases, open games
-    azq.queue       Celery, routed by hardware tag      azq.store   blobs: weights
-    azq.search      evaluators' contract, batched trees azq.nets    networks    azq.replay  segment log, window, limiter
-    azq.actor       makes games                         azq.inference  evaluates leaves
-    azq.learner     trains                              azq.arena      compares
-    workers, daemon thin mains: Celery tasks, inference and learner processes; the operations daemon and its REST interface
-    azq.client      the REST interface from Python
-    azq.console     `azq up`, the live table, `azq play`, `azq bench`
-    azq.cli         the composition root
+    azq.errors                                            every error, and the exit code it ends a process with
+    azq.masking | azq.metrics | azq.phases | azq.files    secrets hidden, figures named, time told by phase, durable files
+    azq.config | azq.logs                                 settings that humans write; log lines
+    azq.games | azq.presets                               the rules of games, from azq._core (C++20: azq/core); settings that learn each
+    azq.wire                                              every message and every Redis key
+    azq.process                                           what it means to be a process of azq: signals, liveness, children
+    azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
+    azq.search | azq.nets | azq.replay                    batched trees and the evaluator's contract; networks; the segment log
+    azq.actor | azq.inference | azq.learner | azq.arena   makes games; evaluates leaves; trains; compares
+    azq.status                                            what is known of runs, queues and workers, for all who tell it
+    workers | daemon                                      Celery tasks and long-running mains; decides and serves REST
+    azq.client                                            the REST interface from Python
+    azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
+    azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
+    azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
+    azq.cli                                               the command line: the composition root
 """
 
 __version__ = "0.1.0"

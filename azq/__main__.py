@@ -1,5 +1,5 @@
 """`python -m azq` is `azq`."""
 
-from azq.cli import main
+from azq.cli.app import main
 
 main()

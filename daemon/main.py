@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from azq import logs
 from azq.bus.connect import connect_at_start
 from azq.config import Config
+from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
-from azq.sdnotify import READY, STOPPING, notify
+from azq.process.sdnotify import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
-from daemon.api.auth import check_binding
-from daemon.core import build
-from daemon.listener import bind, check_tls
-from daemon.lock import LIFE_S, DaemonLock
-from daemon.loop import Loop
+from daemon.serve.core import build
+from daemon.serve.listener import bind
+from daemon.serve.lock import LIFE_S, DaemonLock
+from daemon.serve.loop import Loop
 
 if TYPE_CHECKING:
-    from daemon.rest import Rest
+    from daemon.serve.rest import Rest
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 
@@ -55,7 +55,7 @@ def main(config: Config) -> int:
         agree_on_schema(client, upgrade=True)
         core = build(config, client, lock)
         ticked = core.loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
-        from daemon.rest import Rest
+        from daemon.serve.rest import Rest
 
         rest = stack.enter_context(Rest(config, core, listener))
         settle()

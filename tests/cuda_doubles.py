@@ -17,12 +17,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from azq.config import InferenceConfig
-from azq.inference import cuda
-from azq.inference.batching import buckets
-from azq.inference.cuda import Lanes
-from azq.inference.engine import Engine
-from azq.inference.fallback import Rung
-from azq.inference.placement import place
+from azq.inference.device import cuda
+from azq.inference.device.cuda import Lanes
+from azq.inference.device.engine import Engine
+from azq.inference.device.fallback import Rung
+from azq.inference.device.placement import place
+from azq.inference.serve.batching import buckets
 
 COPY = torch.ops.aten.copy_.default
 QUERIES = 2  # that an event answers with no before its stream gets on
@@ -152,7 +152,7 @@ def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
 
 
 class FakeCuda:
-    """Stands in for what `azq.inference.cuda` takes of `torch.cuda`."""
+    """Stands in for what `azq.inference.device.cuda` takes of `torch.cuda`."""
 
     def __init__(self) -> None:
         self.fail: Exception | None = None  # what the end of the next captures raises

@@ -9,11 +9,11 @@ from inference_doubles import CONFIG, SPEC, Shelf, make_server, weights
 from numpy.typing import NDArray
 
 from azq.bus.redis import RedisBus
-from azq.inference.engine import Engine
-from azq.inference.fallback import Rung
-from azq.inference.forward import Flight, Forward
-from azq.inference.placement import place
-from azq.inference.trials import Patience, Trials
+from azq.inference.device.engine import Engine
+from azq.inference.device.fallback import Rung
+from azq.inference.device.forward import Flight, Forward
+from azq.inference.device.placement import place
+from azq.inference.serve.trials import Patience, Trials
 from azq.nets import Network
 
 SEGFAULT = 139

@@ -12,8 +12,8 @@ from pathlib import Path
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config.addresses import trusting
-from azq.console.fronts import FrontPlan
 from azq.errors import BrokerError
+from azq.host.fronts import FrontPlan
 from azq.wire.connect import connect
 
 

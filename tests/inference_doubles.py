@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from azq.bus.base import Bus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.errors import WeightsError
-from azq.inference.client import StreamEvaluator
-from azq.inference.engine import Engine
-from azq.inference.fallback import Mode, Rung
-from azq.inference.forward import Flight, Forward, Landed
-from azq.inference.placement import place
-from azq.inference.resident import fetch_from
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device.engine import Engine
+from azq.inference.device.fallback import Mode, Rung
+from azq.inference.device.forward import Flight, Forward, Landed
+from azq.inference.device.placement import place
+from azq.inference.serve.resident import fetch_from
+from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
 from azq.search.evaluator import Evaluation

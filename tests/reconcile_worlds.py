@@ -6,15 +6,10 @@ import dataclasses
 
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
+from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.messages import Heartbeat, Job, LearnerStatus
-from daemon.reconcile import reconcile
-from daemon.state import (
-    Action,
-    Desired,
-    DesiredRun,
-    Observed,
-    ObservedRun,
-)
+from daemon.decide.actions import Action
+from daemon.decide.reconcile import reconcile
 
 NOW = 10_000_000
 WAITING = 500  # games for the learner at which self-play stalls

@@ -14,7 +14,7 @@ from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections, parse_run
-from azq.learner.schedule import progress
+from azq.learner.step.schedule import progress
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.phases import Phases
@@ -101,8 +101,8 @@ class Context:
 
     def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
         """The request stream; over several data planes the client's own of them, and another one when that is lost."""
-        from azq.inference.client import StreamEvaluator
-        from azq.inference.failover import FailoverEvaluator
+        from azq.inference.ask.client import StreamEvaluator
+        from azq.inference.ask.failover import FailoverEvaluator
 
         urls, broker = self.config.broker.data_planes, self.config.broker
 
@@ -126,7 +126,7 @@ class Context:
         return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _published_step(self, run: str) -> int:
-        from azq.inference.catalog import WeightCatalog
+        from azq.inference.ask.catalog import WeightCatalog
 
         catalog = WeightCatalog(RedisBus(self.control), run)
         catalog.refresh()
@@ -136,9 +136,9 @@ class Context:
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from pathlib import Path
 
-        from azq.inference.catalog import WeightCatalog
-        from azq.inference.local import LocalEvaluator
-        from azq.inference.resident import fetch_from
+        from azq.inference.ask.catalog import WeightCatalog
+        from azq.inference.ask.local import LocalEvaluator
+        from azq.inference.serve.resident import fetch_from
         from azq.store import open_store
 
         store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)

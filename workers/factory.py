@@ -19,8 +19,8 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
+from azq.process.sdnotify import READY, STOPPING, notify
 from azq.queue import detect_tags, make_app, split_queue
-from azq.sdnotify import READY, STOPPING, notify
 from workers.board import Board
 from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, end_for_sure

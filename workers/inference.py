@@ -20,16 +20,16 @@ from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
-from azq.inference.admission import specs
-from azq.inference.placement import place
-from azq.inference.resident import Fetch, fetch_from
-from azq.inference.server import InferenceServer
+from azq.inference.device.placement import place
+from azq.inference.serve.admission import specs
+from azq.inference.serve.resident import Fetch, fetch_from
+from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process
-from azq.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.process.sdnotify import READY, STOPPING, WATCHDOG, notify
+from azq.process.usage import usage
 from azq.store import open_store, weights_folder
-from azq.usage import usage
 from azq.wire import codec, keys
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, Heartbeat

@@ -23,20 +23,20 @@ from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig, parse_run
 from azq.errors import ConfigError, ExitCode
-from azq.learner.device import pick_device, pick_threads
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
 from azq.learner.outage import Outage
 from azq.learner.ranks.rules import Place, place_of
+from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
-from azq.sdnotify import READY, STOPPING, WATCHDOG, more_time, notify
+from azq.process.sdnotify import READY, STOPPING, WATCHDOG, more_time, notify
+from azq.process.usage import usage
 from azq.store import open_store
-from azq.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.gate import agree_on_schema

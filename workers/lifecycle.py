@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from azq import __version__, logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
-from azq.sdnotify import WATCHDOG, notify
-from azq.usage import usage
+from azq.process.sdnotify import WATCHDOG, notify
+from azq.process.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat

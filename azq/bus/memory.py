@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from azq.bus.base import Entry
-from azq.bus.dead import DEAD_LENGTH, dead_frame
+from azq.bus.dead_letters import DEAD_LENGTH, dead_frame
 from azq.errors import BrokerUnavailable
 from azq.wire import keys
 

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from azq.bus.base import Entry
 from azq.bus.connect import connect, socket_timeout_s, translate
-from azq.bus.dead import DEAD_LENGTH, dead_frame
+from azq.bus.dead_letters import DEAD_LENGTH, dead_frame
 from azq.wire import keys
 
 FIELD = b"f"  # the one field of every stream entry

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from azq.client.events import START, parse_events
 from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, Transport
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
-from daemon.api.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
-from daemon.history import History
-from daemon.queues import QueueStatus
-from daemon.summary import LedgerStatus, RunStatus, WorkerStatus
+from azq.status.history import History
+from azq.status.queues import QueueStatus
+from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
+from azq.status.summary import LedgerStatus, RunStatus, WorkerStatus
 
 SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
 

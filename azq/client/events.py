@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from azq.errors import WireError
-from daemon.api.schemas import EventOut
+from azq.status.schemas import EventOut
 
 START = "start"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 
 from azq.client import Client
-from daemon.api.schemas import AuditOut
+from azq.status.schemas import AuditOut
 
 SHOWN = 100
 LOOK_S = 1.0

@@ -14,22 +14,21 @@ from azq import games
 from azq.bus.binary import find_server
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token
-from azq.console import brokers
-from azq.console.join import checks
-from azq.console.join.checks import Check
 from azq.console.planes import ASK_TIMEOUT_S
-from azq.console.roles import NO_USERS, knows_roles
-from azq.console.rundir import check_folder
 from azq.errors import AzqError, BrokerUnavailable, ConfigError
+from azq.host import brokers
+from azq.host.join import checks
+from azq.host.join.checks import Check
+from azq.host.roles import NO_USERS, knows_roles
+from azq.host.rundir import check_folder
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
+from azq.status.observe import read_workers
 from azq.wire.connect import connect
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
-from daemon.api.auth import check_binding
-from daemon.listener import check_tls
-from daemon.observe import read_workers
 
 LEAST_FREE_BYTES = 5e9  # as the alert on the learner's disk
 NEEDED = ("selfplay", "inference", "learner")  # roles without which a run makes no progress

@@ -9,7 +9,7 @@ from azq.arena import positions
 from azq.arena.grade import Grade, grade
 from azq.arena.points import Unit, unit
 from azq.config import Config
-from azq.console.seats import Request, seated
+from azq.console.players import Request, seated
 from azq.games import Game
 
 

@@ -9,7 +9,7 @@ from azq.arena.match import play_match, whole_groups
 from azq.arena.points import Unit, unit
 from azq.arena.rating import Z95, games_of, score_share
 from azq.config import Config
-from azq.console.seats import Request, seated
+from azq.console.players import Request, seated
 from azq.errors import ConfigError
 from azq.wire.messages import MatchResult, MatchSpec
 

@@ -14,8 +14,8 @@ from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.points import unit
 from azq.arena.position import Line, position
 from azq.config import Config, SearchConfig
-from azq.console import rundir
 from azq.errors import AzqError, ConfigError, NotFound, WireError
+from azq.host import rundir
 from azq.search.evaluator import Evaluator
 
 BATCH_LINES = 256  # positions searched together
@@ -60,7 +60,7 @@ class Player:
 
 def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Player:
     """Loads weights from a file or from the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
-    from azq.inference.local import LocalEvaluator
+    from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
     path = Path(weights) if weights != "latest" else newest_weights(folder)

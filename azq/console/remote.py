@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from azq.client import Client
 from azq.config import Config, DaemonConfig
+from azq.config.listening import is_loopback
 from azq.config.own_token import with_own_token
 from azq.errors import ConfigError, StoreError
 from azq.files import publish_file
-from daemon.api.auth import is_loopback
 
 
 def client_of(config: Config, url: str = "") -> Client:

@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from daemon.summary import RanksStatus, RunStatus
+from azq.status.summary import RanksStatus, RunStatus
 
 LINE_EVERY_S = 30.0
 REDRAW_EVERY_S = 1.0

@@ -23,14 +23,14 @@ from rich.table import Table
 from rich.text import Text
 
 from azq.config import Config
-from azq.console import brokers
 from azq.console.planes import brokers_text, planes_of
 from azq.console.table import clock, count, elo, error_share
-from azq.console.watch import Watch
 from azq.errors import BrokerError
-from daemon.planes import PlaneFacts
-from daemon.queues import QueueStatus
-from daemon.summary import RunStatus, WorkerStatus
+from azq.host import brokers
+from azq.status.planes import PlaneFacts
+from azq.status.queues import QueueStatus
+from azq.status.summary import RunStatus, WorkerStatus
+from azq.status.watch import Watch
 
 LATE_S = 4.0
 SILENT_S = 8.0

@@ -20,29 +20,31 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, RunSections, load
 from azq.config.own_token import with_own_token
-from azq.console import final, pings, rundir
-from azq.console.brokers import BROKER_FOLDER, Brokers, home_lock
-from azq.console.devices import inference_children, usable_cuda_devices
-from azq.console.fronts import children, parse_listen
+from azq.console import last_evaluation as final
 from azq.console.guests import with_game
-from azq.console.interrupts import Aborted, Interrupts
-from azq.console.process import child_environment
 from azq.console.remote import url_of
-from azq.console.restore import create_from_folder, holds_games
-from azq.console.roles import NO_USERS, in_roles, knows_roles
-from azq.console.supervisor import ChildSpec, Supervisor, last_line
 from azq.console.table import Screen
-from azq.console.watch import Watch
 from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
 from azq.games.loading import absolute
+from azq.host import rundir
+from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
+from azq.host.devices import inference_children, usable_cuda_devices
+from azq.host.fronts import children, parse_listen
+from azq.host.restore import create_from_folder, holds_games
+from azq.host.roles import NO_USERS, in_roles, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
+from azq.process import pings
+from azq.process.interrupts import Aborted, Interrupts
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec, Supervisor, last_line
+from azq.status.audit import write_command
+from azq.status.observe import read_weights
+from azq.status.watch import Watch
 from azq.wire.gate import agree_on_schema
 from azq.wire.keys import Role
 from azq.wire.messages import RunRecord
-from daemon.audit import write_command
-from daemon.observe import read_weights
 
 UNTIL_KEYS = ("minutes", "games", "steps")
 TICK_S = 0.1  # between two looks after the children

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from azq.learner.batches import Feed, Order
-from azq.learner.trainer import Trainer
+from azq.learner.data.batches import Feed, Order
+from azq.learner.step.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)

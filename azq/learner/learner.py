@@ -20,14 +20,14 @@ from azq.errors import StoreError
 from azq.learner import checkpoint
 from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
-from azq.learner.intake import BATCH, InsertLedger, Intake
+from azq.learner.data.intake import BATCH, InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
-from azq.learner.schedule import network_at, progress
+from azq.learner.step.schedule import network_at, progress
+from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.strength import Strength
 from azq.learner.team import Team
 from azq.learner.tracking import Tracker
-from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import LearnerLease, RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes

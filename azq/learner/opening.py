@@ -20,23 +20,23 @@ from azq.bus.base import Bus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
-from azq.learner.batches import Draws
 from azq.learner.checkpoint import TrainState
-from azq.learner.device import pick_device
-from azq.learner.growth import WEIGHTS
-from azq.learner.intake import Intake
+from azq.learner.data.batches import Draws
+from azq.learner.data.intake import Intake
+from azq.learner.data.prefetch import feed_of
+from azq.learner.data.restoring import game_key
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
-from azq.learner.prefetch import feed_of
 from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower, FollowerParts
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, Place
-from azq.learner.restoring import game_key
-from azq.learner.schedule import networks
-from azq.learner.symmetry import Symmetric, Symmetries
+from azq.learner.step.device import pick_device
+from azq.learner.step.growth import WEIGHTS
+from azq.learner.step.schedule import networks
+from azq.learner.step.symmetry import Symmetric, Symmetries
+from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
-from azq.learner.trainer import MeanLosses, Trainer
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, Network, WeightsMeta, build
 from azq.nets.spec import GameShape

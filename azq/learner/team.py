@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing, run_burst
-from azq.learner.trainer import Trainer
+from azq.learner.data.batches import Feed, Order
+from azq.learner.step.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from azq import logs
 from azq.errors import LeaseLost, NotFound, WireError
 from azq.ledger import scripts
 from azq.ledger.answers import fields_of, split_job_id
-from azq.ledger.once import reused
+from azq.ledger.idempotency import reused
 from azq.ledger.rules import lease_ms
 from azq.ledger.types import ONCE_LIFE_S, Directive, Lease, Once
 from azq.wire import keys

@@ -14,7 +14,7 @@ from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
 from azq.ledger.holder import take_place
-from azq.ledger.once import FirstAnswers
+from azq.ledger.idempotency import FirstAnswers
 from azq.ledger.rules.learner import held_by
 from azq.ledger.types import (
     Directive,

@@ -1,7 +1,7 @@
 """The seam between search and whatever evaluates its leaves.
 
 `submit` then `result`, so that two groups of games can take turns: one is searched while the other is evaluated.
-Implementations: `UniformEvaluator` here, `azq.inference.local.LocalEvaluator`, `azq.inference.client.StreamEvaluator`.
+Implementations: `UniformEvaluator` here, `azq.inference.ask.local.LocalEvaluator`, `azq.inference.ask.client.StreamEvaluator`.
 Letters: L leaves, P bytes of a packed observation, A actions, V values per leaf.
 """
 

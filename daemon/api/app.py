@@ -7,15 +7,15 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
+from azq.status.audit import Auditor
+from azq.status.schemas import ProblemOut
 from daemon.api import audit, events, fleet, games, history, jobs, metrics, page, problems, queues, reference, runs, weights
 from daemon.api.auth import Keyring
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.rate import Limiter
-from daemon.api.schemas import ProblemOut
 from daemon.api.services import Services
 from daemon.api.trail import Trail
-from daemon.audit import Auditor
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
 

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from azq.bus.redis import order
+from azq.status.audit import KEPT_LINES, line_of
+from azq.status.schemas import AuditOut
 from azq.wire import keys
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
-from daemon.api.schemas import AuditOut
 from daemon.api.scopes import OPERATE
 from daemon.api.services import Use
-from daemon.audit import KEPT_LINES, line_of
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 

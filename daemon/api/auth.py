@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from azq.config import DaemonConfig
-from azq.errors import ConfigError
 
 
 class Scope(StrEnum):
@@ -64,21 +62,3 @@ class Keyring:
         offered = sent.strip().encode()
         proven = [who for who, token in self.entries if hmac.compare_digest(offered, token)]
         return proven[0] if proven and scheme.lower() == "bearer" else None
-
-
-def is_loopback(host: str) -> bool:
-    """True for addresses that only this machine can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def check_binding(config: DaemonConfig) -> None:
-    """Raises `ConfigError` when the interface would be open to other machines without a token."""
-    if not is_loopback(config.host) and not Keyring.of(config):
-        raise ConfigError(
-            f"daemon.host = {config.host!r} is reachable from other machines: set daemon.token (AZQ_DAEMON__TOKEN), or bind 127.0.0.1"
-        )

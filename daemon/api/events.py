@@ -16,10 +16,10 @@ from fastapi.responses import Response
 
 from azq import logs
 from azq.errors import BrokerError
+from azq.status.events import Event, Reader, condition_events, parse_place
 from daemon.api.scopes import IDENTITY, READ
 from daemon.api.services import Services, Use
 from daemon.api.streams import MEDIA_TYPE, EventStream
-from daemon.events import Event, Reader, condition_events, parse_place
 
 POLL_S = 0.5
 NAMES_LIFE_S = 2.0  # a new run is followed after so long at most; nothing of it is missed

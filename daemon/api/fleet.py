@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query, Request, Response
 
 import azq
 from azq.config import Tag
+from azq.status.offers import tags_of
+from azq.status.schemas import HealthOut, Name
+from azq.status.workers import WorkerStatus, worker_status
 from daemon.api.answer import answer
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.problems import problem
-from daemon.api.schemas import HealthOut, Name
 from daemon.api.scopes import IDENTITY, WORKER
 from daemon.api.services import Services, Use
-from daemon.fleet import tags_of
-from daemon.health import why_not_ready
-from daemon.team import WorkerStatus, worker_status
+from daemon.serve.health import why_not_ready
 
 router = APIRouter()
 PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready

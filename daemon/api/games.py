@@ -14,10 +14,10 @@ from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunView
 from azq.replay.browse import Place
+from azq.status.viewer import GameSummary, GameView, summary, view
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.scopes import READ
 from daemon.api.services import Use
-from daemon.viewer import GameSummary, GameView, summary, view
 
 router = APIRouter(prefix="/v1/runs", tags=["games"])
 

@@ -9,8 +9,9 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from azq.config.listening import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
-from daemon.api.auth import LOCAL, Identity, Keyring, is_loopback
+from daemon.api.auth import LOCAL, Identity, Keyring
 from daemon.api.origin import forwarding, why_foreign, why_no_json
 from daemon.api.problems import BodyTooLarge, problem, urn
 from daemon.api.rate import Limiter

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from daemon import history
+from azq.status import history
+from azq.status.history import History
 from daemon.api.scopes import READ
 from daemon.api.services import Use
-from daemon.history import History
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 LONGEST_MS = 14 * 24 * 3600 * 1000

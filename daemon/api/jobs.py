@@ -12,13 +12,13 @@ from fastapi import status as http
 from azq.config import RunSections, Tag, parse_run
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.types import JobState, JobView, RunState
-from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
+from azq.status.offers import eval_tag, live_tags
+from azq.status.schemas import JobOut, Name, NewJob
+from azq.status.state import EVAL, SELFPLAY, queue_of
+from daemon.api.idempotency import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
-from daemon.api.schemas import JobOut, Name, NewJob
 from daemon.api.scopes import OPERATE, READ
 from daemon.api.services import Services, Use
-from daemon.fleet import eval_tag, live_tags
-from daemon.state import EVAL, SELFPLAY, queue_of
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

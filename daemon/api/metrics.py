@@ -10,11 +10,12 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from azq.errors import BrokerError
-from daemon import figures, observe
+from azq.status import observe
+from azq.status.planes import PlaneFacts
+from azq.status.summary import summarise
+from daemon.api import figures
 from daemon.api.scopes import READ
 from daemon.api.services import Services, Use
-from daemon.planes import PlaneFacts
-from daemon.summary import summarise
 
 router = APIRouter()
 

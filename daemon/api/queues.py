@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from azq.status.queues import QueueStatus, queue_table
 from daemon.api.scopes import READ
 from daemon.api.services import Use
-from daemon.queues import QueueStatus, queue_table
 
 router = APIRouter(prefix="/v1/queues", tags=["queues"])
 

@@ -18,19 +18,19 @@ from azq.games import openspiel
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunState
 from azq.presets import preset
+from azq.status import observe
+from azq.status.network import network_status
+from azq.status.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
+from azq.status.summary import LedgerStatus, RunStatus, ledger_status, summarise
 from azq.wire import keys
 from azq.wire.messages import RunRecord
-from daemon import observe
 from daemon.api.answer import answer
 from daemon.api.folders import folder_of
 from daemon.api.forget import forget_run
-from daemon.api.once import REPLAYS, IdempotencyKey, mark_replayed, request_of
+from daemon.api.idempotency import REPLAYS, IdempotencyKey, mark_replayed, request_of
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
-from daemon.api.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
 from daemon.api.scopes import OPERATE, READ
 from daemon.api.services import Services, Use
-from daemon.network import network_status
-from daemon.summary import LedgerStatus, RunStatus, ledger_status, summarise
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 Count = Annotated[int, Query(ge=1, le=observe.RESULTS_READ)]

@@ -16,16 +16,16 @@ from azq.bus.base import Bus
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
+from azq.status.beats import Beats
+from azq.status.observe import LedgerReader
+from azq.status.planes import PlaneProbe
+from azq.status.ratings import Standings
+from azq.status.workers import Team
 from azq.store import Store, open_store
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.admission import Quota
 from daemon.api.streams import Streams
-from daemon.beats import Beats
-from daemon.health import Health
-from daemon.observe import LedgerReader
-from daemon.planes import PlaneProbe
-from daemon.standings import Standings
-from daemon.team import Team
+from daemon.serve.health import Health
 
 READERS = 16
 

@@ -8,11 +8,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from azq.status.audit import Auditor
 from azq.wire.messages import AuditLine
 from daemon.api.auth import Identity, Scope
 from daemon.api.origin import SAFE_METHODS
 from daemon.api.scopes import IDENTITY
-from daemon.audit import Auditor
 
 LONGEST = 300  # characters of a path or key that somebody made up
 

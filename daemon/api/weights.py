@@ -10,9 +10,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from azq.errors import NotFound
+from azq.status import observe
+from azq.status.schemas import WeightsOut
 from azq.wire.messages import WeightEvent
-from daemon import observe
-from daemon.api.schemas import WeightsOut
 from daemon.api.scopes import WORKER
 from daemon.api.services import Services, Use
 

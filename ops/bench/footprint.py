@@ -19,11 +19,11 @@ from pathlib import Path
 
 from azq.bus.redis import RedisBus
 from azq.config import load
-from azq.console import brokers
 from azq.errors import AzqError
+from azq.host import brokers
 from azq.ledger import Ledger
+from azq.status.observe import read_workers
 from azq.wire.connect import connect
-from daemon.observe import read_workers
 
 RUN = "footprint"
 

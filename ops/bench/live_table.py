@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from azq.config import load
-from azq.console import brokers
 from azq.console.table import panel
-from azq.console.watch import Watch
+from azq.host import brokers
+from azq.status.watch import Watch
 from azq.wire.connect import connect
 
 

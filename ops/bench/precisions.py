@@ -23,8 +23,8 @@ from azq import games
 from azq.arena.match import play_match, random_opening
 from azq.arena.players import Ground, NetworkPlayer
 from azq.config import InferenceConfig, SearchConfig
-from azq.inference.local import LocalEvaluator
-from azq.inference.model import Model, network_of
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.model import Model, network_of
 from azq.nets import NetSpec, from_bytes
 from azq.nets.process import prepare_process
 from azq.wire.messages import MatchSpec

@@ -16,9 +16,9 @@ from typing import Any
 
 from azq.arena.positions import Position
 from azq.config import load as load_config
-from azq.console.interrupts import Interrupts
 from azq.console.move import open_player, weight_version
-from azq.usage import children
+from azq.process.interrupts import Interrupts
+from azq.process.usage import children
 
 RUN = "strength"
 Z95 = 1.96

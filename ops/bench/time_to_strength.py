@@ -26,7 +26,7 @@ from typing import Any
 from strength_arm import Z95, Arm, Exam, run_arm
 
 from azq.arena.positions import choose, load, read
-from azq.console.interrupts import Aborted, Interrupts
+from azq.process.interrupts import Aborted, Interrupts
 
 LAST = 4  # versions of an arm that are compared with another's
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from azq.bench.weights import bench_weights
 from azq.config import Config
-from azq.console.bench.weights import bench_weights
 from azq.errors import ConfigError
 
 

@@ -17,9 +17,9 @@ from azq import games
 from azq._core import Search
 from azq.arena.searcher import Searcher
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunSections, parse_run
-from azq.inference.local import LocalEvaluator
-from azq.learner.symmetry import Symmetries
-from azq.learner.trainer import Trainer
+from azq.inference.ask.local import LocalEvaluator
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.presets import preset
 from azq.replay.columns import Columns

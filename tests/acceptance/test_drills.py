@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from acceptance.test_whole_loop import AZQ, environment
 
-from azq.console.drill import load_all
+from azq.drill import load_all
 
 PATIENCE = "3"  # bounds are for a machine that does nothing else; this one runs other tests beside
 SHARED = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from azq.console.move import weight_version
-from azq.inference.model import network_of
+from azq.inference.device.model import network_of
 from azq.nets import from_bytes
 
 RUN = "growing"

@@ -19,8 +19,8 @@ import pytest
 
 from azq.bus.connect import connect
 from azq.config import load
-from azq.console.brokers import resolve
 from azq.errors import ExitCode
+from azq.host.brokers import resolve
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 

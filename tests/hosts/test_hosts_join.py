@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from azq.console.drill import Intent, choose, load_all, rehearse
-from azq.console.drill.fleet import AZQ, PASSWORD, Fleet, fleet
-from azq.console.drill.hosts import Lan, why_not
-from azq.console.drill.proof import Discrepancy, compare
+from azq.drill import Intent, choose, load_all, rehearse
+from azq.drill.fleet import AZQ, PASSWORD, Fleet, fleet
+from azq.drill.hosts import Lan, why_not
+from azq.drill.proof import Discrepancy, compare
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
 

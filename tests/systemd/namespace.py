@@ -44,7 +44,7 @@ def lay_out(prefix: Path) -> None:
     (prefix / "bin").mkdir()
     (prefix / "bin" / "python3").symlink_to(f"/opt/python/bin/{Path(os.path.realpath(sys.executable)).name}")
     (prefix / "pyvenv.cfg").write_text("home = /opt/python/bin\ninclude-system-site-packages = false\n")
-    for name, module in (("azq", "azq.cli"), ("celery", "celery.__main__")):
+    for name, module in (("azq", "azq.cli.app"), ("celery", "celery.__main__")):
         script = prefix / "bin" / name
         script.write_text(f"#!/opt/azq/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
         script.chmod(0o755)

@@ -15,8 +15,8 @@ import torch
 from crash_disk import CrashDisk, Killed
 
 from azq.config import RunConfig, RunSections
-from azq.console.rundir import PARTS, RunDir
 from azq.errors import AzqError, StoreError
+from azq.host.rundir import PARTS, RunDir
 from azq.learner.checkpoint import Checkpoint, TrainState, load_newest, save
 from azq.replay.framing import header, record
 from azq.replay.segments import LogEntry, SegmentLog

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from azq import config, logs
-from azq.cli import app
+from azq.cli.app import app
 from azq.config.host import HostSections
 from azq.errors import BrokerUnavailable
 from azq.masking import masked, masked_settings

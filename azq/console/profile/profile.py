@@ -17,9 +17,9 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.console import brokers
 from azq.console.profile.table import Look, RoleProfile, concerns, profile_of
 from azq.errors import AzqError, EvaluationTimeout, NotFound
+from azq.host import brokers
 from azq.phases import OF_ROLE, WINDOW_S
 from azq.wire import keys
 from azq.wire.codec import decode

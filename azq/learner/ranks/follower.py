@@ -16,14 +16,14 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.batches import Feed, Order
+from azq.learner.data.batches import Feed, Order
 from azq.learner.outage import Outage
 from azq.learner.ranks.group import Group, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
 from azq.learner.ranks.reducing import Shared, sync_of, train_together
 from azq.learner.ranks.rules import Place, invited, is_mine
-from azq.learner.sync import Alone
-from azq.learner.trainer import Snapshot, Trainer
+from azq.learner.step.sync import Alone
+from azq.learner.step.trainer import Snapshot, Trainer
 from azq.replay.browse import uid_of
 from azq.replay.columns import Columns
 from azq.replay.follow import SegmentFollower

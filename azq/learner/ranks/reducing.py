@@ -11,12 +11,12 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
-from azq.learner.batches import Feed, Order
 from azq.learner.burst import Burst, Timing, run_burst
+from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import Group
 from azq.learner.ranks.host_memory import HostReducing, shared_memory
 from azq.learner.ranks.stopwatch import Stopwatch, stopwatch
-from azq.learner.trainer import Trainer
+from azq.learner.step.trainer import Trainer
 from azq.nets import Network, Outputs
 
 POWER_SGD_RANK = 2

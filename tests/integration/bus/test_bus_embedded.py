@@ -20,8 +20,8 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.origin import ServerProgram, writer_of
 from azq.bus.redis import RedisBus
 from azq.config import load
-from azq.console.brokers import Brokers
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
+from azq.host.brokers import Brokers
 
 
 @pytest.fixture

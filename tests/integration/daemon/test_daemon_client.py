@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
-from azq.cli import app
+from azq.cli.app import app
 from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
@@ -28,9 +28,9 @@ from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.health import Health
-from daemon.listener import bind, url_of
-from daemon.server import Server
+from daemon.serve.health import Health
+from daemon.serve.listener import bind, url_of
+from daemon.serve.server import Server
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"

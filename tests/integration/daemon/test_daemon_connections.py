@@ -18,16 +18,16 @@ from typing import Any
 import httpx2
 import pytest
 
-import daemon.door
+import daemon.serve.door
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.door import BODY_S, HEADERS_S
-from daemon.health import Health
-from daemon.listener import bind, url_of
-from daemon.server import Server
+from daemon.serve.door import BODY_S, HEADERS_S
+from daemon.serve.health import Health
+from daemon.serve.listener import bind, url_of
+from daemon.serve.server import Server
 
 IDLE = 1100
 DESCRIPTORS = 1024  # what a process has where nobody sets it
@@ -87,7 +87,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A server whose clock can be put forward."""
     ahead = types.SimpleNamespace(s=0.0, url="")
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + ahead.s)
-    monkeypatch.setattr(daemon.door, "time", clock)
+    monkeypatch.setattr(daemon.serve.door, "time", clock)
     bus, config = MemoryBus(), DaemonConfig(port=0)
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
     with bind(config) as listener:

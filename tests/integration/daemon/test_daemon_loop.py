@@ -27,18 +27,18 @@ from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import process_space
 from azq.ledger.types import Directive, JobState, Lease, RunState
+from azq.status.beats import Beats
+from azq.status.observe import Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
-from daemon.act import Hands
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.beats import Beats
-from daemon.core import _broker_ms
-from daemon.health import Health
-from daemon.lock import DaemonLock
-from daemon.loop import Loop
-from daemon.observe import Observer
+from daemon.serve.act import Hands
+from daemon.serve.core import _broker_ms
+from daemon.serve.health import Health
+from daemon.serve.lock import DaemonLock
+from daemon.serve.loop import Loop
 
 CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=0.3, max_attempts=3)
 

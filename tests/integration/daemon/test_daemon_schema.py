@@ -28,7 +28,7 @@ from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.health import Health
+from daemon.serve.health import Health
 
 EXAMPLES = 12  # for each operation
 

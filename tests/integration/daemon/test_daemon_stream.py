@@ -24,10 +24,10 @@ from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.health import Health
-from daemon.listener import bind, url_of
-from daemon.server import Server
-from daemon.state import ReportUnroutable
+from daemon.decide.actions import ReportUnroutable
+from daemon.serve.health import Health
+from daemon.serve.listener import bind, url_of
+from daemon.serve.server import Server
 
 
 class Place:

@@ -12,13 +12,14 @@ import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
+from azq.config.listening import check_tls
 from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.health import Health
-from daemon.listener import bind, check_tls, url_of
-from daemon.server import Server
+from daemon.serve.health import Health
+from daemon.serve.listener import bind, url_of
+from daemon.serve.server import Server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 

@@ -7,7 +7,7 @@ import torch
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server
 
 from azq.bus.redis import RedisBus
-from azq.inference.client import StreamEvaluator
+from azq.inference.ask.client import StreamEvaluator
 
 
 @pytest.fixture(autouse=True)

@@ -11,13 +11,13 @@ from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, eventually, obs
 from azq.bus.connect import connect as open_client
 from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
-from azq.console.watch import Watch
 from azq.errors import DeviceError, ExitCode, MissingExtra
-from azq.inference import unserved
-from azq.inference.client import StreamEvaluator
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.serve import unserved
+from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
+from azq.status.watch import Watch
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 from workers.inference import Pulse, serve

@@ -7,8 +7,8 @@ import pytest
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, FakeEngine, answering, ask, eventually, observations, same_bits, serving, weights
 
 from azq.errors import DeviceError, EvaluatorFailure
-from azq.inference.fallback import Mode
-from azq.inference.local import LocalEvaluator
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.fallback import Mode
 from azq.wire import keys
 
 NAN = answering(np.nan)

@@ -16,8 +16,8 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import BrokerConfig
-from azq.inference.client import StreamEvaluator
-from azq.inference.failover import FailoverEvaluator
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.failover import FailoverEvaluator
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.shards import client_shards, on_shard

@@ -7,7 +7,7 @@ import pytest
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
 
 from azq.errors import EvaluatorFailure
-from azq.inference.local import LocalEvaluator
+from azq.inference.ask.local import LocalEvaluator
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 

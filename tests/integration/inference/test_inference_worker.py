@@ -16,7 +16,7 @@ from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, dump_run
 from azq.errors import ExitCode
-from azq.inference.client import StreamEvaluator
+from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.store import open_store
 from azq.wire import codec, keys
@@ -25,7 +25,7 @@ from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
 CODE = """
 import sys
 from azq.config import load
-from azq.console.process import run_main
+from azq.process.start import run_main
 from workers.inference import main
 sys.exit(run_main("inference", lambda: main(load(None, sys.argv[1:]))))
 """

@@ -21,14 +21,14 @@ from azq import games
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.learner.batches import Draws
 from azq.learner.burst import Burst
+from azq.learner.data.batches import Draws
+from azq.learner.data.prefetch import feed_of
 from azq.learner.opening import open_follower
-from azq.learner.prefetch import feed_of
 from azq.learner.ranks import leader as leader_module
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import Place
-from azq.learner.trainer import Trainer
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.replay.samples import count_samples, samples_of
 from azq.replay.segments import LogEntry, SegmentLog

@@ -10,8 +10,8 @@ import pytest
 from learner_processes import RUN, Place, until
 
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.console.restore import create_from_folder
 from azq.errors import ExitCode
+from azq.host.restore import create_from_folder
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode

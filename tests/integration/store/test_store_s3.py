@@ -20,7 +20,7 @@ from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
-from azq.inference.client import StreamEvaluator
+from azq.inference.ask.client import StreamEvaluator
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
@@ -199,7 +199,7 @@ def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):
 WORKER = """
 import sys
 from azq.config import load
-from azq.console.process import run_main
+from azq.process.start import run_main
 from workers.inference import main
 sys.exit(run_main("inference", lambda: main(load(None, sys.argv[1:]))))
 """

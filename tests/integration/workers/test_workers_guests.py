@@ -15,12 +15,12 @@ from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import ConfigError
 from azq.games import GameFiles
-from azq.inference.admission import Admission, specs
-from azq.inference.engine import Engine
-from azq.inference.follower import Follower
-from azq.inference.placement import place
-from azq.inference.roster import Roster
-from azq.inference.stats import Stats
+from azq.inference.device.engine import Engine
+from azq.inference.device.placement import place
+from azq.inference.serve.admission import Admission, specs
+from azq.inference.serve.follower import Follower
+from azq.inference.serve.roster import Roster
+from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.codec import encode

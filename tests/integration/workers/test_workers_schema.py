@@ -18,7 +18,7 @@ from azq.wire.gate import agree_on_schema
 from azq.wire.messages import SCHEMA, EvalRequest, GameRecord, SampleEvent, WeightEvent
 
 OTHER = SCHEMA + 1
-IMPORTS = "import sys; from azq.config import load; from azq.console.process import run_main; "
+IMPORTS = "import sys; from azq.config import load; from azq.process.start import run_main; "
 MAINS = {
     "selfplay": "from workers.worker import main; sys.exit(run_main('selfplay', lambda: main(load(), ['selfplay.cpu'], 1)))",
     "inference": "from workers.inference import main; sys.exit(run_main('inference', lambda: main(load())))",

@@ -9,8 +9,8 @@ import pytest
 
 from azq.config import Config, load
 from azq.config.own_token import TOKEN_FILE, has_operator, read_token, with_own_token
-from azq.console.process import machine_environment
 from azq.errors import ConfigError
+from azq.process.start import machine_environment
 from azq.wire import acl
 from daemon.api.auth import Keyring
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from azq.cli import app
+from azq.cli.app import app
 from azq.config import Config, load
-from azq.console.brokers import Brokers
 from azq.console.doctor import examine, judge_workers
+from azq.host.brokers import Brokers
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import Heartbeat, RunRecord
 

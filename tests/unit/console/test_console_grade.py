@@ -15,7 +15,8 @@ from azq import games
 from azq.arena import analyse
 from azq.arena.grade import Grade
 from azq.config import SearchConfig, load
-from azq.console import grading, matching, move, seats
+from azq.console import grading, matching, move
+from azq.console import players as seats
 from azq.errors import ConfigError, NotFound, WireError
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchResult, MatchSpec

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
-from azq.cli import app
+from azq.cli.app import app
 from azq.console.profile.plot import plot
 from azq.console.profile.profile import looks
 from azq.console.profile.table import as_text, profile_of

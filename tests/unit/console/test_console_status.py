@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from azq.config import load
-from azq.console.brokers import Brokers
-from azq.console.reading import show_status
+from azq.console.show import show_status
+from azq.host.brokers import Brokers
 from azq.ledger import Ledger
 from azq.wire.messages import RunRecord
 

@@ -27,11 +27,11 @@ from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
+from azq.status.observe import gather, read_workers
+from azq.status.planes import PlaneFacts
+from azq.status.queues import queue_table
+from azq.status.summary import summarise, worker_status
 from azq.wire.messages import RunRecord
-from daemon.observe import gather, read_workers
-from daemon.planes import PlaneFacts
-from daemon.queues import queue_table
-from daemon.summary import summarise, worker_status
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "console"  # the pictures, which a change has to change too
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from azq.console import up
-from azq.console.brokers import home_lock
-from azq.console.rundir import RunDir
 from azq.errors import ConfigError, StateConflict, UnknownGameError
+from azq.host.brokers import home_lock
+from azq.host.rundir import RunDir
 
 
 @pytest.fixture(autouse=True)

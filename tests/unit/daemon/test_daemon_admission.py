@@ -13,6 +13,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
+from azq.status.planes import PlaneFacts
 from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -20,8 +21,7 @@ from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.forget import READ_AT_ONCE, weights_in
 from daemon.api.services import Services
-from daemon.health import Health
-from daemon.planes import PlaneFacts
+from daemon.serve.health import Health
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
 BEAT = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu",))

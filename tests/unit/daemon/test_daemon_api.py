@@ -12,16 +12,17 @@ from pydantic import SecretStr
 
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
+from azq.config.listening import check_binding, is_loopback
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.ledger import MemoryLedger
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.auth import Keyring, check_binding, is_loopback
+from daemon.api.auth import Keyring
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.services import Services
-from daemon.health import Health
+from daemon.serve.health import Health
 
 
 def beat(worker: str = "w1", *queues: str, role: str = "selfplay", **changes: Any) -> Heartbeat:

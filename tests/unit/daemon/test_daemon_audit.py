@@ -19,13 +19,13 @@ from azq.config import DaemonConfig, TokenConfig
 from azq.console.auditing import audit_text, read_audit
 from azq.errors import BrokerUnavailable
 from azq.ledger import MemoryLedger
+from azq.status.audit import MOST_WAITING, Auditor, line_of, write_command
+from azq.status.schemas import AuditOut
 from azq.wire import keys
 from azq.wire.messages import AuditLine
 from daemon.api.app import create_app
-from daemon.api.schemas import AuditOut
 from daemon.api.services import Services
-from daemon.audit import MOST_WAITING, Auditor, line_of, write_command
-from daemon.health import Health
+from daemon.serve.health import Health
 
 TOKENS = {"anna": ("token-of-anna", "operate"), "reader": ("token-of-reader", "read")}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.door import BACKLOG, FEWEST, KEPT_BACK, MOST, Door, Phase, most_guests, overdue, whom_to_turn_away
+from daemon.serve.door import BACKLOG, FEWEST, KEPT_BACK, MOST, Door, Phase, most_guests, overdue, whom_to_turn_away
 
 MOST_HERE = 6
 

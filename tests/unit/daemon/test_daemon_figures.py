@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.core import Metric
 
 from azq import metrics
+from azq.status.planes import PlaneFacts
 from azq.wire.messages import Heartbeat
-from daemon import figures
-from daemon.planes import PlaneFacts
+from daemon.api import figures
 
 
 def beat(worker: str, role: str, **rates: float) -> Heartbeat:

@@ -21,7 +21,7 @@ from daemon.api.folders import folder_of
 from daemon.api.origin import FORWARDED
 from daemon.api.services import Services
 from daemon.api.streams import Streams
-from daemon.health import Health
+from daemon.serve.health import Health
 
 TOKEN = "token-that-operates"
 PAUSE = "/v1/runs/mine/pause"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daemon.health import Health, why_not_ready
-from daemon.state import ReportUnroutable
+from daemon.decide.actions import ReportUnroutable
+from daemon.serve.health import Health, why_not_ready
 
 REPORT = ReportUnroutable("r", "selfplay.cpu", ())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from azq.config import DaemonConfig
+from azq.config.listening import check_tls
 from azq.errors import ConfigError
-from daemon.listener import check_tls
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.5", "first"])

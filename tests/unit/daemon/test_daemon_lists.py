@@ -23,7 +23,7 @@ from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, We
 from daemon.api.app import create_app
 from daemon.api.paging import decode_cursor, encode_cursor
 from daemon.api.services import Services
-from daemon.health import Health
+from daemon.serve.health import Health
 
 
 class Site:

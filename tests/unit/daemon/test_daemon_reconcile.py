@@ -10,23 +10,20 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide
 
 from azq.config import ArenaConfig, RunConfig
 from azq.ledger.types import JobState, RunState
+from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.messages import GradeSpec, MatchSpec
-from daemon.reconcile import reconcile
-from daemon.state import (
+from daemon.decide.actions import (
     CancelQueued,
-    Desired,
-    DesiredRun,
     EnqueueEval,
     EnqueueSelfplay,
     ExpireLeases,
     FailRun,
     FinishRun,
-    Observed,
-    ObservedRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
 )
+from daemon.decide.reconcile import reconcile
 
 
 def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:

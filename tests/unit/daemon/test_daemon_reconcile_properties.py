@@ -10,24 +10,20 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learne
 
 from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
-from daemon.reconcile import reconcile
-from daemon.state import (
+from azq.status.state import Desired, DesiredRun, Observed, ObservedRun, queue_of
+from daemon.decide.actions import (
     Action,
     CancelQueued,
-    Desired,
-    DesiredRun,
     EnqueueEval,
     EnqueueSelfplay,
     ExpireLeases,
     FailRun,
     FinishRun,
-    Observed,
-    ObservedRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
-    queue_of,
 )
+from daemon.decide.reconcile import reconcile
 
 QUEUES = ("selfplay.cpu", "selfplay.cuda", "eval.cpu", "eval.cuda")
 STATES = (JobState.QUEUED, JobState.LEASED)

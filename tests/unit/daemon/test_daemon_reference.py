@@ -15,7 +15,7 @@ from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.reference import METHODS, render
 from daemon.api.services import Services
-from daemon.health import Health
+from daemon.serve.health import Health
 
 NAMESPACE = "http://www.w3.org/2000/svg"  # a name that browsers know and never fetch
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from azq import games
-from azq.cli import app
+from azq.cli.app import app
 from azq.games.check import check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"

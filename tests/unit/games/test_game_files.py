@@ -126,7 +126,7 @@ def test_only_what_a_person_starts_trusts_a_name() -> None:
     files = [file for package in ("azq", "workers", "daemon") for file in (root / package).rglob("*.py")]
     trusting = {str(file.relative_to(root)) for file in files if loads(file)}
     at_a_terminal = {name for name in trusting if name.startswith(("azq/console/", "azq/cli"))}
-    assert trusting - at_a_terminal == {"azq/learner/bench.py", "azq/learner/ranks/bench.py"}
+    assert trusting - at_a_terminal == {"azq/bench/training.py", "azq/bench/ranks.py"}
 
 
 @given(st.text())

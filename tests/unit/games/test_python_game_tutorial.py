@@ -17,10 +17,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from azq import games
-from azq.cli import app
+from azq.cli.app import app
 from azq.errors import ConfigError
 from azq.games.check import check
-from azq.learner.symmetry import Symmetries
+from azq.learner.step.symmetry import Symmetries
 from azq.search.portable import PortableSearch
 
 PAGE = (Path(__file__).parents[3] / "docs" / "games" / "your-own.md").read_text("utf-8")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.inference.batching import Plan, Waiting, bucket_of, buckets, plan
-from azq.inference.tuning import Limits
+from azq.inference.device.tuning import Limits
+from azq.inference.serve.batching import Plan, Waiting, bucket_of, buckets, plan
 
 MAX_BATCH = 100
 queues = st.lists(

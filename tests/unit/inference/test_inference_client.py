@@ -12,7 +12,7 @@ from inference_doubles import RUN
 
 from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationRefused, EvaluatorFailure, WireError
-from azq.inference.client import StreamEvaluator
+from azq.inference.ask.client import StreamEvaluator
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
 
@@ -179,5 +179,5 @@ def test_a_forgotten_request_is_ignored(bus, client):
 
 
 def test_self_play_needs_no_torch():
-    code = "import sys, azq.inference.client; sys.exit('torch' in sys.modules)"
+    code = "import sys, azq.inference.ask.client; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

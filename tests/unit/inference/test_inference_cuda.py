@@ -10,13 +10,13 @@ import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
 from azq.config import NetworkConfig
-from azq.inference.batching import buckets
-from azq.inference.cuda import SLOTS, GraphForward
-from azq.inference.engine import Engine
-from azq.inference.fallback import CaptureRefused, Mode, Rung
-from azq.inference.forward import EagerForward, Landed
-from azq.inference.model import Model
-from azq.inference.placement import place
+from azq.inference.device.cuda import SLOTS, GraphForward
+from azq.inference.device.engine import Engine
+from azq.inference.device.fallback import CaptureRefused, Mode, Rung
+from azq.inference.device.forward import EagerForward, Landed
+from azq.inference.device.model import Model
+from azq.inference.device.placement import place
+from azq.inference.serve.batching import buckets
 from azq.nets import build, from_bytes
 
 SIZES = buckets(64, per_octave=2)

@@ -8,8 +8,8 @@ from inference_doubles import RUN
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure
-from azq.inference.client import StreamEvaluator
-from azq.inference.failover import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.failover import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator
 from azq.metrics import RESENT
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest

@@ -12,11 +12,11 @@ from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, eve
 
 from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationTimeout
-from azq.inference import follower, unserved
-from azq.inference.client import StreamEvaluator
-from azq.inference.local import LocalEvaluator
-from azq.inference.roster import LOOK_S
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.serve import follower, unserved
+from azq.inference.serve.roster import LOOK_S
+from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
 from azq.wire import keys

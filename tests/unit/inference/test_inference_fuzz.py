@@ -10,8 +10,8 @@ from azq import games
 from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.errors import WireError
-from azq.inference.client import StreamEvaluator
-from azq.inference.requests import MAX_CLIENT_NAME, read_request
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.serve.requests import MAX_CLIENT_NAME, read_request
 from azq.nets import NetSpec
 from azq.wire import keys
 from azq.wire.codec import encode

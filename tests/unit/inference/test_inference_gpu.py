@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, eventually, make_server, observations, same_bits, serving, weights
 
 from azq.bus.memory import MemoryBus
-from azq.inference.client import StreamEvaluator
-from azq.inference.cuda import Lane, Slot
-from azq.inference.engine import Engine
-from azq.inference.fallback import CaptureRefused, Mode, Rung
-from azq.inference.forward import EagerForward
-from azq.inference.local import LocalEvaluator
-from azq.inference.model import Model
-from azq.inference.placement import place
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.cuda import Lane, Slot
+from azq.inference.device.engine import Engine
+from azq.inference.device.fallback import CaptureRefused, Mode, Rung
+from azq.inference.device.forward import EagerForward
+from azq.inference.device.model import Model
+from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation
 
 pytestmark = pytest.mark.gpu

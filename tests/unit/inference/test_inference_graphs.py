@@ -16,14 +16,14 @@ from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, mak
 
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
-from azq.inference.client import StreamEvaluator
-from azq.inference.cuda import SLOTS
-from azq.inference.engine import Engine, fastest_layout
-from azq.inference.fallback import Mode, Rung
-from azq.inference.forward import EagerForward
-from azq.inference.model import Model
-from azq.inference.placement import Placement
-from azq.inference.tuner import tune
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device.cuda import SLOTS
+from azq.inference.device.engine import Engine, fastest_layout
+from azq.inference.device.fallback import Mode, Rung
+from azq.inference.device.forward import EagerForward
+from azq.inference.device.model import Model
+from azq.inference.device.placement import Placement
+from azq.inference.device.tuner import tune
 from azq.nets import build, from_bytes
 
 EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})

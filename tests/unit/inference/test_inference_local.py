@@ -8,8 +8,8 @@ from inference_doubles import CONFIG, RUN, SPEC, Shelf, eventually, observations
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
-from azq.inference.catalog import WeightCatalog
-from azq.inference.local import LocalEvaluator
+from azq.inference.ask.catalog import WeightCatalog
+from azq.inference.ask.local import LocalEvaluator
 from azq.wire import codec, keys
 from azq.wire.messages import WeightEvent
 
@@ -64,7 +64,7 @@ def test_a_bad_file_is_named(tmp_path, data):
 
 
 def test_it_follows_the_runs_weights(shelf, following, monkeypatch):
-    monkeypatch.setattr("azq.inference.local.REFRESH_S", 0.0)
+    monkeypatch.setattr("azq.inference.ask.local.REFRESH_S", 0.0)
     with pytest.raises(EvaluatorFailure, match="no usable weights"):
         ask(following, observations(3))
     shelf.publish(1, weights(1))
@@ -77,7 +77,7 @@ def test_it_follows_the_runs_weights(shelf, following, monkeypatch):
 
 
 def test_bad_weights_leave_the_last_good_ones_in_use(control, shelf, following, monkeypatch):
-    monkeypatch.setattr("azq.inference.local.REFRESH_S", 0.0)
+    monkeypatch.setattr("azq.inference.ask.local.REFRESH_S", 0.0)
     shelf.publish(1, weights(1))
     shelf.publish(2, weights(2, version=2)[:-3])
     control.publish(keys.weights(RUN), b"not an event")
@@ -90,7 +90,7 @@ def test_bad_weights_leave_the_last_good_ones_in_use(control, shelf, following, 
 
 
 def test_with_weights_at_hand_an_outage_stops_nothing(control, shelf, following, monkeypatch):
-    monkeypatch.setattr("azq.inference.local.REFRESH_S", 0.0)
+    monkeypatch.setattr("azq.inference.ask.local.REFRESH_S", 0.0)
     shelf.publish(1, weights(1))
     ask(following, observations(3))
 

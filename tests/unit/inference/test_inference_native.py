@@ -10,8 +10,8 @@ from inference_doubles import observations
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError
-from azq.inference import native
-from azq.inference.placement import Placement, has_int8, place
+from azq.inference.device import native
+from azq.inference.device.placement import Placement, has_int8, place
 from azq.nets import NetSpec, build, unpack
 
 CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
@@ -179,11 +179,11 @@ def test_int8_is_taken_where_the_cpu_has_it_and_refused_elsewhere(monkeypatch):
     assert has_int8(flags)
     assert not has_int8(frozenset({"avx512_bf16"}))
     assert not has_int8(flags | {"amx_bf16"})
-    monkeypatch.setattr("azq.inference.placement.cpu_flags", lambda: flags)
+    monkeypatch.setattr("azq.inference.device.placement.cpu_flags", lambda: flags)
     assert place(InferenceConfig(device="cpu")).int8
     assert place(InferenceConfig(device="cpu", precision="int8")).int8
     assert not place(InferenceConfig(device="cpu", precision="bfloat16")).int8
-    monkeypatch.setattr("azq.inference.placement.cpu_flags", frozenset)
+    monkeypatch.setattr("azq.inference.device.placement.cpu_flags", frozenset)
     assert not place(InferenceConfig(device="cpu")).int8
     with pytest.raises(ConfigError, match="AVX512-VNNI"):
         place(InferenceConfig(device="cpu", precision="int8"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from azq.inference.roster import LOOK_S, REST_AFTER_MS, REST_LOOK_S, Roster, rests
+from azq.inference.serve.roster import LOOK_S, REST_AFTER_MS, REST_LOOK_S, Roster, rests
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord
 

@@ -10,12 +10,12 @@ from inference_doubles import CONFIG, RUN, OneRun, Shelf, observations, weights
 from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import ConfigError, WeightsError
-from azq.inference import native
-from azq.inference.client import StreamEvaluator
-from azq.inference.local import LocalEvaluator
-from azq.inference.model import Model
-from azq.inference.placement import Placement
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device import native
+from azq.inference.device.model import Model
+from azq.inference.device.placement import Placement
+from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
 
 KINDS = ["resnet", "mlp", "transformer"]

@@ -32,16 +32,16 @@ from inference_doubles import (
 from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError
-from azq.inference import unserved
-from azq.inference.batching import bucket_of, buckets
-from azq.inference.client import StreamEvaluator
-from azq.inference.engine import SMALLEST_EXACT, fastest_layout
-from azq.inference.fallback import Mode
-from azq.inference.forward import gather
-from azq.inference.local import LocalEvaluator
-from azq.inference.model import Model
-from azq.inference.resident import ResidentModels
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.engine import SMALLEST_EXACT, fastest_layout
+from azq.inference.device.fallback import Mode
+from azq.inference.device.forward import gather
+from azq.inference.device.model import Model
+from azq.inference.serve import unserved
+from azq.inference.serve.batching import bucket_of, buckets
+from azq.inference.serve.resident import ResidentModels
+from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
 from azq.search.evaluator import Evaluation
 from azq.wire.messages import WeightEvent

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, DeviceError, EvaluationRefused
-from azq.inference.trials import LIFE_S, LOAD, MUTE_S, REQUEST, Patience, Trials, Verdict, judge
+from azq.inference.serve.trials import LIFE_S, LOAD, MUTE_S, REQUEST, Patience, Trials, Verdict, judge
 
 KEY = "azq:{r1}:trial:x"
 

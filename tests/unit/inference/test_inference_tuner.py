@@ -9,11 +9,11 @@ from inference_doubles import CONFIG, NETWORK, SPEC, weights
 from machine_doubles import Machine
 
 from azq.config import InferenceConfig
-from azq.inference.engine import Engine
-from azq.inference.model import Model
-from azq.inference.placement import Placement
-from azq.inference.tuner import tune
-from azq.inference.tuning import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S
+from azq.inference.device.engine import Engine
+from azq.inference.device.model import Model
+from azq.inference.device.placement import Placement
+from azq.inference.device.tuner import tune
+from azq.inference.device.tuning import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S
 
 
 def loaded(config: InferenceConfig, cores: int) -> tuple[Model, Engine]:

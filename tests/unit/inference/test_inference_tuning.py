@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine_doubles import Machine
 
-from azq.inference.tuning import (
+from azq.inference.device.tuning import (
     Tuned,
     choose_batch,
     choose_deadline_s,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import MissingExtra
-from azq.inference.unserved import FIRST_S, LONGEST_S, MAX_REASON, Unserved, retry_after_s
+from azq.inference.serve.unserved import FIRST_S, LONGEST_S, MAX_REASON, Unserved, retry_after_s
 
 LIFE = ("r1", 7)
 

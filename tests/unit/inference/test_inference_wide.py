@@ -17,10 +17,10 @@ from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.errors import ConfigError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.games.adapter import AdaptedGame
-from azq.inference import requests
-from azq.inference.client import StreamEvaluator
-from azq.inference.requests import BadRequest, read_request
-from azq.inference.server import InferenceServer
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.serve import requests
+from azq.inference.serve.requests import BadRequest, read_request
+from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec
 from azq.search.evaluator import UniformEvaluator
 from azq.wire import keys

@@ -15,7 +15,7 @@ from replay_games import frame, play_game
 
 from azq import games
 from azq.errors import BrokerUnavailable
-from azq.learner.intake import BATCH
+from azq.learner.data.intake import BATCH
 from azq.replay import open_segment
 from azq.wire import keys
 from azq.wire.codec import decode, encode

@@ -7,19 +7,19 @@ import pytest
 import torch
 
 from azq import games
+from azq.bench.training import full_window
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.batches import Direct, Draws, Order
-from azq.learner.bench import full_window
 from azq.learner.burst import Timing
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
-from azq.learner.prefetch import Prefetcher
+from azq.learner.data.batches import Direct, Draws, Order
+from azq.learner.data.prefetch import Prefetcher
 from azq.learner.ranks.group import Group, open_store
 from azq.learner.ranks.reducing import sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.ranks.stopwatch import CudaStopwatch
-from azq.learner.symmetry import Symmetries
-from azq.learner.sync import Alone
-from azq.learner.trainer import Trainer
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.sync import Alone
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 
 pytestmark = pytest.mark.gpu

@@ -14,7 +14,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunConfig, RunSections
 from azq.errors import WeightsError
-from azq.inference.model import network_of
+from azq.inference.device.model import network_of
 from azq.learner import checkpoint
 from azq.learner.learner import Learner
 from azq.learner.opening import open_learner

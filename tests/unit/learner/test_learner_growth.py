@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.growth import grow, grow_tensors
-from azq.learner.trainer import Trainer
+from azq.learner.step.growth import grow, grow_tensors
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Network, build
 from azq.replay.samples import Samples
 

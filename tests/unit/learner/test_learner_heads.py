@@ -11,12 +11,12 @@ from learner_doubles import SecretSum
 from replay_games import play_game
 
 from azq import games
+from azq.bench.training import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
-from azq.learner.bench import full_window
-from azq.learner.loss import Targets, all_losses, weighted
-from azq.learner.symmetry import Symmetries
-from azq.learner.trainer import Trainer
+from azq.learner.step.loss import Targets, all_losses, weighted
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
 from azq.replay.columns import NO_REPLY, Columns
 from azq.replay.samples import samples_of

@@ -10,7 +10,7 @@ from replay_games import play_game
 from azq import games
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, StateConflict
-from azq.learner.intake import Intake
+from azq.learner.data.intake import Intake
 from azq.ledger import MemoryLedger
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.replay.segments import SegmentLog

@@ -9,10 +9,10 @@ import torch
 
 from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
-from azq.learner.device import autocast_dtype, pick_device, pick_threads
-from azq.learner.ema import Ema, decay_at
-from azq.learner.loss import losses
 from azq.learner.outage import Outage
+from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.step.ema import Ema, decay_at
+from azq.learner.step.loss import losses
 from azq.learner.strength import elo_difference, match_curves
 from azq.learner.tracking import NullTracker, TensorBoardTracker
 from azq.wire.messages import MatchResult, MatchSpec

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from azq import games
-from azq.learner.batches import Batch, Direct, Draws, Order
-from azq.learner.bench import full_window
-from azq.learner.prefetch import Prefetcher, feed_of
+from azq.bench.training import full_window
+from azq.learner.data.batches import Batch, Direct, Draws, Order
+from azq.learner.data.prefetch import Prefetcher, feed_of
 from azq.nets import NetSpec
 from azq.replay.samples import Samples
 from azq.replay.window import Window

@@ -9,15 +9,15 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.batches import Batch
 from azq.learner.burst import Burst, Timing
+from azq.learner.data.batches import Batch
 from azq.learner.ranks import host_memory
 from azq.learner.ranks.group import Group, Word, open_store
 from azq.learner.ranks.reducing import sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.ranks.stopwatch import HostStopwatch
-from azq.learner.sync import Alone
-from azq.learner.trainer import Trainer
+from azq.learner.step.sync import Alone
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
 

@@ -11,7 +11,7 @@ from replay_games import frame, play_game
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ConfigError, WeightsError
-from azq.inference.local import LocalEvaluator
+from azq.inference.ask.local import LocalEvaluator
 from azq.learner.opening import open_learner
 from azq.wire import keys
 from azq.wire.codec import decode

@@ -10,8 +10,8 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.learner.symmetry import Symmetries
-from azq.learner.trainer import Trainer
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples, samples_of
 

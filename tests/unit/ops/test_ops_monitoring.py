@@ -16,11 +16,11 @@ import yaml
 
 from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.status.planes import PlaneFacts
+from azq.status.summary import RunFacts, summarise
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
-from daemon import figures
-from daemon.health import Health
-from daemon.planes import PlaneFacts
-from daemon.summary import RunFacts, summarise
+from daemon.api import figures
+from daemon.serve.health import Health
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "ops" / "prometheus" / "alerts.yml"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from azq import metrics
-from azq.usage import children, usage
+from azq.process.usage import children, usage
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
 BURN = "import time\nwhile time.process_time() < {s}: pass\nprint('done', flush=True)\ninput()"

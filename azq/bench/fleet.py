@@ -1,0 +1,158 @@
+"""A simulated fleet for measuring the daemon: runs with their jobs in a real broker, and heartbeats of workers that do not exist.
+
+Run as a module it is the process that keeps the heartbeats alive, at the interval that real workers keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+from azq.bus.redis import RedisBus
+from azq.config import Config, RunSections, WorkerConfig, dump_run, load
+from azq.ledger import Ledger
+from azq.ledger.types import JobState
+from azq.metrics import EVAL_LATENCY_MS, GAMES_PER_S, SIMULATIONS_PER_S
+from azq.process.start import child_environment, run_main
+from azq.process.supervisor import ChildSpec, spawn
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.connect import connect
+from azq.wire.messages import SCHEMA, EvalRound, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+
+TAG = "cpu"
+LEASE_S = 3600.0
+STOP_S = 20.0
+SHARES = 10  # of the fleet that beats at once: real workers do not beat in step
+ENDED_JOBS = 20
+MATCHES = 40
+
+
+def run_name(index: int) -> str:
+    """The name of a simulated run."""
+    return f"bench-{index:03d}"
+
+
+def beat(index: int, now_ms: int) -> Heartbeat:
+    """The heartbeat of a simulated self-play worker."""
+    return Heartbeat(
+        role="selfplay",
+        worker=f"selfplay.{TAG}-{index}@host{index // 8}",
+        host=f"host{index // 8}",
+        pid=1000 + index,
+        version="bench",
+        schema=SCHEMA,
+        started_ms=now_ms - 600_000,
+        sent_ms=now_ms,
+        queues=(f"selfplay.{TAG}", f"eval.{TAG}"),
+        tags=(TAG,),
+        rates={GAMES_PER_S: 3.0, SIMULATIONS_PER_S: 9000.0, EVAL_LATENCY_MS: 4.0},
+        weight_versions={run_name(index % 10): 3},
+    )
+
+
+def populate(client: redis.Redis, sections: RunSections, *, runs: int, workers: int) -> None:
+    """Creates running runs, each with its share of leased jobs, one queued job, ended jobs, weights, matches and a live learner."""
+    for index in range(runs):
+        _populate_run(client, sections, run_name(index), jobs=-(-workers // runs))
+
+
+@contextlib.contextmanager
+def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
+    """A process that keeps the heartbeats of so many workers alive; all of them live when this is entered."""
+    with contextlib.closing(connect(config.broker.control_url)) as client:
+        send_beats(client, range(workers), config.worker.heartbeat_life_s)
+    with child(config, [sys.executable, "-m", __name__, "--workers", str(workers)], folder / "fleet.log"):
+        yield
+
+
+@contextlib.contextmanager
+def child(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process under these settings that ends with the block; addresses with passwords reach it by its environment."""
+    process = spawn(ChildSpec(log.stem, command, log), child_environment(config, "daemon"))
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(STOP_S)
+
+
+def beat_for_ever(client: redis.Redis, workers: int, config: WorkerConfig) -> None:
+    """Keeps the heartbeats alive, a share of the fleet at a time."""
+    pause, turn = threading.Event(), 0
+    while True:
+        began = time.monotonic()
+        send_beats(client, range(turn % SHARES, workers, SHARES), config.heartbeat_life_s)
+        turn += 1
+        pause.wait(max(0.0, config.heartbeat_s / SHARES - (time.monotonic() - began)))
+
+
+def send_beats(client: redis.Redis, indices: range, life_s: float) -> None:
+    """Heartbeats of these workers, in one round trip."""
+    now_ms = time.time_ns() // 1_000_000
+    with client.pipeline(transaction=False) as pipe:
+        for index in indices:
+            message = beat(index, now_ms)
+            pipe.set(keys.beat(message.worker), encode(message), px=round(life_s * 1000))
+        pipe.execute()
+
+
+def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs: int) -> None:
+    ledger, bus, now_ms = Ledger(client), RedisBus(client), time.time_ns() // 1_000_000
+    ledger.create_run(RunRecord(name, json.dumps(dump_run(sections)).encode(), {}, f"/runs/{name}", now_ms))
+    for number in range(ENDED_JOBS + jobs + 1):
+        job = ledger.enqueue(name, "selfplay", TAG, games=1024, slice_s=60.0)
+        ledger.mark_published(job.job.job_id, job.attempt)
+        if number < ENDED_JOBS + jobs:
+            lease = ledger.claim(job.job.job_id, job.attempt, f"host{number}:1", LEASE_S)
+            if lease is not None and number < ENDED_JOBS:
+                ledger.release(lease, [])
+    assert sum(view.state is JobState.LEASED for view in ledger.jobs(name)) == jobs
+    bus.publish(keys.weights(name), encode(WeightEvent(name, 3, "0" * 64, "file:none", 3000, now_ms)))
+    bus.put(keys.eval_round(name), encode(EvalRound(3, now_ms)))
+    bus.put(keys.learner_status(name), encode(_learner(now_ms)), life_s=LEASE_S)
+    for index in range(MATCHES):
+        first, second = f"weights:{1 + index % 3}", ("uct:100", "weights:1")[index % 2]
+        spec = MatchSpec(first, second, 40, 64, 4, index)
+        bus.publish(keys.results(name), encode(MatchResult(spec, first, second, 22, 4, 14, now_ms)))
+
+
+def _learner(now_ms: int) -> LearnerStatus:
+    return LearnerStatus(
+        step=3000,
+        samples_inserted=1_000_000,
+        samples_consumed=1_536_000,
+        games_inserted=30_000,
+        duplicates_dropped=0,
+        window=500_000,
+        loss_policy=1.1,
+        loss_value=0.5,
+        learning_rate=1e-3,
+        weight_version=3,
+        stall_selfplay=False,
+        waiting=False,
+        samples_per_s=2_000.0,
+        sent_ms=now_ms,
+    )
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, required=True)
+    workers: int = parser.parse_args().workers
+    config = load()  # the broker's address comes by the environment: it holds a password
+    beat_for_ever(connect(config.broker.control_url), workers, config.worker)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("fleet", _main))

@@ -1,0 +1,212 @@
+"""How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
+synchronise, which tells what the cores take from each other. Each rank has the same batch.
+
+A rank is a process of its own: `python -m azq.bench.ranks` with its task as JSON. Rank 0 prints where they meet, then its figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from azq import games
+from azq.bench.training import full_window
+from azq.config import Config, RunSections
+from azq.errors import AzqError
+from azq.learner.burst import Burst, Timing, run_burst
+from azq.learner.data.batches import Draws, Feed, Order
+from azq.learner.data.prefetch import feed_of
+from azq.learner.ranks.group import Group, Word, open_store, reach_store
+from azq.learner.ranks.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.ranks.stopwatch import stopwatch
+from azq.learner.step.device import pick_device
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.sync import Alone
+from azq.learner.step.trainer import Trainer
+from azq.nets import NetSpec, build
+from azq.nets.process import prepare_process
+from azq.replay.columns import Columns
+
+WINDOW = 100_000
+TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
+JOIN_S = 60.0
+
+
+class RankFailed(AzqError):
+    """A rank of the benchmark ended before its figures were there."""
+
+
+def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
+    """Weak scaling: samples per second of `ranks` ranks / (`ranks` times that of one alone), and the share of time they wait.
+
+    Raises `RankFailed` when a rank ends before its figures are there.
+    """
+    sections = config.run_sections().model_dump(mode="json")
+    with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
+        task = {"sections": sections, "ranks": ranks, "seconds": seconds, "folder": folder}
+        first = _start({**task, "place": 0})
+        processes = [first]
+        try:
+            meeting = json.loads(_line(first))["meeting"]
+            processes += [_start({**task, "place": place, "meeting": meeting}) for place in range(1, ranks)]
+            return dict(json.loads(_line(first)))
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+
+
+def _start(task: dict[str, Any]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "azq.bench.ranks", json.dumps(task)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RankFailed(f"rank 0 ended with exit code {process.wait()}; its reason stands above")
+    return line
+
+
+@dataclass(slots=True)
+class _Rank:
+    """One process of the benchmark."""
+
+    group: Group
+    trainer: Trainer
+    feed: Feed
+    sync: Shared
+    rows: int
+
+    def alone(self, burst: Burst) -> Timing:
+        """Takes steps as if there were no others."""
+        watch = stopwatch(self.trainer.device)
+        self.trainer.join(Alone(self.trainer.module))
+        watch.begin()
+        run_burst(self.trainer, self.feed, burst, self._order())
+        watch.end()
+        return Timing(burst.steps, self.rows, watch.taken_s(), 0.0)
+
+    def at_once(self, burst: Burst, *, together: bool) -> list[Timing]:
+        """Takes steps while the others do, with them or apart from them."""
+        self.trainer.join(self.sync if together else Alone(self.trainer.module))
+        return train_together(self.group, self.sync, self.trainer, self.feed, burst, self._order())
+
+    def _order(self) -> Order:
+        return Order(self.trainer.step, self.rows, WINDOW)
+
+
+def main(text: str) -> None:
+    """One rank, as the task says."""
+    task = json.loads(text)
+    place, size = int(task["place"]), int(task["ranks"])
+    sections = RunSections.model_validate(task["sections"])
+    device = pick_device(sections.learner.device, place)
+    if device.type == "cpu":
+        _take_core(place)
+    if place == 0:
+        store, name = open_store(Path(task["folder"]), LOOPBACK, size, timeout_s=JOIN_S)
+        print(json.dumps({"meeting": name}), flush=True)  # noqa: T201
+    else:
+        store = reach_store(Path(task["folder"]), task["meeting"], LOOPBACK, size, timeout_s=JOIN_S)
+    group = Group(store, 1, place, size, device, JOIN_S)
+    rank = _rank(sections, device, group)
+    try:
+        if place == 0:
+            print(json.dumps(_lead(rank, sections, float(task["seconds"]))), flush=True)  # noqa: T201
+        else:
+            _follow(rank)
+    finally:  # threads that still run when the interpreter ends would abort it
+        rank.feed.close()
+        rank.trainer.join(Alone(rank.trainer.module))
+        group.close()
+
+
+def _take_core(place: int) -> None:
+    prepare_process(1)
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[place % len(cores)]})
+
+
+def _rank(sections: RunSections, device: torch.device, group: Group) -> _Rank:
+    game = games.load(sections.run.game, **sections.run.params)
+    spec, config = NetSpec.of(game), sections.learner
+    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
+    window = full_window(game, spec, WINDOW, Columns.of(game, sections.network.auxiliary))
+    feed = feed_of(window, Draws(0, trainer.num_symmetries, group.place), config.prefetch_batches, device)
+    sync = sync_of(trainer.module, config, device)
+    sync.share(group.place, (config.batch_size,) * group.size)
+    return _Rank(group, trainer, feed, sync, config.batch_size)
+
+
+def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
+    warm_up = Burst(0, 2, rank.rows, WINDOW, 0.0)
+    rank.alone(warm_up)
+    steps = _steps(rank.alone(warm_up), seconds / TURNS / 3)
+    _at_once(rank, warm_up, together=True)
+    alone: list[Timing] = []
+    apart: list[tuple[float, list[Timing]]] = []
+    shared: list[tuple[float, list[Timing]]] = []
+    burst = Burst(0, steps, rank.rows * rank.group.size, WINDOW, 0.0)
+    for _ in range(TURNS):
+        alone.append(rank.alone(burst))
+        apart.append(_at_once(rank, burst, together=False))
+        shared.append(_at_once(rank, burst, together=True))
+    rank.group.tell(Word("leave"))
+    one = sum(timing.steps * timing.rows for timing in alone) / sum(timing.wall_s for timing in alone)
+    wall_s = sum(taken_s for taken_s, _ in shared)
+    done = steps * TURNS * rank.rows * rank.group.size
+    every = done / wall_s
+    beside = done * rank.group.size / sum(timing.wall_s for _, timings in apart for timing in timings)
+    waited_s = sum(timing.waited_s for _, timings in shared for timing in timings) / rank.group.size
+    return {
+        "game": sections.run.game,
+        "network": f"{sections.network.kind} {sections.network.blocks}x{sections.network.channels}",
+        "device": rank.trainer.device.type,
+        "precision": rank.trainer.precision,
+        "ranks": rank.group.size,
+        "batch_size_per_rank": rank.rows,
+        "sync_every": sections.learner.sync_every,
+        "compression": sections.learner.compression,
+        "samples_per_s_alone": round(one),
+        "samples_per_s_unsynchronised": round(beside),
+        "samples_per_s": round(every),
+        "share_of_unsynchronised": round(every / beside, 3),
+        "weak_scaling_efficiency": round(every / (rank.group.size * one), 3),
+        "share_of_waiting": round(waited_s / wall_s, 3),
+        "step_ms": round(1e3 * wall_s / steps / TURNS, 2),
+    }
+
+
+def _steps(timing: Timing, seconds: float) -> int:
+    return max(2, int(seconds * timing.steps / timing.wall_s))
+
+
+def _at_once(rank: _Rank, burst: Burst, *, together: bool) -> tuple[float, list[Timing]]:
+    """A burst of every rank: seconds until the last was done, and what it cost each."""
+    start = time.perf_counter()
+    rank.group.tell(Word("train" if together else "apart", burst=burst))
+    timings = rank.at_once(burst, together=together)
+    return time.perf_counter() - start, timings
+
+
+def _follow(rank: _Rank) -> None:
+    while (word := rank.group.hear()).op != "leave":
+        assert word.burst is not None
+        rank.at_once(word.burst, together=word.op == "train")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,117 @@
+"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, an inference worker."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import redis
+
+from azq import games
+from azq.bus.redis import RedisBus
+from azq.config import Config, RunSections
+from azq.console.guests import with_game
+from azq.errors import EvaluationTimeout
+from azq.host.brokers import Brokers
+from azq.host.roles import in_roles
+from azq.ledger import Ledger
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec, Process, Supervisor
+from azq.store import open_store
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+
+RUN = "bench"
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """Everything a measurement needs; `pids` are the processes besides this one."""
+
+    config: Config
+    control: redis.Redis
+    ledger: Ledger
+    weights: bytes
+    pids: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Rig]:
+    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end."""
+    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
+        home = Path(folder)
+        with Brokers(apart(config, home), home) as brokers:
+            config = with_game(brokers.apply(apart(config, home)), sections.run.game)
+            ledger = Ledger(brokers.control)
+            weights = _publish(brokers.control, ledger, config, sections, home)
+            supervisor = Supervisor(env=child_environment(in_roles(config)("inference"), "inference"))
+            try:
+                for number in range(inference):
+                    log = home / f"inference-{number}.log"
+                    supervisor.start(ChildSpec(f"inference-{number}", [sys.executable, "-m", "azq", "inference"], log))
+                until(
+                    lambda: len(served_versions(brokers.control)) == inference,
+                    f"inference workers do not serve, see {home}/inference-*.log",
+                )
+                yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
+            finally:
+                supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+def apart(config: Config, home: Path) -> Config:
+    """The same settings in a folder of its own, with embedded brokers."""
+    return config.model_copy(
+        update={"home": home, "broker": config.broker.model_copy(update={"control_url": "", "data_url": "", "data_urls": ()})}
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share of the values does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S, look_s: float = 0.05) -> None:
+    """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise EvaluationTimeout(failure)
+        threading.Event().wait(look_s)
+
+
+def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections, home: Path) -> bytes:
+    from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+
+    game = games.load(sections.run.game, **sections.run.params)
+    spec = NetSpec.of(game)
+    meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
+    data = to_bytes(build(sections.network, spec), meta)
+    directory = home / RUN
+    store = open_store(config.store, directory=directory / "weights", client=control)
+    sha256, uri = store.put(data)
+    now_ms = int(time.time() * 1000)
+    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), now_ms))
+    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, now_ms)))
+    return data
+
+
+def served_versions(control: redis.Redis) -> list[int]:
+    """The newest version that each inference worker serves of the rig's run, by their heartbeats; those that serve none are left out."""
+    beats = [decode(frame, Heartbeat) for frame in RedisBus(control).values(keys.BEAT_PREFIX).values()]
+    return [beat.weight_versions[RUN] for beat in beats if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1]
+
+
+def _pids(supervisor: Supervisor) -> tuple[int, ...]:
+    processes: list[Process] = [child.process for child in supervisor.children.values() if child.process]
+    return tuple(process.pid for process in processes)

@@ -1,0 +1,174 @@
+"""Self-play as it is in a run: search, ledger, evaluations over the stream or in process; CPU of all processes counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from azq import games, metrics
+from azq.actor import Progress, SelfPlay
+from azq.actor.arenas import Arenas
+from azq.bench.cpu import cpu_s, peak_rss_mb
+from azq.bench.rig import RUN, Rig, rig
+from azq.bus.redis import RedisBus
+from azq.config import Config, NetworkConfig, RunSections, parse_run
+from azq.errors import EvaluationTimeout, NotFound
+from azq.inference.ask.client import StreamEvaluator
+from azq.phases import DEVICE, Phases, of_heartbeat
+from azq.presets import preset as preset_of
+from azq.search.evaluator import Evaluator
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.connect import connect
+from azq.wire.messages import Heartbeat
+
+SIMULATIONS = 200
+NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
+LEASE_S = 60.0
+GPU_FORWARD = DEVICE + "forward"
+WARM_UP_S = 5.0
+
+
+def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
+    """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
+    return selfplay_figures(config, _preset_sections(game, seconds) if preset else _sections(config, game, seconds), seconds, evaluator)
+
+
+def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str) -> dict[str, Any]:
+    """The same for any run's settings."""
+    with rig(config, sections, inference=evaluator == "stream") as machine:
+        network_s = _network_s_per_leaf(machine, sections)
+        phases = Phases()
+        marks = _play(machine, sections, evaluator, phases)
+        before, after = _measured(marks, seconds)
+        memory_mb = peak_rss_mb(os.getpid())
+        served = _inference_rates(machine)
+    spent_s, wall_s = after[1] - before[1], after[2] - before[2]
+    if not spent_s or not wall_s:
+        raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
+    progress, start = after[0], before[0]
+    evaluations = progress.evaluations - start.evaluations
+    simulations = progress.simulations - start.simulations
+    return {
+        "game": sections.run.game,
+        "evaluator": evaluator,
+        "algorithm": sections.search.algorithm,
+        "num_simulations": sections.search.num_simulations,
+        "network": f"{sections.network.blocks}x{sections.network.channels}",
+        "network_kind": sections.network.kind,
+        "simulations_per_cpu_s": round(simulations / spent_s, 1),
+        "evaluations_per_cpu_s": round(evaluations / spent_s, 1),
+        "games_per_cpu_min": round(60 * (progress.games - start.games) / spent_s, 2),
+        "network_cpu_share": round(evaluations * network_s / spent_s, 3),
+        "search_cpu_share": round((progress.search_s - start.search_s) / spent_s, 3),
+        "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
+        "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
+        **_spared(progress, start),
+        "peak_rss_mb": round(memory_mb, 1),
+        "simulations_per_s": round(simulations / wall_s, 1),
+        "evaluations_per_s": round(evaluations / wall_s, 1),
+        "games_per_s": round((progress.games - start.games) / wall_s, 3),
+        "cpu_cores": round(spent_s / wall_s, 2),
+        "inference_mean_batch": round(served.get(metrics.MEAN_BATCH, 0.0), 1),
+        "network_busy": round(served.get(metrics.NETWORK_BUSY, 0.0), 3),
+        **({"gpu_busy": served[GPU_FORWARD]} if GPU_FORWARD in served else {}),
+        "selfplay_phases": phases.shares(),
+        "inference_phases": of_heartbeat(served),
+    }
+
+
+def _spared(progress: Progress, start: Progress) -> dict[str, float]:
+    """Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf."""
+    lookups = max(1, progress.cache_lookups - start.cache_lookups)
+    simulations = max(1, progress.simulations - start.simulations)
+    return {
+        "cache_hit_share": round((progress.cache_hits - start.cache_hits) / lookups, 4),
+        "merged_share": round((progress.merged_leaves - start.merged_leaves) / lookups, 4),
+        "exact_share": round((progress.exact_simulations - start.exact_simulations) / simulations, 4),
+    }
+
+
+def _sections(config: Config, game: str, seconds: float) -> RunSections:
+    run = config.run.model_copy(update={"game": game})
+    search = config.search.model_copy(update={"num_simulations": SIMULATIONS})
+    selfplay = config.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    return config.run_sections().model_copy(update={"run": run, "search": search, "selfplay": selfplay, "network": NETWORK})
+
+
+def _preset_sections(game: str, seconds: float) -> RunSections:
+    """A run of the game as its preset has it."""
+    sections = parse_run(preset_of(game), f"the preset of {game}")
+    selfplay = sections.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    return sections.model_copy(update={"selfplay": selfplay})
+
+
+Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
+
+
+def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> list[Mark]:
+    """One slice; a mark at each report."""
+    ledger = machine.ledger
+    view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
+    lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
+    if lease is None:
+        raise NotFound("the benchmark's own job could not be claimed")
+    rules = games.load(sections.run.game, **sections.run.params)
+    marks: list[Mark] = []
+
+    def report(progress: Progress) -> None:
+        phases.shares()  # its window moves on as in a worker, past the start
+        marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
+
+    evaluator = _evaluator(machine, rules, kind, phases)
+    try:
+        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report, phases=phases).run()
+    finally:
+        evaluator.close()
+    return marks
+
+
+def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Evaluator:
+    if kind == "local":
+        from azq.inference.ask.local import LocalEvaluator
+
+        return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
+    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
+    actions, values = rules.num_distinct_actions(), rules.value_size()
+    return StreamEvaluator(bus, RUN, "bench", num_actions=actions, value_size=values, resend_after_s=5.0, phases=phases)
+
+
+def _inference_rates(machine: Rig) -> dict[str, float]:
+    """What the inference worker said last: it served until now."""
+    beats = (decode(frame, Heartbeat) for frame in RedisBus(machine.control).values(keys.BEAT_PREFIX).values())
+    return next((dict(beat.rates) for beat in beats if beat.role == "inference"), {})
+
+
+def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:
+    """The marks around the measured time: the last `seconds` of the slice, start-up left out."""
+    last = marks[-2] if len(marks) > 2 else marks[-1]
+    first = next((mark for mark in marks if mark[2] >= last[2] - seconds), marks[0])
+    return first, last
+
+
+def _network_s_per_leaf(machine: Rig, sections: RunSections) -> float:
+    """CPU-seconds of the bare forward pass per leaf at the batch size of a group, on one thread: the median of some."""
+    from azq.inference.ask.local import LocalEvaluator
+
+    rules = games.load(sections.run.game, **sections.run.params)
+    batch = max(1, sections.selfplay.games_in_flight // sections.selfplay.groups)
+    packed = np.random.default_rng(0).integers(0, 256, (batch, rules.packed_size()), np.uint8)
+    evaluator = LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
+    spent: list[float] = []
+    try:
+        for _ in range(40):
+            begun = time.process_time()
+            evaluator.result(evaluator.submit(packed), timeout_s=60.0)
+            spent.append((time.process_time() - begun) / batch)
+    finally:
+        evaluator.close()
+    return statistics.median(spent[10:])

@@ -1,0 +1,190 @@
+"""The commands of `azq bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, emit
+from azq.errors import ConfigError
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
+
+
+def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
+    from azq.bench import BENCHES, as_text
+    from azq.config import load
+
+    result = BENCHES[name](load(config, overrides or []), **options)
+    emit(result, as_json, as_text(name, result))
+
+
+BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+
+
+@bench_app.command("search")
+def bench_search(
+    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
+) -> None:
+    """The search core alone, with the built-in uniform evaluator."""
+    _bench("search", as_json, config, overrides, seconds=seconds, game=game)
+
+
+@bench_app.command("selfplay")
+def bench_selfplay(
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    seconds: BenchSeconds = 20.0,
+    game: str = "connect_four",
+    preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
+    if evaluator not in ("stream", "local"):
+        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
+    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
+
+
+@bench_app.command("inference")
+def bench_inference(
+    seconds: BenchSeconds = 5.0,
+    game: str = "connect_four",
+    batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The network's forward pass, bare and through the stream, and what the stream adds to a round trip."""
+    _bench("inference", as_json, config, overrides, seconds=seconds, game=game, batch=batch)
+
+
+@bench_app.command("learner")
+def bench_learner(
+    seconds: BenchSeconds = 10.0,
+    game: str = "connect_four",
+    ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The learner's step against a bare training loop; with --ranks, several learners against one."""
+    _bench("learner", as_json, config, overrides, seconds=seconds, game=game, ranks=ranks)
+
+
+@bench_app.command("bus")
+def bench_bus(
+    seconds: BenchSeconds = 5.0,
+    clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
+    consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
+    sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Requests and replies over the data plane: what one costs, what one broker carries."""
+    chosen = tuple(sizes or (16 * 1024, 64 * 1024))
+    _bench("bus", as_json, config, overrides, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen, tls=tls)
+
+
+@bench_app.command("weights")
+def bench_weights(
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
+    publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
+    stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
+    chosen = tuple(stores or ("file", "redis", "s3"))
+    _bench("weights", as_json, config, overrides, workers=workers, publications=publications, stores=chosen)
+
+
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
+
+
+@bench_app.command("daemon")
+def bench_daemon(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
+    seconds: BenchSeconds = 10.0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The daemon's tick in front of a large fleet with nothing to do."""
+    _bench("daemon", as_json, config, overrides, workers=workers, runs=runs, seconds=seconds)
+
+
+@bench_app.command("rest")
+def bench_rest(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
+    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
+    seconds: BenchSeconds = 10.0,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
+    _bench("rest", as_json, config, overrides, workers=workers, runs=runs, rate=rate, seconds=seconds)
+
+
+@bench_app.command("replay")
+def bench_replay(
+    games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Opening a long segment log, and storing games in it."""
+    _bench("replay", as_json, config, overrides, games=games)
+
+
+@bench_app.command("peers")
+def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
+    _bench("peers", as_json, config, overrides, seconds=seconds)
+
+
+@bench_app.command("strength")
+def bench_strength(
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
+    _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
+
+
+@bench_app.command("all")
+def bench_all(
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
+    size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
+    write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
+    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
+    from azq.bench.suite.report import markdown, replace_section
+    from azq.bench.suite.suite import read, run_all, write, write_tables
+
+    def keep(so_far: dict[str, Any]) -> None:
+        if out is not None:
+            write_tables(so_far, out)
+
+    result = run_all(size, minutes, device, keep=keep) if reuse is None else read(reuse)
+    if out is not None:
+        write(result, out)
+    if write_docs is not None:
+        replace_section(write_docs, markdown(result))
+    emit(result, as_json, markdown(result))

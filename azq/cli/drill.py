@@ -1,0 +1,90 @@
+"""`azq drill`: failures rehearsed on a system of its own."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from azq.cli.options import AsJson, Overrides, emit
+from azq.errors import ExitCode
+
+drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
+
+
+Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the bounds on time, on a machine with other work.")]
+
+
+@drill_app.command("list")
+def drill_list(as_json: AsJson = False) -> None:
+    """The failures that can be rehearsed."""
+    from azq.drill import load_all
+
+    scenarios = load_all()
+    facts = [
+        {"name": one.name, "summary": one.summary, "role": one.role, "fault": one.fault, "within_s": one.within_s} for one in scenarios
+    ]
+    emit(facts, as_json, "\n".join(f"{one.name:<29}{one.summary}" for one in scenarios))
+
+
+@drill_app.command("run")
+def drill_run(
+    name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
+    chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.0, help="With --minutes: seconds from a fault to the next, 0: no rest.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
+    patience: Patience = 1.0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
+    from azq.drill import Chaos, Intent, as_table, choose, load_all, rehearse
+
+    _end_orderly()
+    chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
+    plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
+    rehearsal = rehearse(choose(load_all(), name), plan, _tell)
+    figures = {"drills": [outcome.values() for outcome in rehearsal.outcomes]}
+    table = as_table(rehearsal.outcomes)
+    if rehearsal.throughput is not None:
+        figures |= rehearsal.throughput.values()
+        table += f"\n{rehearsal.throughput.as_line()}"
+    emit(figures, as_json, table)
+    if not rehearsal.passed():
+        raise typer.Exit(int(ExitCode.CRASH))
+
+
+@drill_app.command("chaos")
+def drill_chaos(
+    mtbf_s: Annotated[float, typer.Option("--mtbf-s", min=0.1, help="Mean seconds from a fault to the next, healed or not.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.0, help="How long; with --faults: at most. 10 where neither is given.")
+    ] = 0.0,
+    faults: Annotated[int, typer.Option("--faults", min=0, help="How many faults.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as who they befall is there.")] = 0,
+    patience: Patience = 1.0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
+    from azq.drill import Storm, as_table, weather
+
+    _end_orderly()
+    lasts_s = 60 * minutes if minutes or faults else 600.0
+    found = weather(Storm(mtbf_s, faults, lasts_s, seed), game=game, overrides=overrides or [], patience=patience, tell=_tell)
+    emit({"drills": [found.outcome.values()], **found.values()}, as_json, f"{as_table([found.outcome])}\n{found.as_line()}")
+    if not found.outcome.passed():
+        raise typer.Exit(int(ExitCode.CRASH))
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _end_orderly() -> None:
+    """SIGTERM ends a drill as Ctrl-C does, and with it the system that it started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

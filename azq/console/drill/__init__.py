@@ -1,9 +1,0 @@
-"""`azq drill`: failures rehearsed on a real system, with proof that nothing was lost."""
-
-from azq.console.drill.chaos import Chaos
-from azq.console.drill.outcome import Outcome, as_table
-from azq.console.drill.rehearse import GAME, Intent, Rehearsal, rehearse
-from azq.console.drill.scenarios import Scenario, choose, load_all
-from azq.console.drill.storm import Storm, weather
-
-__all__ = ["GAME", "Chaos", "Intent", "Outcome", "Rehearsal", "Scenario", "Storm", "as_table", "choose", "load_all", "rehearse", "weather"]

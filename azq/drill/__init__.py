@@ -1,0 +1,9 @@
+"""`azq drill`: failures rehearsed on a real system, with proof that nothing was lost."""
+
+from azq.drill.chaos import Chaos
+from azq.drill.outcome import Outcome, as_table
+from azq.drill.rehearse import GAME, Intent, Rehearsal, rehearse
+from azq.drill.scenarios import Scenario, choose, load_all
+from azq.drill.storm import Storm, weather
+
+__all__ = ["GAME", "Chaos", "Intent", "Outcome", "Rehearsal", "Scenario", "Storm", "as_table", "choose", "load_all", "rehearse", "weather"]

@@ -1,0 +1,82 @@
+"""Compares the ledger with the disk: the run is paused until no game is on its way, both are read, and the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+
+import redis
+
+from azq.drill.books import read_books
+from azq.drill.proof import Books, Discrepancy, compare
+from azq.drill.system import RUN, System
+from azq.errors import AzqError, StateConflict
+from azq.ledger import Ledger
+from azq.ledger.types import JobState, RunState
+
+STILL_S = 90.0  # the lease of a process that died has to end first, and a learner that starts has to take in what waits
+PAUSED, GOES_ON = "a drill compares ledger and disk", "ledger and disk were compared"
+
+
+class DiskAuditor:
+    """Tells what is newly wrong since it looked last."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._before = Discrepancy()
+
+    def audit(self) -> Discrepancy:
+        """One look; the run goes on when this returns."""
+        system = self._system
+        books = still(system)
+        system.evidence.read()
+        found = compare(books, system.evidence.disk())
+        new, self._before = found.since(self._before), found
+        _check_versions(system)
+        go_on(system)
+        return new
+
+    def audit_at_the_end(self) -> Discrepancy:
+        """The last look, which reads all of the log again; the run stays paused."""
+        self._system.evidence = self._system.evidence.anew()
+        books = still(self._system)
+        self._system.evidence.read()
+        _check_versions(self._system)
+        return compare(books, self._system.evidence.disk()).since(self._before)
+
+
+def still(system: System) -> Books:
+    """Pauses the run, waits until nobody holds a game and no sample waits, and reads the ledger."""
+    system.until(lambda: _set_state(system, RunState.PAUSED, PAUSED), "a pause of the run", STILL_S)
+    return system.until(lambda: _books(system), "the end of all leases and an empty sample stream", STILL_S)
+
+
+def go_on(system: System) -> None:
+    """Lets a paused run go on and waits until it does."""
+    before = system.until(system.counts, "the ledger", STILL_S)
+    system.until(lambda: _set_state(system, RunState.RUNNING, GOES_ON), "the end of the pause", STILL_S)
+    system.until(lambda: (now := system.counts()) is not None and now.inserted > before.inserted, "games after the pause", STILL_S)
+
+
+def _set_state(system: System, state: RunState, reason: str) -> bool:
+    with contextlib.suppress(AzqError, redis.RedisError), system.client() as client:
+        Ledger(client).set_run_state(RUN, state, reason)
+        return True
+    return False
+
+
+def _books(system: System) -> Books | None:
+    """The ledger's account; None while a game is on its way, or where one was while it was read."""
+    with contextlib.suppress(AzqError, redis.RedisError), system.client() as client:
+        ledger = Ledger(client)
+        look = ledger.look_at(RUN)
+        if look.counts.in_transit or any(view.state is JobState.LEASED for view in look.jobs):
+            return None
+        books = read_books(client, RUN)
+        return books if ledger.counts(RUN) == look.counts else None
+    return None
+
+
+def _check_versions(system: System) -> None:
+    """Raises `StateConflict` where games were played with weights that had to be refused."""
+    if played := system.refused & system.evidence.versions():
+        raise StateConflict(f"games were played with weights that had to be refused: version {min(played)}")

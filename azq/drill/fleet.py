@@ -1,0 +1,218 @@
+"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from azq import metrics
+from azq.bus import certificate
+from azq.bus.binary import find_server
+from azq.bus.connect import open_client, translate
+from azq.bus.embedded import settings
+from azq.bus.redis import RedisBus
+from azq.config import parse_run
+from azq.drill.books import read_books
+from azq.drill.hosts import Host, Lan
+from azq.drill.proof import Books, Disk
+from azq.errors import BrokerError, EvaluationTimeout
+from azq.host.fronts import FrontPlan, Listen
+from azq.host.join.token import Token
+from azq.ledger import Ledger
+from azq.ledger.types import JobState, JobView, LedgerCounts
+from azq.replay.segments import SegmentLog
+from azq.wire import keys, tls
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
+
+AZQ = [sys.executable, "-m", "azq"]
+PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
+PLANES = ("control", "data")
+RUN = "ttt"
+SECTIONS = {
+    "run": {"game": "tic_tac_toe"},
+    "network": {"kind": "mlp", "blocks": 1, "channels": 16},
+    "search": {"num_simulations": 16},
+    "selfplay": {"games_in_flight": 32, "journal_s": 0.5, "slice_s": 20.0, "resend_after_s": 2.0},
+    "learner": {"batch_size": 64, "min_window": 256, "publish_every_s": 3.0, "limiter_slack": 10_000_000, "device": "cpu"},
+    "arena": {"every_s": 0},
+}
+
+
+class Fleet:
+    """Processes by name; every one logs into a file of its own, which failures name."""
+
+    def __init__(self, lan: Lan, folder: Path) -> None:
+        self._lan = lan
+        self._folder = folder
+        self.token = ""
+        self.fronts: dict[str, FrontPlan] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: list[IO[bytes]] = []
+        self._resent: dict[str, float] = {}
+        self.client = open_client(f"unix://:{PASSWORD}@{folder}/control.sock", timeout_s=2.0)
+        self.ledger = Ledger(self.client)
+
+    def start_first(self) -> None:
+        """Brokers and their fronts, the run, daemon and learner."""
+        first = self._lan.hosts["first"]
+        listen, env = Listen(first.address, 6379), dict[str, str]()
+        files = certificate.ensure(self._folder / "tls", first.address)
+        self.token = str(Token(PASSWORD, user="default", fingerprint=tls.fingerprint(files[0].read_text())))
+        for place, role in enumerate(PLANES):
+            socket = self._folder / f"{role}.sock"
+            (self._folder / role).mkdir()
+            lines = settings(role, self._folder / role, socket, f"requirepass {PASSWORD}", "256mb")  # type: ignore[arg-type]
+            (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
+            self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
+            self.fronts[role] = FrontPlan(role, f"{listen.host}:{listen.port + place}", socket, *files)
+            self.start_front(role)
+            env |= {f"AZQ_BROKER__{role.upper()}_URL": f"unix://:{PASSWORD}@{socket}"}
+            env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
+        self.until(self._answers, "the control plane")
+        sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
+        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), int(time.time() * 1000)))
+        env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
+        self.spawn("daemon", first, [*AZQ, "daemon"], env)
+        self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
+
+    def start_front(self, role: str) -> None:
+        """What the others reach a broker through; once more where it was killed."""
+        self.spawn(f"front-{role}", self._lan.hosts["first"], [*AZQ, *self.fronts[role].arguments])
+
+    def join(self, host: str, *arguments: str) -> None:
+        """One command on another machine."""
+        folder = self._folder / f"at-{host}"
+        folder.mkdir(exist_ok=True)
+        command = [*AZQ, "join", f"rediss://{self._lan.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
+        self.spawn(host, self._lan.hosts[host], command, {"AZQ_JOIN_TOKEN": self.token})
+
+    def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
+        """A process on a host."""
+        own = {key: value for key, value in os.environ.items() if not key.startswith("AZQ_")}
+        log = (self._folder / f"{name}.log").open("ab")
+        self._logs.append(log)
+        self.processes[name] = subprocess.Popen(
+            host.command(*command), env={**own, "OMP_NUM_THREADS": "1", **(env or {})}, cwd=self._folder, stdin=subprocess.DEVNULL,
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+
+    def stop(self, *names: str) -> dict[str, int]:
+        """Asks processes to end, as Ctrl-C does; their exit codes."""
+        for name in names:
+            self.processes[name].send_signal(signal.SIGINT)
+        return {name: self.processes[name].wait(40) for name in names}
+
+    def close(self) -> None:
+        """Ends what is left."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for log in self._logs:
+            log.close()
+        self.client.close()
+
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
+        """The first true answer; names what did not come, and where logs are."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if answer := condition():
+                return answer
+            threading.Event().wait(0.05)
+        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+
+    def counts(self) -> LedgerCounts:
+        """The ledger."""
+        return self.ledger.counts(RUN)
+
+    def more(self, games: int, what: str, within_s: float = 40.0) -> LedgerCounts:
+        """Waits until so many further games were learned from."""
+        before = self.counts().inserted
+        self.until(lambda: self.counts().inserted >= before + games, f"{games} games {what}", within_s)
+        return self.counts()
+
+    def beats(self, host: str) -> list[Heartbeat]:
+        """Living processes of a host."""
+        found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        for beat in found:
+            self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
+        return [beat for beat in found if beat.host == host]
+
+    def resent(self) -> int:
+        """Evaluations that were asked for again, as far as heartbeats told."""
+        self.beats("")
+        return int(sum(self._resent.values()))
+
+    def books(self) -> Books:
+        """The ledger's account of every game; read after the end."""
+        return read_books(self.client, RUN)
+
+    def disk(self) -> Disk:
+        """The games of the log; read after the end."""
+        counted = Counter(event.record.uid for event in self.events())
+        return Disk(counted.keys(), {uid: count - 1 for uid, count in counted.items() if count > 1})
+
+    def drain(self, *players: str) -> None:
+        """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
+        self.stop(*players)
+        self.until(lambda: self.counts().in_transit == 0, "the learner's last intake")
+        self.stop(*(name for name in self.processes if not name.endswith(PLANES) and name not in players))
+
+    def leased(self, host: str) -> list[JobView]:
+        """Jobs that a host holds."""
+        return [view for view in self.ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(f"{host}:")]
+
+    def held(self, view: JobView) -> set[bytes]:
+        """Games that a job's lease holds."""
+        members: Any = self.client.smembers(keys.held(RUN, int(view.job.job_id.partition(":")[2])))
+        return set(members)
+
+    def open(self) -> set[bytes]:
+        """Games that are not finished."""
+        uids: Any = self.client.hkeys(keys.open_games(RUN))
+        return set(uids)
+
+    def events(self) -> list[SampleEvent]:
+        """Everything that was learned from, by the log on disk."""
+        log = SegmentLog(self._folder / RUN / "segments", "tic_tac_toe")
+        return [decode(frame, SampleEvent) for frame in log.tail(1 << 62)]
+
+    def makers(self) -> Counter[str]:
+        """Games learned from, by the host that finished them."""
+        return Counter(event.worker.partition(":")[0] for event in self.events())
+
+    def log(self, name: str) -> str:
+        """What a process wrote."""
+        return (self._folder / name).read_text("utf-8", "replace")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(BrokerError), translate(self.client):
+            return bool(self.client.ping())
+        return False
+
+    def _last_words(self) -> str:
+        files = sorted(self._folder.glob("**/*.log"))
+        return "\n".join(f"== {file.relative_to(self._folder)}\n" + "\n".join(self.log(str(file)).splitlines()[-8:]) for file in files)
+
+
+@contextlib.contextmanager
+def fleet(folder: Path, *hosts: str) -> Iterator[tuple[Fleet, Lan]]:
+    """A fleet whose first host is up."""
+    with Lan(("first", *hosts)) as lan:
+        found = Fleet(lan, folder)
+        try:
+            found.start_first()
+            yield found, lan
+        finally:
+            found.close()

@@ -1,0 +1,122 @@
+"""Messages that are none, or too large, and weights that must be refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+
+from azq import games
+from azq.bus.redis import RedisBus
+from azq.config import RunSections
+from azq.drill.harm import Harm
+from azq.drill.scenarios import Scenario
+from azq.drill.system import RUN, System
+from azq.ledger import Ledger
+from azq.store import open_store
+from azq.wire import keys
+from azq.wire.codec import MAX_FRAME_BYTES, decode, encode
+from azq.wire.messages import WeightEvent
+
+FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
+LARGE = 4 << 20  # bytes
+READY_S = 60.0
+
+
+def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + send_poison(system, rng))
+
+
+def send_poison(system: System, rng: random.Random) -> int:
+    """Sends them; returns how many there are."""
+    return _publish(system, [rng.randbytes(size) for size in (0, 7, LARGE)])
+
+
+def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Frames over the limit, for the learner and for the inference workers."""
+    wanted = _dead_letters(system)
+    return _until_refused(system, wanted + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)]))
+
+
+def _publish(system: System, frames: list[bytes]) -> int:
+    for plane, stream in (("control", keys.samples(RUN)), ("data", keys.eval_stream(RUN))):
+        with system.client(plane) as client:
+            for frame in frames:
+                RedisBus(client).publish(stream, frame)
+    return 2 * len(frames)
+
+
+def _until_refused(system: System, wanted: int) -> Harm:
+    return Harm(lambda: _dead_letters(system) >= wanted)
+
+
+def _dead_letters(system: System) -> int:
+    total = 0
+    for plane in ("control", "data"):
+        with system.client(plane) as client:
+            total += RedisBus(client).dead_letters()
+    return total
+
+
+def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
+    log, release = system.log("inference"), _hold_learner(system)
+    try:
+        version = offer_weights(system, scenario.fault)
+    except BaseException:
+        release()
+        raise
+
+    def healed() -> bool:
+        return log.says("weights_refused", f"version={version}") and any(
+            beat.weight_versions.get(RUN) for beat in system.beats("inference")
+        )
+
+    return Harm(healed, lift=release)
+
+
+def offer_weights(system: System, fault: str) -> int:
+    """Publishes bad weights and returns their version, which the system watches for from now on."""
+    config = system.config()
+    with system.client() as client:
+        view = Ledger(client).run(RUN)
+        sections = RunSections.model_validate_json(view.record.sections)
+        store = open_store(config.store, directory=system.folder / RUN / "weights", client=client)
+        data = _weights(sections, fill=float("nan") if fault == "nan" else 0.5)
+        sha256, uri = store.put(data[: len(data) // 2] if fault == "truncated" else data)
+        if fault == "wrong-hash":
+            sha256 = "0" * len(sha256)
+        bus = RedisBus(client)
+        version = max(decode(entry.frame, WeightEvent).version for entry in bus.newest(keys.weights(RUN))) + FAR
+        system.refused.add(version)
+        bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, int(time.time() * 1000))))
+    return version
+
+
+def _hold_learner(system: System) -> Callable[[], None]:
+    """Stops the learner, so that no better weights come before these were looked at; returns what lets it go on."""
+    pid = system.until(lambda: system.pid("learner"), "the learner at work", READY_S)
+    os.kill(pid, signal.SIGSTOP)
+
+    def release() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    return release
+
+
+def _weights(sections: RunSections, fill: float) -> bytes:
+    import torch
+
+    from azq.nets import WeightsMeta, build, to_bytes
+
+    game = games.load(sections.run.game, **sections.run.params)
+    module = build(sections.network, game, seed=1)
+    with torch.no_grad():
+        next(module.parameters()).fill_(fill)
+    return to_bytes(module, WeightsMeta(game.name, 0, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))

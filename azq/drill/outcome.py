@@ -1,0 +1,119 @@
+"""What the rounds of a drill showed, as figures and as a table."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from azq.drill.proof import Discrepancy
+from azq.drill.scenarios import Scenario
+
+LATE_S = 0.25  # a journal write may come so late: it waits for the step that is being searched
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The rounds of one drill; recovery is from the fault, or from the end of one that lasts, until games were learned from again."""
+
+    scenario: Scenario
+    journal_s: float = 0.0  # the longest time between two journal writes
+    patience: float = 1.0  # times the bounds on time
+    recovery_s: list[float] = field(default_factory=list)
+    pause_s: list[float] = field(default_factory=list)  # longest time without a game learned from
+    serving_s: dict[str, list[float]] = field(default_factory=dict)  # when each role that was away served again
+    search_lost_s: list[float] = field(default_factory=list)
+    compared: int = 0  # times that ledger and disk were compared
+    games_lost: int = 0
+    games_unexpected: int = 0
+    games_abandoned: int = 0  # for no reason that the scenario gives
+    duplicates_inserted: int = 0
+    evaluations_resent: int = 0
+    balanced: bool = True
+    failed: str = ""
+
+    def note(self, found: Discrepancy) -> None:
+        """Adds what a comparison of ledger and disk showed."""
+        self.compared += 1
+        self.games_lost += len(found.lost)
+        self.games_unexpected += len(found.unexpected)
+        self.games_abandoned += found.given_up(self.scenario.abandoned)
+        self.duplicates_inserted += len(found.doubled)
+
+    def passed(self) -> bool:
+        """Nothing lost, nothing twice, nothing given up, and back in time (median)."""
+        return not self.problem()
+
+    def problem(self) -> str:
+        """Why the drill has not passed; empty where it has."""
+        return "; ".join(what for what, is_so in {**self._games(), **self._times()}.items() if is_so)
+
+    def _games(self) -> dict[str, bool]:
+        return {
+            self.failed: bool(self.failed),
+            "no round was made": not self.recovery_s and not self.failed,
+            "ledger and disk were never compared": not self.compared and not self.failed,
+            "the ledger does not balance": not self.balanced,
+            f"{self.games_lost} games lost": bool(self.games_lost),
+            f"{self.duplicates_inserted} games stored twice": bool(self.duplicates_inserted),
+            f"{self.games_unexpected} games on disk that the ledger has not closed": bool(self.games_unexpected),
+            f"{self.games_abandoned} games abandoned": bool(self.games_abandoned),
+        }
+
+    def _times(self) -> dict[str, bool]:
+        scenario, patience = self.scenario, self.patience
+        late_s, pause_s = max(self.search_lost_s, default=0.0), max(self.pause_s, default=0.0)
+        return {
+            f"back later than {scenario.within_s:g} s": statistics.median(self.recovery_s or [0.0]) > patience * scenario.within_s,
+            f"{late_s:.2f} s of search lost, journaled every {self.journal_s:g} s": late_s > patience * (self.journal_s + LATE_S),
+            f"no game learned from for {pause_s:.1f} s": pause_s > patience * scenario.pause_within_s,
+            "search lost was not measured": scenario.loses_search and len(self.search_lost_s) < len(self.recovery_s),
+        }
+
+    def values(self) -> dict[str, Any]:
+        """The public figures."""
+        times = self.recovery_s
+        return {
+            "name": self.scenario.name,
+            "role": self.scenario.role,
+            "fault": self.scenario.fault,
+            "rounds": len(times),
+            "recovery_s": round(statistics.median(times), 3) if times else None,
+            "recovery_max_s": round(max(times), 3) if times else None,
+            "within_s": self.scenario.within_s,
+            "serving_s": {role: round(statistics.median(seconds), 3) for role, seconds in sorted(self.serving_s.items())},
+            "pause_s": round(max(self.pause_s), 3) if self.pause_s else None,
+            "search_lost_s": round(max(self.search_lost_s), 3) if self.search_lost_s else None,
+            "pause_within_s": self.scenario.pause_within_s,
+            "compared": self.compared,
+            "games_lost": self.games_lost,
+            "games_unexpected": self.games_unexpected,
+            "games_abandoned": self.games_abandoned,
+            "duplicates_inserted": self.duplicates_inserted,
+            "evaluations_resent": self.evaluations_resent,
+            "balanced": self.balanced,
+            "passed": self.passed(),
+            "problem": self.problem(),
+            "failed": self.failed,
+        }
+
+
+def as_table(outcomes: Sequence[Outcome]) -> str:
+    """A line a drill, and what it hurt."""
+    head = f"{'drill':<29}{'hurt':<16}{'rounds':>7}{'median s':>10}{'max s':>8}{'goal s':>8}{'lost':>6}{'twice':>7}{'resent':>8}"
+    lines = [f"{head}{'search s':>10}  {'ledger':<11}serving again after s"]
+    for values in (outcome.values() for outcome in outcomes):
+        serving = ", ".join(f"{role} {seconds:.1f}" for role, seconds in values["serving_s"].items()) or "none was away"
+        end = "" if values["passed"] else f"  NOT PASSED: {values['problem']}"
+        lines.append(
+            f"{values['name']:<29}{values['role']:<16}{values['rounds']:>7}{_seconds(values['recovery_s']):>10}"
+            f"{_seconds(values['recovery_max_s']):>8}{values['within_s']:>8g}{values['games_lost']:>6}{values['duplicates_inserted']:>7}"
+            f"{values['evaluations_resent']:>8}{_seconds(values['search_lost_s']):>10}"
+            f"  {'balanced' if values['balanced'] else 'UNBALANCED':<11}{serving}{end}"
+        )
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

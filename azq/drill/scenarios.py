@@ -1,0 +1,112 @@
+"""What is rehearsed: one TOML file a drill in `ops/drills`."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.errors import ConfigError, NotFound
+from azq.host.systemd.install import assets
+
+PROCESSES = ("selfplay", "inference", "learner", "daemon")
+BROKERS = ("broker-control", "broker-data")
+SECOND_BROKER = "broker-data1"  # of a system with several data planes
+HOSTS = "hosts"
+MACHINE = "machine"  # of others, at brokers that listen
+FSYNC = ("always", "everysec", "no")
+PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
+#: fault -> roles that it can befall
+FAULTS: dict[str, tuple[str, ...]] = {
+    "kill": (*PROCESSES, *BROKERS),
+    "kill-used": (SECOND_BROKER,),
+    "kill-child": ("selfplay",),
+    "kill-unacknowledged": ("learner",),
+    "kill-in-checkpoint": ("learner",),
+    "stop": (*PROCESSES, *BROKERS),
+    "stop-child": ("selfplay",),
+    "sleep-child": ("selfplay",),
+    "cut": (HOSTS,),
+    "slow": ("inference",),
+    "restart": ("all",),
+    "out-of-memory": BROKERS,
+    "disk-full": ("learner",),
+    "clock-jump": ("selfplay",),
+    "poison": ("streams",),
+    "oversized": ("streams",),
+    "wrong-hash": ("weights",),
+    "nan": ("weights",),
+    "truncated": ("weights",),
+    "second": ("learner",),
+    "second-elsewhere": ("learner",),
+    "lost": ("broker-control",),
+    "out-of-memory-for-good": ("broker-control",),
+    "bad-run": ("inference",),
+    "deadly-game": ("selfplay",),
+    "deadly-request": ("inference",),
+    "revoke": (MACHINE,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One fault to one part, and the seconds in which everything is to work again."""
+
+    name: str
+    summary: str
+    role: str
+    fault: str
+    within_s: float
+    pause_within_s: float  # longest time without a game learned from
+    fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
+    abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
+    settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
+    game: str = ""  # class of `odd_games` that a system of its own plays
+
+    @property
+    def loses_search(self) -> bool:
+        """Whether it kills what plays at a random moment, so that the search since the last journal write is lost."""
+        return self.role == "selfplay" and self.fault in ("kill", "kill-child")
+
+
+def load_all(folder: Path | None = None) -> list[Scenario]:
+    """Every drill, by name. Raises `ConfigError` naming a file that does not fit."""
+    return [parse(path) for path in sorted((folder or assets() / "ops" / "drills").glob("*.toml"))]
+
+
+def parse(path: Path) -> Scenario:
+    """One file as a scenario."""
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+        within_s = float(values.pop("within_s"))
+        found = Scenario(
+            path.stem,
+            str(values.pop("summary")),
+            str(values.pop("role")),
+            str(values.pop("fault")),
+            within_s,
+            float(values.pop("pause_within_s", PAUSES * within_s)),
+            str(values.pop("fsync", "")),
+            str(values.pop("abandoned", "")),
+            tuple(map(str, values.pop("settings", ()))),
+            str(values.pop("game", "")),
+        )
+    except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
+        raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
+    if values:
+        raise ConfigError(f"drill {path}: unknown key {min(values)!r}; there are also pause_within_s, fsync, abandoned, settings and game")
+    if found.role not in FAULTS.get(found.fault, ()):
+        raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
+    if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):
+        raise ConfigError(f"drill {path}: fsync {found.fsync!r} is none of {', '.join(FSYNC)} of broker-control")
+    return found
+
+
+def choose(scenarios: list[Scenario], names: str) -> list[Scenario]:
+    """Those of a comma-separated list, or `all`; `NotFound` names those there are."""
+    wanted = [name.strip() for name in names.split(",")]
+    known = [scenario.name for scenario in scenarios]
+    if unknown := [name for name in wanted if name not in (*known, "all")]:
+        raise NotFound(f"no drill {unknown[0]!r}; there are: {', '.join(known)}, all")
+    return [scenario for scenario in scenarios if "all" in wanted or scenario.name in wanted]

@@ -1,0 +1,227 @@
+"""Chaos by mean time between failures: faults strike whether or not the one before has healed; ledger and disk are compared in between."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from azq.drill import messages, resources
+from azq.drill.audit import DiskAuditor
+from azq.drill.blows import Blow, befallen, blows
+from azq.drill.outcome import Outcome
+from azq.drill.processes import Held, processes
+from azq.drill.rounds import Tell
+from azq.drill.scenarios import Scenario
+from azq.drill.system import System
+from azq.drill.vigil import Vigil
+from azq.errors import AzqError
+
+COMPARE_EVERY = 100  # faults
+WITHIN_S = 90.0  # from the last fault until games are learned from: restarts are put off by up to 30 s for what dies again and again
+SCENARIO = Scenario("chaos", "any fault at any time", "all", "chaos", WITHIN_S, 2 * WITHIN_S)
+SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP, "freeze": signal.SIGSTOP}
+FOUND_S = 60.0
+
+Lift = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end."""
+
+    mtbf_s: float
+    faults: int = 0
+    lasts_s: float = 0.0
+    seed: int = 0
+
+    def blows(self) -> Iterable[Blow]:
+        """All faults of it, in their order."""
+        endless = blows(self.seed, self.mtbf_s)
+        timed = takewhile(lambda blow: blow.at_s <= self.lasts_s, endless) if self.lasts_s else endless
+        return islice(timed, self.faults) if self.faults else timed
+
+
+@dataclass(slots=True)
+class Weathered:
+    """What a storm showed."""
+
+    storm: Storm
+    outcome: Outcome
+    made: Counter[str] = field(default_factory=Counter)
+    games: int = 0  # learned from by the end
+
+    def values(self) -> dict[str, Any]:
+        """The public figures."""
+        return {
+            "mtbf_s": self.storm.mtbf_s,
+            "seed": self.storm.seed,
+            "faults": self.made.total(),
+            "by_kind": dict(sorted(self.made.items())),
+            "games": self.games,
+        }
+
+    def as_line(self) -> str:
+        """The same for people."""
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.made.items()))
+        return f"{self.made.total()} faults, one each {self.storm.mtbf_s:g} s ({kinds}); {self.games} games on disk"
+
+
+def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, tell: Tell) -> Weathered:
+    """One storm over a system of its own, whose files stay where it did not pass."""
+    folder = Path(tempfile.mkdtemp(prefix="azq-chaos-"))
+    system = System(folder, game, overrides)
+    found = Weathered(storm, Outcome(SCENARIO, system.journal_s(), patience))
+    try:
+        system.start()
+        _Weather(system, found, tell).pass_over()
+    except (AzqError, OSError, redis.RedisError) as error:
+        found.outcome.failed = str(error)
+    finally:
+        system.stop()
+    if found.outcome.passed():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        tell(f"files of the system are in {folder}")
+    return found
+
+
+class _Weather:
+    """Makes the faults of a storm in time, and lifts those that last."""
+
+    def __init__(self, system: System, found: Weathered, tell: Tell) -> None:
+        self._system = system
+        self._found = found
+        self._tell = tell
+        self._auditor = DiskAuditor(system)
+        self._rng = random.Random(found.storm.seed)
+        self._lasting: list[tuple[float, Lift]] = []
+        self._late_s = 0.0  # spent on comparisons, in which no fault is due
+
+    def pass_over(self) -> None:
+        """All faults, then the last comparison, which reads all of the log again."""
+        began_s, vigil = time.monotonic(), Vigil(self._system)
+        with contextlib.ExitStack() as at_the_end:
+            at_the_end.callback(self._nothing_lasts)  # also where it failed: a system without memory cannot drain
+            at_the_end.enter_context(self._system.watched(vigil.look))
+            for number, blow in enumerate(self._found.storm.blows(), 1):
+                self._wait(began_s + self._late_s + blow.at_s)
+                self._strike(blow)
+                if number % COMPARE_EVERY == 0:
+                    self._compare(number)
+            self._heal()
+        self._found.outcome.pause_s.append(vigil.pause_s)
+        self._found.outcome.note(self._auditor.audit_at_the_end())
+        self._found.games = self._system.evidence.read().games
+
+    def _compare(self, number: int) -> None:
+        began_s = time.monotonic()
+        self._heal()
+        outcome = self._found.outcome
+        outcome.note(self._auditor.audit())
+        self._late_s += time.monotonic() - began_s
+        self._tell(
+            f"{number} faults: {self._system.evidence.read().games} games on disk, {outcome.games_lost} lost, "
+            f"{outcome.duplicates_inserted} twice, back after {outcome.recovery_s[-1]:.1f} s"
+        )
+
+    def _heal(self) -> None:
+        """Lifts what lasts and waits until games are learned from and the ledger balances."""
+        began_s = time.monotonic()
+        self._system.until(self._nothing_lasts, "the end of all faults", FOUND_S)
+        before = self._system.until(self._system.counts, "the ledger", FOUND_S)
+        patient_s = self._found.outcome.patience * SCENARIO.pause_within_s
+        # Noise in the sample stream counts as in transit until the learner put it aside: the sums hold a moment later.
+        self._system.until(
+            lambda: (now := self._system.counts()) and now.balanced and now.inserted > before.inserted,
+            "games and a ledger that balances after the storm",
+            patient_s,
+        )
+        self._found.outcome.recovery_s.append(time.monotonic() - began_s)
+
+    def _wait(self, until_s: float) -> None:
+        """Until a fault is due; lifts meanwhile what is over."""
+
+        def due() -> bool:
+            self._lift_over()
+            return time.monotonic() >= until_s
+
+        self._system.until(due, "the next fault", max(0.0, until_s - time.monotonic()) + FOUND_S)
+
+    def _nothing_lasts(self) -> bool:
+        self._lift_over(all_of_them=True)
+        return not self._lasting
+
+    def _lift_over(self, *, all_of_them: bool = False) -> None:
+        """Lifts what has lasted its time; a broker that is away is asked again."""
+        now = time.monotonic()
+        self._lasting = [(end_s, lift) for end_s, lift in self._lasting if not (all_of_them or end_s <= now) or not _lifted(lift)]
+
+    def _strike(self, blow: Blow) -> None:
+        """Makes one fault; one that finds nobody, or a broker away, waits."""
+        lift = self._system.until(lambda: self._try(blow), f"somebody for {blow.kind} to befall", FOUND_S)
+        self._found.made[blow.kind] += 1
+        self._lasting.append((time.monotonic() + blow.lasts_s, lift))
+
+    def _try(self, blow: Blow) -> Lift | None:
+        self._lift_over()  # who waits for memory would wait for ever
+        there = processes(self._system.pid_of_all())
+        role = befallen(blow, list(there))
+        if role is None:
+            return None
+        with contextlib.suppress(AzqError, redis.RedisError, OSError):
+            return self._make(blow.kind, role, there.get(role, 0), blow.lasts_s)
+        return None
+
+    def _make(self, kind: str, role: str, pid: int, lasts_s: float) -> Lift:
+        if kind in SIGNALS:
+            return _signalled(pid, SIGNALS[kind])
+        if kind == "disk-full":
+            return resources.limit_files(self._system, pid)
+        if kind == "poison":
+            messages.send_poison(self._system, self._rng)
+        elif role == "weights":
+            messages.offer_weights(self._system, kind)
+        elif kind == "cut":
+            _cut(self._system, role.removeprefix("broker-"), lasts_s)
+        else:
+            return resources.limit_memory(self._system, role.removeprefix("broker-"))
+        return lambda: None
+
+
+def _signalled(pid: int, sig: signal.Signals) -> Lift:
+    held = Held(pid)
+    held.send(sig)
+
+    def lift() -> None:
+        held.send(signal.SIGCONT)
+        held.close()
+
+    return lift
+
+
+def _cut(system: System, plane: str, lasts_s: float) -> None:
+    """Drops all connections; who connects again hears nothing for so long, as of a cable that is pulled."""
+    with system.client(plane) as client, client.pipeline(transaction=False) as pipe:  # in one breath, so that nobody comes in between
+        for kind in ("normal", "pubsub"):
+            pipe.client_kill_filter(_type=kind, skipme=True)
+        pipe.client_pause(int(1000 * lasts_s), all=True)
+        pipe.execute()
+
+
+def _lifted(lift: Lift) -> bool:
+    with contextlib.suppress(AzqError, redis.RedisError, OSError):
+        lift()
+        return True
+    return False

@@ -1,0 +1,240 @@
+"""The system that is hurt: `azq up` in a subprocess and a folder of its own, watched through its control plane."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import redis
+
+from azq import metrics
+from azq.actor.turn import journal_interval_s
+from azq.bus.connect import open_client
+from azq.bus.redis import RedisBus
+from azq.config import Config, load
+from azq.console.guests import with_game
+from azq.drill.evidence import Evidence
+from azq.drill.scenarios import PROCESSES
+from azq.errors import AzqError, EvaluationTimeout, StateConflict
+from azq.host.brokers import resolve
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import Heartbeat
+from azq.wire.shards import data_names
+
+RUN = "drill"
+LEASE_S = 4.0
+JOURNAL_S = 1.0
+START_S = 90.0
+STOP_S = 120.0
+POLL_S = 0.02
+
+T = TypeVar("T")
+
+
+class Log:
+    """A log from the moment this was made."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.begins_at = path.stat().st_size
+
+    def says(self, *words: str) -> bool:
+        """Whether some line holds all of these."""
+        with self._path.open("rb") as file:
+            file.seek(self.begins_at)
+            return any(all(word.encode() in line for word in words) for line in file)
+
+
+class System:
+    """A running azq; every question about it is answered None while its brokers are away."""
+
+    def __init__(self, folder: Path, game: str, overrides: list[str], *, listens: bool = False) -> None:
+        self.folder = folder
+        self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
+        self.game = game
+        self._overrides = [
+            f'home="{folder}"',
+            "daemon.port=0",
+            "arena.every_s=0",
+            f"selfplay.journal_s={JOURNAL_S}",
+            "learner.checkpoint_every_s=2.0",
+            "selfplay.cache_entries=0",  # every leaf crosses the streams, and a disturbed learner can follow
+            f"daemon.lease_s={LEASE_S}",
+            *overrides,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._config: Config | None = None
+        self._resent: dict[str, float] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
+        self.evidence = Evidence(folder / RUN / "segments", game)
+
+    def start(self) -> None:
+        """Starts it and waits until games are learned from."""
+        sets = [word for override in self._overrides for word in ("--set", override)]
+        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
+        env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
+        with (self.folder / "up.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
+        self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
+
+    def pid_of_all(self) -> int:
+        """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
+        return self._process.pid if self._process is not None else 0
+
+    def stop(self) -> None:
+        """Drains it as Ctrl-C does."""
+        if self._process is None:
+            return
+        try:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                self._process.send_signal(signal.SIGINT)
+                self._process.wait(STOP_S)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._process = self._config = None
+
+    def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
+        """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if self._process is not None and self._process.poll() is not None:
+                raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
+            for watch in self._watchers:
+                watch()
+            answer = condition()
+            if answer is not None and answer is not False:
+                return answer
+            threading.Event().wait(POLL_S)
+        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+
+    @contextlib.contextmanager
+    def watched(self, look: Callable[[], None]) -> Iterator[None]:
+        """Has `look` called while `until` waits."""
+        self._watchers.append(look)
+        try:
+            yield
+        finally:
+            self._watchers.remove(look)
+
+    @contextlib.contextmanager
+    def client(self, plane: str = "control") -> Iterator[redis.Redis]:
+        """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ..."""
+        broker = self.config().broker
+        urls = {"control": broker.control_url, **dict(zip(data_names(len(broker.data_planes)), broker.data_planes, strict=True))}
+        with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
+            yield client
+
+    def brokers(self) -> tuple[str, ...]:
+        """The roles of all its brokers."""
+        return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
+
+    def config(self) -> Config:
+        """Its settings, with the addresses of its brokers."""
+        if self._config is None:  # addresses stay the same while it lives, and this is asked fifty times a second
+            self._config = resolve(self._settings())
+        return self._config
+
+    def journal_s(self) -> float:
+        """The longest time between two journal writes of a self-play slice."""
+        settings = self._settings()
+        return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
+
+    def _settings(self) -> Config:
+        return with_game(load(None, self._overrides), self.game)
+
+    def counts(self) -> LedgerCounts | None:
+        """The ledger."""
+        with contextlib.suppress(AzqError), self.client() as client:
+            return Ledger(client).counts(RUN)
+        return None
+
+    def beats(self, role: str = "") -> list[Heartbeat]:
+        """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
+        beats: list[Heartbeat] = []
+        with contextlib.suppress(AzqError), self.client() as client:
+            beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
+            for beat in beats:
+                self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
+        for beat in beats:
+            if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
+                raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
+        return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
+
+    def broker_pid(self, plane: str) -> int | None:
+        """Process id of a plane's server."""
+        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
+            return int(client.info("server")["process_id"])
+        return None
+
+    def pid(self, role: str) -> int | None:
+        """Process id of a role's process, once it does its work."""
+        if role.startswith("broker-"):
+            return self.broker_pid(role.removeprefix("broker-"))
+        return pid_of(role, self.beats(role))
+
+    def serving(self) -> dict[str, int]:
+        """Process ids of the roles that work, brokers among them; a stopped process does not."""
+        beats = self.beats()
+        pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
+        pids |= {broker: self.pid(broker) for broker in self.brokers()}
+        return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
+
+    def log(self, role: str) -> Log:
+        """What a process's log says from now on."""
+        return Log(self.folder / RUN / "logs" / f"{role}.log")
+
+    def resent(self) -> int:
+        """Evaluations that were asked for again, as far as heartbeats told."""
+        return int(sum(self._resent.values()))
+
+
+def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
+    """The process of the latest heartbeat of a role, where it lives and does its work."""
+    for beat in beats[:1]:
+        working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
+        return beat.pid if working and alive(beat.pid) else None
+    return None
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    return _state(pid) not in ("", "Z")
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process is there and was told to stop."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _free_ports() -> int:
+    """A port that nobody listens at, nor at the next one."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as first:
+            port = int(first.getsockname()[1])
+            with socket.create_server(("127.0.0.1", port + 1)):
+                return port
+
+
+__all__ = ["RUN", "System", "alive"]

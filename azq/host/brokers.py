@@ -1,0 +1,246 @@
+"""The broker instances of one machine: the configured ones, or embedded servers under the home folder, one or more of them data planes."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import redis
+
+from azq.bus import certificate
+from azq.bus.embedded import EmbeddedServer
+from azq.config import Config
+from azq.errors import BrokerUnavailable, ConfigError, StateConflict
+from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
+from azq.host.machines import Machines, owners_of
+from azq.host.roles import knows_roles
+from azq.process.supervisor import hangs
+from azq.wire.connect import connect
+from azq.wire.shards import data_names
+
+BROKER_FOLDER = ".broker"
+PLANES_FILE = "data-planes"  # their number
+LOCK_FILE = ".azq-up.lock"
+ASK_EVERY_S = 1.0  # between two looks whether the embedded servers answer
+ASK_TIMEOUT_S = 0.5
+STARTS = 3  # of a server that died, before `azq up` ends with its words
+
+
+def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
+    """The same settings with broker addresses filled in."""
+    several = len(data_urls) > 1
+    data = {"data_url": "" if several else data_urls[0], "data_urls": data_urls if several else ()}
+    return config.model_copy(update={"broker": config.broker.model_copy(update={"control_url": control_url, **data})})
+
+
+def resolve(config: Config) -> Config:
+    """Settings with the addresses of running brokers: the configured ones, else the embedded ones of the home folder.
+
+    Raises `ConfigError` when neither exists; for commands that read or work beside a running `azq up`.
+    """
+    control = config.broker.control_url or _embedded_url(config.home, "control")
+    data = config.broker.data_planes or tuple(_embedded_url(config.home, role) for role in data_names(_started(config)))
+    if not control or not all(data):
+        raise ConfigError(
+            f"no broker: broker.control_url is not set and no embedded one was ever started under {config.home}; "
+            "start `azq up` there, or set broker.control_url and broker.data_url in azq.toml"
+        )
+    return with_urls(config, control, *data)
+
+
+def certificate_file(home: Path) -> Path:
+    """The certificate that embedded brokers of a home folder show to other machines."""
+    return home.absolute() / BROKER_FOLDER / TLS_FOLDER / certificate.CERTIFICATE
+
+
+def open_control(config: Config) -> tuple[Config, redis.Redis]:
+    """Settings with the addresses in force, and a connection to the control plane.
+
+    Raises `BrokerUnavailable`; where the broker is the embedded one, the remedy is to start `azq up`.
+    """
+    resolved = resolve(config)
+    try:
+        return resolved, connect(resolved.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    except BrokerUnavailable:
+        if config.broker.control_url:
+            raise
+        raise BrokerUnavailable(f"nothing runs in {config.home.absolute()}: its embedded broker does not answer; start `azq up`") from None
+
+
+def _started(config: Config) -> int:
+    """How many embedded data planes the last `azq up` started, which others need not be told; those that are set where none ever did."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((config.home / BROKER_FOLDER / PLANES_FILE).read_text("ascii"))
+    return config.broker.data_shards
+
+
+def _embedded_url(home: Path, role: str) -> str:
+    server = EmbeddedServer("control" if role == "control" else "data", home.absolute() / BROKER_FOLDER / role)
+    return server.known_url() or ""
+
+
+class Brokers:
+    """Starts the embedded servers that the settings leave to azq, and stops them at the end."""
+
+    def __init__(self, config: Config, home: Path, listen: Listen | None = None) -> None:
+        if listen and config.broker.control_url:
+            raise ConfigError("--listen is for embedded brokers, and broker.control_url names a server; that server says where it listens")
+        if listen:
+            check_address(listen.host)
+        if listen and not listen.plaintext:
+            for place in range(1 + config.broker.data_shards):
+                check_address(listen.host, listen.port + place)  # the fronts would wait for it
+        self._config = config
+        self._folder = home.absolute() / BROKER_FOLDER
+        self._listen = listen
+        self._servers: dict[str, EmbeddedServer] = {}
+        self._heard_s: dict[str, float] = {}  # when each server answered last
+        self._ask_s = 0.0  # when they are asked again
+        self._machines: Machines | None = None  # None: their servers are another's
+        self.control: redis.Redis
+
+    def apply(self, config: Config) -> Config:
+        """Settings with the addresses in force."""
+        control = self._servers["control"].url if "control" in self._servers else config.broker.control_url
+        data = [server.url for role, server in self._servers.items() if role != "control"]
+        return self._with_public(with_urls(config, control, *(data or config.broker.data_planes or (control,))))
+
+    def _with_public(self, config: Config) -> Config:
+        """Settings that tell other machines where the embedded servers listen, and weights where those machines see them."""
+        if self._listen is None:
+            return config
+        control, *data = [self._listen.url(place) for place in range(len(self._servers))]
+        told = {"public_data_url": data[0]} if len(data) == 1 else {"public_data_urls": tuple(data)}
+        public = {"public_control_url": control, **(told if data else {})}
+        store = config.store.model_copy(update={"url": "redis"}) if config.store.url == "file" else config.store
+        return config.model_copy(update={"broker": config.broker.model_copy(update=public), "store": store})
+
+    @property
+    def fronts(self) -> tuple[FrontPlan, ...]:
+        """What has to run before the embedded servers for other machines to reach them over TLS. Makes the certificate at first."""
+        listen = self._listen
+        if listen is None or listen.plaintext:
+            return ()
+        files = certificate.ensure(self._folder / TLS_FOLDER, listen.host)
+        return tuple(
+            FrontPlan(role, f"{listen.host}:{listen.port + place}", server.socket, *files)
+            for place, (role, server) in enumerate(self._servers.items())
+        )
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the embedded servers."""
+        return tuple(server.pid for server in self._servers.values())
+
+    def expire(self, now_ms: int) -> list[str]:
+        """Sends machines away whose time is over, from the embedded servers; returns their names. Raises `BrokerError`."""
+        return self._machines.expire(now_ms) if self._machines else []
+
+    def revive(self) -> tuple[str, ...]:
+        """Starts embedded servers that died again, with what their files keep; returns their roles."""
+        dead = tuple(role for role, server in self._servers.items() if server.died())
+        for role in dead:
+            _start_again(self._servers[role])
+            self._heard_s.pop(role, None)
+        return dead
+
+    def end_hung(self, hang_after_s: float, now_s: float) -> tuple[str, ...]:
+        """Kills embedded servers that answered nothing for so long, for `revive` to start again; returns their roles."""
+        if now_s < self._ask_s:
+            return ()
+        for role, server in self._servers.items():
+            if server.responds(ASK_TIMEOUT_S):
+                self._heard_s[role] = now_s
+        self._ask_s = now_s + ASK_EVERY_S
+        over = tuple(role for role in self._servers if hangs(self._heard_s.get(role), now_s, hang_after_s))
+        for role in over:
+            self._servers[role].kill()
+        return over
+
+    def silent(self, now_s: float) -> bool:
+        """Whether an embedded server did not answer when last asked."""
+        return any(now_s - heard_s > 2 * ASK_EVERY_S for heard_s in self._heard_s.values())
+
+    def __enter__(self) -> Brokers:
+        try:
+            self._start()
+            config = self.apply(self._config)
+            self.control = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+            if "control" in self._servers and knows_roles(config):
+                self._machines = Machines(owners_of(config))
+                self._machines.renew()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.control.close()
+        self._stop()
+
+    def _start(self) -> None:
+        if self._config.broker.control_url:
+            return
+        control = self._servers["control"] = EmbeddedServer("control", self._folder / "control", listen=self._open_at(0))
+        control.start()
+        if self._config.broker.data_planes:
+            return
+        # On servers without users whoever joins has the one password: all planes then share it.
+        password = control.password if self._listen else ""
+        (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
+        for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):
+            self._servers[role] = EmbeddedServer("data", self._folder / role, listen=self._open_at(place), password=password)
+            self._servers[role].start()
+
+    def _open_at(self, place: int) -> tuple[str, int] | None:
+        """Where a server listens itself: nowhere but on its socket, unless plaintext was asked for."""
+        return (self._listen.host, self._listen.port + place) if self._listen and self._listen.plaintext else None
+
+    def _stop(self) -> None:
+        for server in reversed(self._servers.values()):
+            server.stop()  # only what it started itself
+
+
+def _start_again(server: EmbeddedServer) -> None:
+    """Starts a server that died; one that is killed again while it starts is tried again. Raises the last `BrokerUnavailable`."""
+    for starts in range(1, STARTS + 1):
+        try:
+            server.start()
+        except BrokerUnavailable:
+            if starts == STARTS:
+                raise
+        else:
+            return
+
+
+def check_address(host: str, port: int = 0) -> None:
+    """Raises `ConfigError` where this machine cannot listen at an address. `port`: 0 for any."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        why, where = str(error.strerror).partition(" (")[0], f"{host}:{port}" if port else host
+        raise ConfigError(f"--listen {where}: this machine cannot listen there ({why}); name its own address and a free port") from None
+
+
+@contextlib.contextmanager
+def home_lock(home: Path) -> Iterator[None]:
+    """One `azq up` a home folder; a dead holder loses the lock. Raises `StateConflict` naming the holder."""
+    path = home / LOCK_FILE
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StateConflict(
+                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; "
+                "stop it, or give another folder with --set home=FOLDER"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,192 @@
+"""What is looked at before a machine joins, each answered by one line."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+
+from azq import __version__
+from azq.bus.binary import OLDEST
+from azq.bus.redis import RedisBus
+from azq.config import StoreConfig
+from azq.config.addresses import TLS_SCHEME
+from azq.config.listening import is_loopback
+from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
+from azq.host.join.token import ANYWHERE
+from azq.ledger import Ledger
+from azq.ledger.types import RunState
+from azq.status.observe import read_weights
+from azq.store import open_store, weights_folder
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.connect import address, address_of, translate
+from azq.wire.messages import Fleet, RunRecord
+
+CLOCK_WARN_S = 2.0
+POLL_S = 0.2
+
+Verdict = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at; before a join, what fails raises instead."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<5}{self.name:<11}{self.detail}"
+
+
+def check_broker(client: redis.Redis, plane: str) -> list[Check]:
+    """A plane's server: how far away, which version, how it keeps what it is given."""
+    began = time.perf_counter()
+    with translate(client):
+        client.ping()
+        delay_ms = 1e3 * (time.perf_counter() - began)
+        info: dict[str, Any] = client.info()
+    program = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info.get('redis_version', 'unknown')}"
+    found = Check(plane, "ok", f"{address_of(client)} answers in {delay_ms:.1f} ms, {program}")
+    return [found, *judge_broker(info, plane, address_of(client))]
+
+
+def judge_broker(info: Mapping[str, Any], plane: str, place: str) -> list[Check]:
+    """What a server's INFO says of its settings. Raises `ConfigError` for a server that would lose games."""
+    version = str(info.get("redis_version", ""))
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
+        raise ConfigError(f"broker at {place} has version {version or 'unknown'}; azq needs Redis 6.2 or newer, or Valkey")
+    if plane != "control":
+        return []
+    policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0) or 0)
+    if limit and policy != "noeviction":
+        raise ConfigError(
+            f"control plane at {place} drops keys, games too, when its memory is full (maxmemory-policy {policy}); set noeviction there"
+        )
+    durable = bool(int(info.get("aof_enabled", 0) or 0))
+    if not durable:
+        return [Check("durable", "warn", f"{place} keeps no append-only file: set appendonly yes, or its crash ends every run")]
+    return [Check("durable", "ok", "append-only file is on, nothing is evicted")]
+
+
+def check_clock(client: redis.Redis) -> Check:
+    """This machine's clock beside the control plane's."""
+    with translate(client):
+        before_s = time.time()
+        seconds, micros = client.time()
+        after_s = time.time()
+    return judge_clock(seconds + micros / 1e6, (before_s + after_s) / 2)
+
+
+def judge_clock(theirs_s: float, ours_s: float) -> Check:
+    """Leases are measured by the control plane's clock alone; a wrong one here only spoils latencies and log lines."""
+    ahead_s = ours_s - theirs_s
+    if abs(ahead_s) <= CLOCK_WARN_S:
+        return Check("clock", "ok", f"differs by {abs(ahead_s):.2f} s")
+    direction = "ahead of" if ahead_s > 0 else "behind"
+    return Check("clock", "warn", f"{abs(ahead_s):.1f} s {direction} the control plane's: start a time service (chrony, systemd-timesyncd)")
+
+
+def wait_for_fleet(client: redis.Redis, patience_s: float) -> Fleet | None:
+    """What the live daemon tells; None where none lives, also after a moment in which one may just start again."""
+    deadline, pause = time.monotonic() + patience_s, threading.Event()
+    while (fleet := read_fleet(client)) is None and time.monotonic() < deadline:
+        pause.wait(POLL_S)
+    return fleet
+
+
+def read_fleet(client: redis.Redis) -> Fleet | None:
+    """What the live daemon tells; None where none lives. Raises `StateConflict` for a daemon of another schema."""
+    frame = RedisBus(client).get(keys.FLEET)
+    if frame is None:
+        return None
+    try:
+        return decode(frame, Fleet)
+    except WireError as error:
+        raise StateConflict(f"the daemon of this fleet speaks another language than azq {__version__} here: {error}") from None
+
+
+def check_fleet(fleet: Fleet | None) -> Check:
+    """Whether a daemon lives and which azq it is."""
+    if fleet is None:
+        return Check("daemon", "warn", "none lives on this control plane: jobs come once it is started (azq daemon, azq up)")
+    if fleet.version != __version__:
+        return Check("daemon", "warn", f"azq {fleet.version} there, {__version__} here, one schema: it works; run one version soon")
+    return Check("daemon", "ok", f"azq {fleet.version}, the same as here")
+
+
+def choose_data_urls(given: str, fleet: Fleet | None, control_url: str) -> list[str]:
+    """The data planes' addresses, without password: the one given, else the daemon's, seen from here.
+
+    Raises `ConfigError` where neither tells.
+    """
+    if given:
+        return [given]
+    if fleet is None:
+        raise ConfigError(
+            "no daemon lives that could tell where the data plane is; start it (azq daemon, azq up), or give --data redis://..."
+        )
+    told = fleet.data_urls or (fleet.data_url,)
+    if not all(told):
+        raise ConfigError(
+            "the data plane of this fleet listens on a unix socket; set broker.public_data_url on the first machine, or give --data"
+        )
+    return [_from_here(url, control_url) for url in told]
+
+
+def _from_here(url: str, control_url: str) -> str:
+    """What is the machine itself over there is the control plane's machine from here."""
+    told, control = urlsplit(url), urlsplit(control_url)
+    if not control.hostname or not (is_loopback(told.hostname or "") or told.hostname in ANYWHERE):
+        return url
+    host = f"[{control.hostname}]" if ":" in control.hostname else control.hostname
+    return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
+
+
+def check_secured(control_url: str, data_url: str) -> list[Check]:
+    """A data plane in plaintext beside a control plane that speaks TLS is worth a word."""
+    if not control_url.startswith(f"{TLS_SCHEME}://") or not data_url.startswith("redis://"):
+        return []
+    return [
+        Check("data", "warn", f"{address(data_url)} is plaintext: whoever is on the way reads and changes evaluations; let it speak TLS")
+    ]
+
+
+def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Check:
+    """Whether this machine can read the newest weights of each live run. Raises `StoreError` with the remedy where it cannot."""
+    store_url = settings if isinstance(settings, str) else settings.url
+    read: list[str] = []
+    for record in _live(Ledger(client)):
+        run = record.run
+        for event in read_weights(RedisBus(client), run):
+            store = open_store(settings, directory=weights_folder(record.directory, home, run), client=client)
+            try:
+                data = store.get(event.uri, event.sha256)
+            except StoreError as error:
+                remedy = 'set store.url = "redis" (or s3://...) on the first machine' if event.uri.startswith("file:") else "mend the store"
+                raise StoreError(f"weights of run {run} are out of reach here: {error}; {remedy}") from None
+            read.append(f"{run} version {event.version} ({len(data) / 1e6:.1f} MB)")
+    if read:
+        return Check("weights", "ok", f"read {', '.join(read)} from {store_url}")
+    if store_url == "file":
+        return Check("weights", "warn", 'none yet, and store.url = "file" keeps them on the first machine: set "redis" or s3://... there')
+    return Check("weights", "ok", f"none yet; they will come from {store_url}")
+
+
+def _live(ledger: Ledger) -> Iterable[RunRecord]:
+    return [view.record for view in ledger.runs() if view.state is RunState.RUNNING]
+
+
+def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:
+    """A broker's refusal in the words of whoever joins."""
+    what = "is wrong there" if token else "is needed: --token-file FILE, or the variable AZQ_JOIN_TOKEN"
+    remedy = "`azq join-token` on the first machine prints it"
+    return type(error)(f"broker at {address(url)} lets nobody in without its token, which {what}; {remedy}")

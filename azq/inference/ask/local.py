@@ -1,0 +1,171 @@
+"""The evaluator in the caller's own process: no broker between search and network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import BrokerError, DeviceError, EvaluatorFailure, WeightsError
+from azq.inference.ask.catalog import WeightCatalog
+from azq.inference.device.engine import Engine
+from azq.inference.device.model import Model, network_of
+from azq.inference.device.placement import place
+from azq.inference.serve.resident import Fetch, ResidentModels
+from azq.nets import NetSpec, from_bytes
+from azq.nets.spec import GameShape
+from azq.search.evaluator import Evaluation
+from azq.wire.messages import LATEST
+
+REFRESH_S = 0.5
+
+
+class Source(Protocol):
+    """Where a local evaluator's models come from."""
+
+    def model(self, weight_version: int) -> Model:
+        """The model of a version, or the newest for `LATEST`; WeightsError when there is none."""
+
+
+class FixedSource:
+    """One set of weights, for ever."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def model(self, weight_version: int) -> Model:
+        """The model, when that version is meant."""
+        if weight_version not in (LATEST, self._model.version):
+            raise WeightsError(f"weights version {weight_version} are not loaded, only version {self._model.version} is")
+        return self._model
+
+
+class CatalogSource:
+    """Every version a run published; the newest that loads is used, and a bad one leaves the last good one in use."""
+
+    def __init__(self, catalog: WeightCatalog, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int) -> None:
+        self._catalog = catalog
+        self._resident = ResidentModels(make, fetch, capacity)
+        self._refused: set[int] = set()
+        self._refresh_at_s = 0.0
+
+    def model(self, weight_version: int) -> Model:
+        """Reads new weight events first, at most every `REFRESH_S`."""
+        self._refresh(weight_version)
+        if weight_version != LATEST:
+            event = self._catalog.find(weight_version)
+            if event is None:
+                raise WeightsError(f"weights version {weight_version} were never published; the newest is in `azq status`")
+            return self._resident.get(event)
+        for event in self._catalog.newest_first():
+            if event.version in self._refused:
+                continue
+            try:
+                return self._resident.get(event)
+            except WeightsError:
+                self._refused.add(event.version)
+        raise WeightsError("no usable weights have been published yet; is the learner running?")
+
+    def _refresh(self, weight_version: int) -> None:
+        now_s = time.monotonic()
+        if now_s < self._refresh_at_s and self._catalog.find(weight_version) is not None:
+            return
+        self._refresh_at_s = now_s + REFRESH_S
+        try:
+            self._catalog.refresh()
+        except BrokerError:
+            if self._catalog.find(weight_version) is None:  # with weights at hand, an outage of the control plane stops nothing
+                raise
+
+
+class LocalEvaluator:
+    """Evaluates in one thread of its own, so that the caller may search another group meanwhile."""
+
+    def __init__(self, source: Source, *, threads: int = 1) -> None:
+        self._source = source
+        self._threads = threads
+        self._worker = ThreadPoolExecutor(1, "evaluator", initializer=torch.set_num_threads, initargs=(threads,))
+        self._futures: dict[int, Future[Evaluation]] = {}
+        self._next = 0
+        self.evaluations = 0
+
+    @classmethod
+    def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig) -> LocalEvaluator:
+        """An evaluator with the weights in `data`; the network is the one they describe. Raises WeightsError."""
+        _, meta = from_bytes(data)
+        spec = game if isinstance(game, NetSpec) else NetSpec.of(game)
+        placement = place(config)
+        model = Model(spec, network_of(meta), config, placement)
+        model.load(data)
+        return cls(FixedSource(model), threads=placement.threads)
+
+    @classmethod
+    def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig) -> LocalEvaluator:
+        """An evaluator with the weights of a file. Raises WeightsError naming the file."""
+        try:
+            return cls.from_bytes(game, path.read_bytes(), config)
+        except OSError as error:
+            raise WeightsError(f"weights file {path} cannot be read: {error.strerror}") from None
+        except WeightsError as error:
+            raise WeightsError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:
+        """An evaluator that follows a run's weight events; the network is the one that each version describes."""
+        spec = game if isinstance(game, NetSpec) else NetSpec.of(game)
+        placement = place(config)
+        engine = Engine(config, placement)
+
+        def make(network: NetworkConfig) -> Model:
+            return Model(spec, network, config, engine=engine)
+
+        return cls(CatalogSource(catalog, make, fetch, config.resident_versions), threads=placement.threads)
+
+    @property
+    def weight_version(self) -> int:
+        """The version that `LATEST` means at this moment."""
+        return self._worker.submit(lambda: self._source.model(LATEST).version).result()
+
+    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+        """Queues (L, P) observations for the evaluator's thread."""
+        self._next += 1
+        self._futures[self._next] = self._worker.submit(self._evaluate, packed.copy(), weight_version)
+        return self._next
+
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+        """The evaluation, or None after `timeout_s`. Raises EvaluatorFailure for weights that cannot be used."""
+        try:
+            evaluation = self._futures[handle].result(timeout_s)
+        except FutureTimeout:
+            return None
+        except (WeightsError, DeviceError) as error:
+            del self._futures[handle]
+            raise EvaluatorFailure(str(error)) from None
+        del self._futures[handle]
+        return evaluation
+
+    def outcomes(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> NDArray[np.float32]:
+        """Probabilities (L, K) of the game's outcomes for the players to move.
+
+        Raises ConfigError for a game without outcomes, WeightsError for weights that cannot be used.
+        """
+        return self._worker.submit(lambda: self._source.model(weight_version).outcomes(packed)).result()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._futures.clear()
+
+    def _evaluate(self, packed: NDArray[np.uint8], weight_version: int) -> Evaluation:
+        model = self._source.model(weight_version)
+        logits, values = model.evaluate(packed)
+        self.evaluations += len(packed)
+        return Evaluation(logits, values, model.version)

@@ -1,0 +1,263 @@
+"""CUDA graphs: one per batch size and slot, so that a batch costs one launch and its copies overlap the other slot's compute."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from azq.inference.device.device_clock import DeviceClock
+from azq.inference.device.fallback import CaptureRefused, Failure, classify
+from azq.inference.device.forward import EagerForward, Flight, Outputs, gather
+from azq.inference.serve.batching import bucket_of
+from azq.nets import Network, unpack
+from azq.phases import Event
+
+SLOTS = 2  # batches in flight, each on its own stream
+WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
+
+
+class Lane:
+    """What the graphs of one slot share, whatever network they run: a stream, a memory pool, a stream to capture on.
+
+    They are replayed on the one stream, hence one after the other, so that they may share memory. Nothing ever runs on the stream that
+    captures: cuBLAS has a workspace for each stream, and that of the captured stream goes into the graph. So it must come out of
+    the lane's own pool, and no batch that runs beside this lane's may have it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._capture_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool: Any = None
+        self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
+        self._failed: list[torch.cuda.CUDAGraph] = []  # torch's allocator may go on asking them
+
+    def record(self, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """The graph of what `body` launches. One thread at a time."""
+        others = list(self._graphs)  # torch refuses a pool whose last graph is gone, so they stay until this one is there
+        if not others:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        # thread_local: the other thread goes on launching batches meanwhile, which would end a capture in global mode.
+        # The stream in use is put back by us: torch leaves the one that captures in its place when a capture fails.
+        try:
+            with (
+                torch.cuda.stream(torch.cuda.current_stream(self._device)),
+                torch.cuda.graph(graph, pool=self._pool, stream=self._capture_stream, capture_error_mode="thread_local"),
+            ):
+                body()
+        except BaseException:
+            self._failed.append(graph)
+            raise
+        self._graphs.add(graph)
+        return graph
+
+
+class Lanes:
+    """What all graphs of a device share: a lane for each slot, a stream to warm up on, the sizes in use."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.capturing = threading.Lock()  # a process may capture one graph at a time
+        self.in_use: set[int] = set()
+        self.clock = DeviceClock(_timing_event)
+        self._lanes = [Lane(device) for _ in range(SLOTS)]
+        self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def slot(self, module: Network, turn: int, largest: int) -> Slot:
+        """Buffers of a network for a slot."""
+        return Slot(module, self, self._lanes[turn], largest)
+
+    def settle(self) -> None:
+        """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
+        torch.cuda.current_stream(self.device).synchronize()
+
+    def record(self, lane: Lane, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """The graph of what `body` launches on a lane, after it ran some times; the caller holds `capturing`."""
+        with torch.cuda.device(self.device), torch.inference_mode():
+            self._warm_up_stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self._warm_up_stream):
+                for _ in range(WARM_UPS):
+                    body()
+            self._warm_up_stream.synchronize()
+            return lane.record(body)
+
+
+class GraphFlight:
+    """A replayed graph; its outputs lie in pinned memory until the slot is used again, so `wait` copies them out once.
+
+    Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
+    """
+
+    def __init__(self, slot: Slot, count: int, begun: Event, done: Event) -> None:
+        self._slot: Slot | None = slot
+        self._count = count
+        self._begun, self._done = begun, done
+        self._landed: tuple[Outputs, bool] | None = None
+        self._error: RuntimeError | None = None
+
+    def done(self) -> bool:
+        """Whether the device is through with it; also where it failed."""
+        try:
+            return self._slot is None or self._done.query()
+        except RuntimeError:
+            return True
+
+    def wait(self) -> Outputs:
+        """Blocks until the device is done."""
+        return self._land()[0]
+
+    def finite(self) -> bool:
+        """What the device found of its outputs, rows of padding included."""
+        return self._land()[1]
+
+    def _land(self) -> tuple[Outputs, bool]:
+        if self._slot is not None:
+            slot, self._slot = self._slot, None
+            try:
+                self._landed = slot.read(self._count, self._begun, self._done)
+            except RuntimeError as error:
+                self._error = error.with_traceback(None)
+        if self._landed is None:
+            assert self._error is not None
+            raise self._error
+        return self._landed
+
+
+class Slot:
+    """Buffers for the largest batch, pinned and on the device, and for each size a graph between those on the device.
+
+    Copies are launched beside the graph: torch notes each stream on which pinned memory was used, and asks it when the memory is freed,
+    which a stream that captures at that moment must not be asked.
+    """
+
+    def __init__(self, module: Network, lanes: Lanes, lane: Lane, largest: int) -> None:
+        spec = module.spec
+        self._module = module
+        self._lanes = lanes
+        self._lane = lane
+        shapes = ((spec.packed_size, torch.uint8), (spec.num_actions, torch.float16), (spec.value_size, torch.float16))
+        self._input, self._logits, self._values = (_pinned((largest, width), kind) for width, kind in shapes)
+        self._finite = _pinned((1,), torch.bool)
+        on_device = [torch.zeros((largest, width), dtype=kind, device=lanes.device) for width, kind in shapes]
+        self._input_there, self._logits_there, self._values_there = on_device
+        self._finite_there = torch.zeros((1,), dtype=torch.bool, device=lanes.device)
+        lanes.settle()  # other streams than that of the zeros are to write there
+        self._flight: GraphFlight | None = None
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def holds(self, size: int) -> bool:
+        """Whether the graph of a size was captured."""
+        return size in self._graphs
+
+    def launch(self, parts: tuple[NDArray[np.uint8], ...], size: int) -> GraphFlight:
+        """Copies in, replays the graph of a size and copies out, all on the slot's stream."""
+        self._free()  # the flight before may still read the input, and its outputs would be overwritten
+        count = gather(parts, self._input.numpy())
+        with torch.cuda.device(self._lanes.device), torch.cuda.stream(self._lane.stream):
+            begun = self._lanes.clock.mark()
+            self._input_there[:count].copy_(self._input[:count], non_blocking=True)
+            self._graphs[size].replay()
+            self._logits[:count].copy_(self._logits_there[:count], non_blocking=True)
+            self._values[:count].copy_(self._values_there[:count], non_blocking=True)
+            self._finite.copy_(self._finite_there, non_blocking=True)
+            done = self._lanes.clock.mark()
+        self._flight = GraphFlight(self, count, begun, done)
+        return self._flight
+
+    def read(self, count: int, begun: Event, done: Event) -> tuple[Outputs, bool]:
+        """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
+        done.synchronize()
+        self._lanes.clock.landed(begun, done)
+        return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
+
+    def capture(self, size: int) -> None:
+        """Records the graph of a size; the caller holds `Lanes.capturing`. Raises CaptureRefused, or what the device raised."""
+        self._free()  # warm-ups write into the slot's buffers
+        try:
+            self._graphs[size] = self._lanes.record(self._lane, lambda: self._body(size))
+        except RuntimeError as error:
+            if classify(error) in (Failure.CAPTURE, Failure.BROKEN):
+                raise CaptureRefused(str(error).splitlines()[0]) from error
+            raise
+
+    def _free(self) -> None:
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.wait()
+
+    def _body(self, size: int) -> None:
+        logits, values = self._module(*unpack(self._input_there[:size], self._module.spec))
+        as_sent, also = self._logits_there[:size].copy_(logits), self._values_there[:size].copy_(values)
+        self._finite_there.copy_((torch.isfinite(as_sent).all() & torch.isfinite(also).all()).view(1))
+
+
+class Slots(Protocol):
+    """What GraphForward asks of a device; `Lanes` is the real one."""
+
+    capturing: threading.Lock
+    in_use: set[int]
+
+    def slot(self, module: Network, turn: int, largest: int) -> Any: ...
+    def settle(self) -> None: ...
+
+
+class GraphForward:
+    """Replays one graph per bucket and slot.
+
+    Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
+    A network that is not in service records graphs of all sizes in use in `refresh`; a size met first in service is recorded then,
+    or, where another thread is recording, run op by op this once.
+    """
+
+    def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...], lanes: Slots) -> None:
+        self._sizes = sizes
+        self._lanes = lanes
+        self._slots = [lanes.slot(module, turn, sizes[-1]) for turn in range(SLOTS)]
+        self._eager = EagerForward(module, device, sizes)
+        self._turn = 0
+
+    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+        """Starts on the stream whose turn it is."""
+        size = bucket_of(sum(map(len, parts)), self._sizes)
+        self._lanes.in_use.add(size)
+        self._turn = (self._turn + 1) % SLOTS
+        slot = self._slots[self._turn]
+        if not slot.holds(size) and not self._capture(slot, size, wait=False):
+            return self._eager.launch(*parts)
+        flight: Flight = slot.launch(parts, size)
+        return flight
+
+    def refresh(self) -> None:
+        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
+        self._lanes.settle()
+        for size in sorted(self._lanes.in_use & set(self._sizes), reverse=True):  # the largest first: the others fit into its memory
+            for slot in self._slots:
+                if not slot.holds(size):
+                    self._capture(slot, size, wait=True)
+
+    def _capture(self, slot: Any, size: int, *, wait: bool) -> bool:
+        """Records a graph unless another thread is at it and this one may not wait."""
+        if not self._lanes.capturing.acquire(blocking=wait):
+            return False
+        try:
+            slot.capture(size)
+        finally:
+            self._lanes.capturing.release()
+        return True
+
+
+def _timing_event() -> Event:
+    """Blocking: a host thread that waits for the device leaves its core to the others."""
+    return cast(Event, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
+
+
+def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
+    """Page-locked memory, which the device copies from and to by itself."""
+    return torch.zeros(shape, dtype=kind, pin_memory=True)

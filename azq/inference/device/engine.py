@@ -1,0 +1,122 @@
+"""What the models of one process share: the device, and how far down the ladder of ways to use it this process is."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import torch
+
+from azq import logs
+from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import DeviceError
+from azq.inference.device import native
+from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
+from azq.inference.device.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
+from azq.inference.device.forward import EagerForward, Forward
+from azq.inference.device.placement import Placement
+from azq.inference.serve.batching import buckets
+from azq.nets import NetSpec, Network
+from azq.nets.resnet import ResNet
+
+Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
+
+CPU = torch.device("cpu")
+LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
+SMALLEST_ON_GPU = 64  # leaves below which a GPU takes no less time; fewer sizes are fewer graphs
+SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
+
+
+class Engine:
+    """Makes forward passes for a device; safe to share between threads."""
+
+    def __init__(self, config: InferenceConfig, placement: Placement) -> None:
+        self.placement = placement
+        on_cpu = placement.device.type == "cpu"
+        self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
+        self.threads = placement.threads  # of the CPU, for one forward pass
+        self.falls = 0
+        self._compile = config.compile
+        self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
+        self._learnt: dict[Shape, Rung] = {}  # what memory taught networks of a shape
+        self._changing = threading.Lock()
+        self._lanes: Lanes | None = None
+        if placement.device.type == "cuda":
+            self._lanes = Lanes(placement.device)
+            # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
+            torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.benchmark = not self._exact  # tries kernels, and may find another one on each thread
+        self._log = logs.get(__name__)
+
+    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+        """A forward pass of a network (float32, on the CPU), and the module whose weights it takes. Raises what the device raises."""
+        sizes = self.sizes(rung)
+        if rung.mode is Mode.PLAIN:
+            return reference, EagerForward(reference, CPU, sizes)
+        module = copy.deepcopy(reference)
+        if rung.mode is Mode.FAST and isinstance(module, ResNet) and native.suits(module, self.placement):
+            return module, native.NativeForward(module, lambda: self.threads, int8=self.placement.int8)
+        if self._lanes is None:
+            return self._built(module, rung, sizes, None)
+        with self._lanes.capturing:  # torch frees and takes memory here, which is not to meet another thread's capture
+            torch.cuda.empty_cache()  # what a higher rung held
+            return self._built(module, rung, sizes, self._lanes)
+
+    def _built(self, module: Network, rung: Rung, sizes: tuple[int, ...], lanes: Lanes | None) -> tuple[Network, Forward]:
+        device = self.placement.device
+        module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
+        if rung.mode is Mode.FAST and self._compile:
+            module.compile(dynamic=True)
+        if rung.mode is Mode.FAST and lanes is not None:
+            return module, GraphForward(module, device, sizes, lanes)
+        return module, EagerForward(module, device, sizes)
+
+    @property
+    def in_flight(self) -> int:
+        """Batches to keep under way, so that a device has the next one when it ends one; a CPU ends each before its launch returns."""
+        return SLOTS if self._lanes is not None else 1
+
+    @property
+    def device_s(self) -> float:
+        """Seconds in which a GPU ran some batch, as it says itself; 0 on the CPU and op by op."""
+        return self._lanes.clock.busy_s if self._lanes is not None else 0.0
+
+    def sizes(self, rung: Rung) -> tuple[int, ...]:
+        """The batch sizes that are padded to on a rung."""
+        if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
+            return buckets(rung.max_batch, per_octave=4, smallest=SMALLEST_ON_GPU)
+        return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
+
+    def forget_sizes(self) -> None:
+        """Has later networks record graphs for the sizes in use from now on only."""
+        if self._lanes is not None:
+            self._lanes.in_use.clear()
+
+    def rung_for(self, shape: Shape) -> Rung:
+        """Where networks of a shape begin."""
+        return self.rung.lower(self._learnt.get(shape, self.rung))
+
+    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
+        """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
+
+        What is true of the whole device holds for all networks loaded later, what was too large for it for those of its shape: a run's
+        enormous network is to slow no other down. The rest may be one version's own.
+        """
+        lower = after(rung, failure, modes_on(self.placement.device.type))
+        if isinstance(lower, Leave):
+            reason = f"{what} on {self.placement.device}: {lower.reason}; others take its requests over"
+            raise DeviceError(f"{reason}. Look at the device (nvidia-smi, dmesg); a restart makes a new context")
+        self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
+        with self._changing:
+            self.falls += 1
+            if failure in HOST_WIDE:
+                self.rung = self.rung.lower(lower)
+            if failure is Failure.OUT_OF_MEMORY:
+                self._learnt[shape] = self.rung_for(shape).lower(lower)
+        return lower
+
+
+def fastest_layout(module: Network) -> Network:
+    """The network with its convolutions' weights channels last: on CPUs a tenth to a half faster, on GPUs what tensor cores take."""
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return module

@@ -1,0 +1,189 @@
+"""Networks with weights, ready to evaluate: tried on known observations before they are used, and whenever they are run another way."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import WeightsError
+from azq.inference.device.engine import Engine, fastest_layout
+from azq.inference.device.fallback import Failure, Rung, classify
+from azq.inference.device.forward import Crashed, Flight, Forward, Landed, Outputs
+from azq.inference.device.placement import Placement, place
+from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
+
+PROBE_SIZE = 8  # observations of the self-test
+PROBE_TOLERANCE = 0.1  # mean difference of priors and values that low precision may cause
+
+Packed = NDArray[np.uint8]
+
+
+class Model:
+    """One network with one set of weights at a time; loaded by one thread, and used by one thread once it is loaded.
+
+    A forward pass that fails is made again a rung lower, down to the float32 reference on the CPU: what is answered is
+    finite, and comes from a forward pass that agreed with the reference on known observations.
+    """
+
+    def __init__(
+        self,
+        spec: NetSpec,
+        network: NetworkConfig,
+        config: InferenceConfig,
+        placement: Placement | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> None:
+        self.spec = spec
+        self.network = network
+        self.version = 0
+        self.meta: WeightsMeta | None = None
+        self._config = config
+        self._engine = engine or Engine(config, placement or place(config))
+        self._reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
+        self.rung = self._engine.rung_for((spec, network))
+        self._built: tuple[Rung, Network, Forward] | None = None
+        self._probe = _probe(spec)
+        self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
+
+    def load(self, data: bytes, version: int | None = None) -> None:
+        """Takes weights over; `WeightsError` when they are damaged or do not fit, `DeviceError` when nothing here can run them.
+
+        The model is unusable after a failure, until weights are loaded that do.
+        """
+        self.take(*from_bytes(data), version)
+
+    def take(self, state: dict[str, torch.Tensor], meta: WeightsMeta, version: int | None = None) -> None:
+        """Takes weights over that were read already; raises as `load` does."""
+        self.version, self.meta = 0, meta
+        version = meta.version if version is None else version
+        load_into(self._reference, state)
+        self._expected = self._plain(self._probe)
+        if not _finite(self._expected):
+            raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
+        self.rung = self._engine.rung_for((self.spec, self.network))
+        self._settle(self._try())
+        self.version = version
+
+    def twin(self) -> Model:
+        """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
+        twin = Model(self.spec, self.network, self._config, engine=self._engine)
+        if self.meta is not None:
+            twin.take(self._reference.state_dict(), self.meta, self.version)
+        return twin
+
+    def launch(self, *parts: Packed) -> Flight:
+        """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""
+        try:
+            assert self._built is not None, "launched before weights were loaded"
+            if sum(map(len, parts)) > self.rung.max_batch:
+                return self._in_pieces(parts)
+            return self._built[2].launch(*parts)
+        except (RuntimeError, MemoryError) as error:
+            return Crashed(_without_frames(error))
+
+    def land(self, flight: Flight, *parts: Packed) -> Outputs:
+        """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.
+
+        Raises WeightsError where the reference is not finite either, DeviceError where no rung is left.
+        """
+        while failure := _failure_of(flight):
+            if failure is Failure.NOT_FINITE and not _finite(self._plain(*parts)):
+                raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
+            del flight  # and with it, where nobody else has it, what it holds of the device's memory
+            self._settle(failure)
+            flight = self.launch(*parts)
+        return flight.wait()
+
+    def evaluate(self, *parts: Packed) -> Outputs:
+        """Logits (B, A) and values (B, V); raises as `land` does."""
+        return self.land(self.launch(*parts), *parts)
+
+    def outcomes(self, packed: Packed) -> NDArray[np.float32]:
+        """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
+        with torch.inference_mode():
+            return self._reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
+
+    def _settle(self, failure: Failure | None) -> None:
+        """Goes down until a rung passes the self-test."""
+        while failure:
+            what = f"the forward pass of {self.network.kind} weights"
+            self.rung = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
+            failure = self._try()
+
+    def _try(self) -> Failure | None:
+        """Builds what the rung asks for, gives it the weights and compares it with the reference on known observations."""
+        try:
+            self._take_over()
+            flight = self.launch(self._probe)
+            if failure := _failure_of(flight):
+                return failure
+            return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+        except (RuntimeError, MemoryError) as error:
+            return classify(error)
+
+    def _take_over(self) -> None:
+        if self._built is None or self._built[0] != self.rung:
+            self._built = None  # frees its memory first
+            self._built = (self.rung, *self._engine.forward(self._reference, self.rung))
+        _, module, forward = self._built
+        if module is not self._reference:
+            module.load_state_dict(self._reference.state_dict())
+        forward.refresh()
+
+    def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
+        """Evaluates more than the rung's largest batch."""
+        assert self._built is not None
+        whole, step = np.concatenate(parts), self.rung.max_batch
+        pieces = [self._built[2].launch(whole[start : start + step]).wait() for start in range(0, len(whole), step)]
+        return Landed((np.concatenate([logits for logits, _ in pieces]), np.concatenate([values for _, values in pieces])))
+
+    def _plain(self, *parts: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the reference says, in float32."""
+        with torch.inference_mode():
+            logits, values = self._reference(*unpack(torch.tensor(np.concatenate(parts)), self.spec))
+        return logits, values
+
+
+def network_of(meta: WeightsMeta) -> NetworkConfig:
+    """The network that weights were made for; `WeightsError` when they do not say."""
+    try:
+        return NetworkConfig.model_validate(meta.network)
+    except ValidationError:
+        raise WeightsError(f"weights of {meta.game} describe no network that this azq knows: {meta.network}") from None
+
+
+def _probe(spec: NetSpec) -> Packed:
+    probe = np.random.default_rng(0).integers(0, 256, (PROBE_SIZE, spec.packed_size), np.uint8)
+    probe[:, spec.plane_bytes :] %= 16
+    return probe
+
+
+def _failure_of(flight: Flight) -> Failure | None:
+    try:
+        return None if flight.finite() else Failure.NOT_FINITE
+    except (RuntimeError, MemoryError) as error:
+        return classify(error)
+
+
+def _without_frames(error: Exception) -> Exception:
+    """An error whose tracebacks, and those of what caused it, keep no buffers alive."""
+    link: BaseException | None = error
+    while link is not None:
+        link = link.with_traceback(None).__cause__ or link.__context__
+    return error
+
+
+def _finite(outputs: tuple[torch.Tensor, torch.Tensor]) -> bool:
+    """Whether the reference's own outputs can be sent at all, in the wire's precision."""
+    return all(bool(torch.isfinite(output.to(torch.float16)).all()) for output in outputs)
+
+
+def _gap(outputs: Outputs, expected: tuple[torch.Tensor, torch.Tensor]) -> float:
+    """How far priors (total variation) and values are off, in the mean."""
+    logits, values = (torch.from_numpy(output).float() for output in outputs)
+    priors = torch.softmax(logits, 1) - torch.softmax(expected[0], 1)
+    return max(float(priors.abs().sum(1).mean()) / 2, float((values - expected[1]).abs().mean()))

@@ -1,0 +1,97 @@
+"""Evaluation requests: from a frame to checked leaves, from outputs to replies. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.bus.base import Entry
+from azq.errors import WireError
+from azq.inference.device.forward import Outputs
+from azq.nets import NetSpec
+from azq.wire import codec, keys
+from azq.wire.leaves import answer_bytes, most_leaves
+from azq.wire.messages import EvalReply, EvalRequest
+
+MAX_CLIENT_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that waits for its batch."""
+
+    run: str
+    entry: Entry
+    request: EvalRequest
+    packed: NDArray[np.uint8]  # (L, P), a view of the frame
+    arrived_s: float
+    suspect: bool = False  # whoever had it before may have died of it
+
+    @property
+    def what(self) -> str:
+        """Names it by its leaves."""
+        return name_of(self.request.packed)
+
+
+def name_of(packed: bytes) -> str:
+    """What leaves are called in notes about them, under whichever id and from whomever they come."""
+    return blake2b(packed, digest_size=16).hexdigest()
+
+
+class BadRequest(WireError):
+    """A request that decodes and cannot be answered; the client can be told why, and whether anybody else would (`final`: nobody)."""
+
+    def __init__(self, request: EvalRequest, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.request = request
+        self.final = final
+
+
+def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: float, *, claimed: bool = False) -> Pending:
+    """Checks a frame against a run's shapes; one that was claimed from another worker, or sent before, is suspect.
+
+    Raises WireError when nobody can be answered, BadRequest when the client can.
+    """
+    request = codec.decode(entry.frame, EvalRequest)
+    if not 0 < len(request.client) <= MAX_CLIENT_NAME:
+        raise WireError(f"request {request.request_id} names no client")
+    if request.count < 1 or len(request.packed) != request.count * spec.packed_size:
+        expected = f"{request.count} leaves of {spec.packed_size} bytes"
+        raise BadRequest(request, f"request holds {len(request.packed)} bytes, not {expected}; do all hosts play run {run} with one azq?")
+    if request.count > max_batch:
+        remedy = "raise inference.max_batch or lower selfplay.games_in_flight"
+        raise BadRequest(request, f"request of {request.count} leaves exceeds inference.max_batch = {max_batch}; {remedy}")
+    if request.count > (most := most_leaves(spec.packed_size, spec.num_actions, spec.value_size)):
+        size = answer_bytes(request.count, spec.num_actions, spec.value_size)
+        reason = f"the answer to {request.count} leaves of {spec.num_actions} actions has {size} bytes, a message {codec.MAX_FRAME_BYTES}"
+        raise BadRequest(request, f"{reason}; lower selfplay.games_in_flight: a request holds {most} such leaves", final=True)
+    packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, spec.packed_size)
+    return Pending(run, entry, request, packed, now_s, claimed or request.sends > 1)
+
+
+def replies(members: Sequence[Pending], weight_version: int, outputs: Outputs) -> list[tuple[str, bytes]]:
+    """What to tell the clients of a batch, whose leaves lie one after the other."""
+    ends = accumulate(pending.request.count for pending in members)
+    return [reply(pending, weight_version, outputs, end - pending.request.count) for pending, end in zip(members, ends, strict=True)]
+
+
+def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -> tuple[str, bytes]:
+    """Reply list and frame for one request whose leaves begin at `start` of a batch; a refusal where they do not fit a frame."""
+    request, end = pending.request, start + pending.request.count
+    logits, values = outputs[0][start:end], outputs[1][start:end]
+    try:
+        frame = codec.encode(EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes()))
+    except WireError as error:
+        return refusal(request, str(error), final=True)
+    return keys.reply(request.client), frame
+
+
+def refusal(request: EvalRequest, reason: str, *, final: bool = False) -> tuple[str, bytes]:
+    """Reply list and frame that tell a client why its request is not answered, and whether it may ask again."""
+    message = EvalReply(request.request_id, request.weight_version, 0, b"", b"", reason, final)
+    return keys.reply(request.client), codec.encode(message)

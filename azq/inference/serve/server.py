@@ -1,0 +1,389 @@
+"""The inference worker's loop: drains the evaluation streams of all runs that have weights, in batches over many clients.
+
+One step does each thing at most once and blocks only while there is nothing to do. An entry is acknowledged after its reply is
+written, so a worker that dies leaves its entries to be claimed by another; evaluation is pure, so a double answer does no harm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from azq import logs, metrics
+from azq.bus.base import Bus, Entry, RequestBus
+from azq.config import InferenceConfig, RunSections
+from azq.errors import AzqError, WeightsError, WireError, reason_of
+from azq.inference.device.engine import Engine
+from azq.inference.device.forward import Flight
+from azq.inference.device.model import Model
+from azq.inference.device.placement import Placement, place
+from azq.inference.device.tuning import Limits
+from azq.inference.serve import requests
+from azq.inference.serve.admission import Admission
+from azq.inference.serve.batching import Waiting, plan
+from azq.inference.serve.follower import Follower
+from azq.inference.serve.requests import BadRequest, Pending
+from azq.inference.serve.resident import Fetch
+from azq.inference.serve.roster import Roster, Runs
+from azq.inference.serve.served import ServedRun
+from azq.inference.serve.stats import Stats
+from azq.inference.serve.trials import REQUEST, Trials, Verdict
+from azq.inference.serve.unserved import NOT_THE_RUNS
+from azq.ledger.types import RunView
+from azq.nets import NetSpec
+from azq.phases import Phases
+from azq.wire import keys
+
+IDLE_BLOCK_MS = 100
+POLL_S = 0.0001  # between looks at a device that could take another batch, and at the stream
+LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
+ENTRIES_PER_READ = 16
+LOOK_AGAIN_S = 0.5  # at a suspect that waits
+UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests in flight together."""
+
+    served: ServedRun
+    weight_version: int
+    members: tuple[Pending, ...]
+    model: Model
+    flight: Flight
+    began_s: float
+    alone: bool  # nothing else was on the device when it was launched
+
+    @property
+    def leaves(self) -> int:
+        """All members' together."""
+        return sum(pending.request.count for pending in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What a step evaluates: requests that share weights, and the version that these mean; or the seconds to wait for more."""
+
+    members: tuple[Pending, ...]
+    weight_version: int
+    wait_s: float
+
+
+class InferenceServer:
+    """Serves every run of a control plane from one device."""
+
+    def __init__(
+        self,
+        control: Bus,
+        data: RequestBus,
+        runs: Runs,
+        fetch: Callable[[RunView], Fetch],
+        config: InferenceConfig,
+        worker: str,
+        *,
+        spec_of: Callable[[RunSections], NetSpec] | None = None,
+        placement: Placement | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.stats = Stats()
+        self.phases = Phases()
+        self._data = data
+        self._config = config
+        self._worker = worker
+        self._engine = engine or Engine(config, placement or place(config))
+        self._depth = self._engine.in_flight
+        admit = Admission(control, fetch, config, self._engine, worker, spec_of)
+        self._follower = Follower(control, Roster(runs), admit, self.stats)
+        self._trials = Trials(control, worker, REQUEST)
+        self._served: dict[str, ServedRun] = {}
+        self._pending: list[Pending] = []
+        self._flying: deque[Batch] = deque()
+        self._request_leaves = 1  # of the request that came last
+        self._claim_at_s = 0.0
+        self._not_before_s: dict[tuple[str, str], float] = {}  # suspects that wait for what becomes of another trial, by entry
+        self._threads = 0
+        self._device_s = 0.0
+        self._log = logs.get(__name__)
+
+    def step(self, idle_block_ms: int = IDLE_BLOCK_MS) -> int:
+        """Does what is due and returns the leaves answered; blocks at most `idle_block_ms`.
+
+        Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
+        Raises DeviceError when nothing here can run the network: whoever claims its entries answers them.
+        """
+        with self.phases("weights"):
+            self._take_news()
+        with self.phases("collect"):
+            self._claim()
+            now = self._wait_and_receive(idle_block_ms)
+        if now.members and now.members[0].suspect:
+            return self._land_all() + self._try_alone(now)
+        if now.members:
+            self._launch(now)
+        if len(self._flying) >= self._depth or self._landing():
+            return self._land(self._flying.popleft())
+        return 0
+
+    def _landing(self) -> bool:
+        """Whether the oldest batch is over. Until then, while the device has room, the next is looked for rather than this one waited for:
+        what comes meanwhile is to be there when it ends."""
+        return bool(self._flying) and self._flying[0].flight.done()
+
+    def _wait_and_receive(self, idle_block_ms: int) -> Now:
+        """What is due after a look at what has come; waits first where nothing is due yet."""
+        now = self._plan()
+        due = bool(now.members) or self._landing()
+        # Neither wait is one in the broker: it looks at the end of a wait only ten times a second.
+        if not due and self._flying:
+            with self.phases("forward"):
+                self._follower.news.wait(POLL_S)
+        elif not due and self._pending:
+            with self.phases("idle"):
+                self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
+        came = self._receive(0 if due or self._flying or self._pending else idle_block_ms)
+        return now if due and not came else self._plan()
+
+    def drain(self) -> None:
+        """Answers what is in flight; called before the end."""
+        self._land_all()
+
+    def release(self) -> None:
+        """Forgets everything held after the broker was lost; the streams say what is still to be done."""
+        while self._flying:
+            batch = self._flying.popleft()
+            batch.served.give_back(batch.weight_version)
+        self._pending.clear()
+        self._not_before_s.clear()
+        self._claim_at_s = 0.0
+
+    def close(self) -> None:
+        """Stops following runs and weights."""
+        self._follower.close()
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Newest version served of each run."""
+        return {run: served.current for run, served in self._served.items() if served.current}
+
+    @property
+    def unserved(self) -> dict[str, str]:
+        """Runs that should be served from here and are not, and why; the first of many."""
+        return dict(sorted(self._follower.unserved.items())[:UNSERVED_TOLD])
+
+    def rates(self) -> dict[str, float]:
+        """The figures of the last seconds, and the device's memory."""
+        if (device_s := self._engine.device_s) > self._device_s:
+            self.phases.add_device("forward", device_s - self._device_s)
+            self._device_s = device_s
+        own = {metrics.FALLBACKS: float(self._engine.falls)}
+        return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
+
+    def _plan(self) -> Now:
+        """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""
+        now_s = time.monotonic()
+        asked = self._pending
+        if self._not_before_s:
+            asked = [pending for pending in asked if self._not_before_s.get(_key(pending.entry), 0.0) <= now_s]
+        grouped = [(pending, self._group(pending)) for pending in asked]
+        groups = {group for _, group in grouped}
+        ready = {group for group in groups if self._served[group[0]].ready(group[1])}
+        if len(ready) < len(groups):
+            self._follower.ask()
+            grouped = [one for one in grouped if one[1] in ready]
+        waiting = [Waiting(group, pending.request.count, pending.arrived_s) for pending, group in grouped]
+        now = plan(waiting, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
+        members = tuple(grouped[index][0] for index in now.members)
+        return Now(members, grouped[now.members[0]][1][1] if members else 0, now.wait_s)
+
+    def _limits(self, group: Hashable) -> Limits:
+        assert isinstance(group, tuple)
+        return Limits(1, 0.0) if group[2] else self._served[group[0]].limits
+
+    def _group(self, pending: Pending) -> tuple[str, int, Hashable]:
+        """What is evaluated together: run and version, and of suspects each alone."""
+        version = self._served[pending.run].resolve(pending.request.weight_version)
+        return pending.run, version, _key(pending.entry) if pending.suspect else None
+
+    def _take_news(self) -> None:
+        """Takes over the runs as the follower sees them, and the threads it chose."""
+        self._follower.start()
+        self._follower.news.clear()
+        if self._served is not self._follower.served:
+            before, self._served = self._served, self._follower.served
+            # Of a run that is gone, or was made again: whoever is to answer finds them in the stream.
+            stays = {run for run, served in self._served.items() if before.get(run) is served}
+            self._pending = [pending for pending in self._pending if pending.run in stays]
+            self._not_before_s.clear()
+        if self._threads != self._engine.threads:
+            self._threads = self._engine.threads
+            torch.set_num_threads(self._threads)
+
+    def _claim(self) -> None:
+        """Takes over entries that another worker read and did not answer."""
+        now_s = time.monotonic()
+        if now_s < self._claim_at_s:
+            return
+        self._claim_at_s = now_s + self._config.claim_after_s / 2
+        for run in self.versions:
+            idle_ms = int(self._config.claim_after_s * 1e3)
+            claimed = self._data.claim(
+                keys.eval_stream(run), keys.INFERENCE_GROUP, self._worker, min_idle_ms=idle_ms, count=ENTRIES_PER_READ
+            )
+            self._take(claimed, claimed=True)
+
+    def _receive(self, block_ms: int) -> bool:
+        """Reads new entries while there is room for another batch; the rest is left to other workers. False when none came."""
+        streams = [keys.eval_stream(run) for run in self.versions]
+        room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
+        if streams and room > 0:
+            with self.phases("idle" if block_ms else "collect"):
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=self._entries_for(room), block_ms=block_ms)
+            self._take(entries)
+            return bool(entries)
+        if block_ms and not streams:
+            with self.phases("idle"):
+                self._follower.news.wait(block_ms / 1e3)
+        return False
+
+    def _entries_for(self, room: int) -> int:
+        """How many requests of the size seen last fit: where each is a batch, what one worker reads ahead another waits for."""
+        return min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
+
+    def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
+        held = {_key(pending.entry) for pending in self._held()}
+        asked = {(pending.request.client, pending.request.request_id) for pending in self._held()}
+        by_stream = {keys.eval_stream(run): run for run in self._served}
+        for entry in entries:
+            if _key(entry) in held or entry.stream not in by_stream:
+                continue
+            run = by_stream[entry.stream]
+            try:
+                spec, now_s = self._served[run].spec, time.monotonic()
+                pending = requests.read_request(run, entry, spec, self._config.max_batch, now_s, claimed=claimed)
+            except WireError as error:
+                self._bury(entry, error)
+                continue
+            if (pending.request.client, pending.request.request_id) in asked:
+                self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])  # sent again while it waits here: one answer is enough
+            else:
+                self._pending.append(pending)
+                self._request_leaves = pending.request.count
+
+    def _held(self) -> Iterator[Pending]:
+        yield from self._pending
+        for batch in self._flying:
+            yield from batch.members
+
+    def _bury(self, entry: Entry, error: WireError) -> None:
+        """Keeps a bad frame for inspection and tells the client, where it is known."""
+        self.stats.dead_letters += 1
+        self._log.warning("request_dead_lettered", stream=entry.stream, entry=entry.id, error=str(error))
+        self._data.dead_letter(entry, str(error))
+        if isinstance(error, BadRequest):
+            self._data.reply([requests.refusal(error.request, str(error), final=error.final)])
+        self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])
+
+    def _launch(self, now: Now) -> None:
+        served = self._served[now.members[0].run]
+        try:
+            model = served.borrow(now.weight_version)
+        except AzqError as error:
+            self._leave_queue(now.members)
+            self._refuse(served.run, now.weight_version, now.members, error)
+            return
+        if model is None:
+            return  # overwritten since it was planned for; the next step asks for it
+        self._leave_queue(now.members)
+        alone, began_s = not self._flying, time.monotonic()
+        try:
+            with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
+                flight = model.launch(*(pending.packed for pending in now.members))
+        except NOT_THE_RUNS:
+            raise
+        except Exception as error:
+            served.give_back(now.weight_version)
+            self._part(now.members, error)
+            return
+        self._flying.append(Batch(served, now.weight_version, now.members, model, flight, began_s, alone))
+
+    def _try_alone(self, now: Now) -> int:
+        """Evaluates a suspect with nothing else on the device, or refuses what has killed before."""
+        (pending,) = now.members
+        key = keys.trial(pending.run, pending.what)
+        verdict = self._trials.begin(key)
+        if verdict is Verdict.WAIT:
+            self._not_before_s[_key(pending.entry)] = time.monotonic() + LOOK_AGAIN_S
+            return 0
+        if verdict is Verdict.REFUSE:
+            self._leave_queue(now.members)
+            reason = f"{pending.request.count} leaves killed their inference worker {REQUEST.deaths} times while they were evaluated alone"
+            self._bury(pending.entry, BadRequest(pending.request, reason, final=True))
+            return 0
+        with self._trials.survived(key):
+            self._launch(now)
+            return self._land_all()
+
+    def _part(self, members: tuple[Pending, ...], error: Exception) -> None:
+        """After an error that nobody foresaw each request is tried alone, and the one that raises it again is refused."""
+        self._log.error("batch_failed", run=members[0].run, requests=len(members), reason=reason_of(error), exc_info=error)
+        for pending in members:
+            if pending.suspect:
+                self._bury(pending.entry, BadRequest(pending.request, f"its evaluation failed: {reason_of(error)}", final=True))
+            else:
+                self._pending.append(replace(pending, suspect=True))
+
+    def _leave_queue(self, members: tuple[Pending, ...]) -> None:
+        leaving = set(map(id, members))
+        self._pending = [pending for pending in self._pending if id(pending) not in leaving]
+        for pending in members:
+            self._not_before_s.pop(_key(pending.entry), None)
+
+    def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
+        """Tells clients why there is no answer."""
+        self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=reason_of(error))
+        self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
+
+    def _land_all(self) -> int:
+        """Waits for all that is in flight."""
+        landed = 0
+        while self._flying:
+            landed += self._land(self._flying.popleft())
+        return landed
+
+    def _land(self, batch: Batch) -> int:
+        """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
+        try:
+            with self.phases("forward"):
+                outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
+            busy_s = time.monotonic() - batch.began_s
+            with self.phases("reply"):
+                replies = requests.replies(batch.members, batch.weight_version, outputs)
+        except WeightsError as error:
+            self._refuse(batch.served.run, batch.weight_version, batch.members, error)
+            return 0
+        except NOT_THE_RUNS:
+            raise
+        except Exception as error:
+            self._part(batch.members, error)
+            return 0
+        finally:
+            batch.served.give_back(batch.weight_version)
+        self.stats.batch(batch.leaves, busy_s)
+        if batch.alone:
+            batch.served.observe(batch.leaves, busy_s)
+        with self.phases("reply"):
+            self._answer(batch.members, replies)
+        return batch.leaves
+
+    def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:
+        self._data.answer(replies, members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
+        now_ms = time.time_ns() // 1_000_000
+        self.stats.answered([now_ms - pending.request.sent_ms for pending in members])
+
+
+def _key(entry: Entry) -> tuple[str, str]:
+    return entry.stream, entry.id

@@ -1,0 +1,199 @@
+"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from azq import logs
+from azq.bus.base import Bus, Entry
+from azq.errors import BrokerUnavailable, StateConflict, WireError
+from azq.learner.data.restoring import RestoringLedger, restore
+from azq.ledger.types import LearnerLease
+from azq.phases import Phases
+from azq.replay.columns import NO_COLUMNS, Columns
+from azq.replay.judging import judge
+from azq.replay.samples import Rules, Samples, mean_weight_version
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.window import Window
+from azq.wire import keys
+from azq.wire.codec import decode, uid_of
+from azq.wire.messages import SampleEvent
+
+BATCH = 256  # games read at once
+
+log = logs.get(__name__)
+
+
+class InsertLedger(RestoringLedger, Protocol):
+    """What intake asks of the ledger."""
+
+    def record_inserted(
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """Entries of one read, by what becomes of them."""
+
+    fresh: dict[int, LogEntry] = field(default_factory=dict)  # by uid
+    samples: list[Samples] = field(default_factory=list)
+    duplicates: int = 0
+    unreadable: list[tuple[Entry, str]] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)  # uid -> why, of games that break the rules
+    accepted: list[SampleEvent] = field(default_factory=list)  # the fresh ones
+
+
+class Intake:
+    """Consumes a run's sample stream in the group `learner`.
+
+    Order: append and fsync, then acknowledge and count in one step of the ledger. A death in between leaves entries that are read
+    again and dropped by their game number.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        game: Rules,
+        *,
+        bus: Bus,
+        ledger: InsertLedger,
+        segments: SegmentLog,
+        window: Window,
+        consumer: str,
+        root_value_fraction: float,
+        columns: Columns = NO_COLUMNS,
+        duplicates: int = 0,
+        lease: LearnerLease | None = None,
+        phases: Phases | None = None,
+    ) -> None:
+        self._phases = phases or Phases()
+        self._run = run
+        self._game = game
+        self._bus = bus
+        self._ledger = ledger
+        self._segments = segments
+        self._window = window
+        self._consumer = consumer
+        self._root_value_fraction = root_value_fraction
+        self._columns = columns
+        self._lease = lease
+        self._opened = 0  # games that the ledger knew of when it was asked last
+        self.duplicates = duplicates
+        self.dead_letters = 0
+        self.mean_weight_version = 0.0  # of the games of the last read
+
+    def claim_leftovers(self) -> int:
+        """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
+        stream, seen = keys.samples(self._run), 0
+        while entries := self._bus.claim(stream, keys.LEARNER_GROUP, self._consumer, min_idle_ms=0, count=BATCH):
+            self._take(entries)
+            seen += len(entries)
+        return seen
+
+    def read(self) -> int:
+        """Takes in one read of new entries, `BATCH` at most; returns how many there were."""
+        with self._phases("intake"):
+            entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=0)
+            if entries:
+                self._take(entries)
+        return len(entries)
+
+    def agree_with_ledger(self) -> None:
+        """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates.
+
+        A ledger that forgot games goes on from the log. Raises `StateConflict` where the log lacks games that it acknowledged.
+        """
+        counts, stored = self._ledger.counts(self._run), self._segments.games
+        if counts.inserted > stored:
+            raise StateConflict(
+                f"the folder of run {self._run} holds {stored} games, and {counts.inserted} were stored: it is another one, or it was cut; "
+                f"put the right one back, or write off what is lost: azq runs restore FOLDER --run {self._run}"
+            )
+        self.duplicates = max(self.duplicates, counts.duplicates_dropped)
+        if self._segments.uids.highest > counts.opened:
+            restore(self._run, self._ledger, self._bus, self._segments, self._lease)
+        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates, lease=self._lease)
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        found = self._sort(entries)
+        self._segments.append(list(found.fresh.values()))
+        for samples in found.samples:
+            self._window.add(samples)
+        duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
+        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=ids, refused=found.refused, lease=self._lease)
+        self.duplicates = duplicates
+        for entry, reason in found.unreadable:
+            self._refuse(entry, reason)
+        if found.duplicates:
+            log.info("duplicates_dropped", count=found.duplicates)
+        if found.accepted:
+            self.mean_weight_version = mean_weight_version(*found.accepted)
+
+    def _refuse(self, entry: Entry, reason: str) -> None:
+        """Keeps the head of a frame for inspection where there is memory for it; the entry itself is acknowledged by then."""
+        self.dead_letters += 1
+        log.warning("sample_refused", entry=entry.id, reason=reason)
+        with suppress(BrokerUnavailable):
+            self._bus.dead_letter(entry, reason)
+
+    def _sort(self, entries: Sequence[Entry]) -> _Sorted:
+        found = _Sorted()
+        waiting = self._decoded(entries, found)
+        while waiting:
+            once: dict[int, tuple[Entry, SampleEvent]] = {}
+            again: list[tuple[Entry, SampleEvent]] = []  # copies of a game in one read: the next counts where the first is refused
+            for entry, event in waiting:
+                uid = event.record.uid
+                if uid in found.fresh or uid in self._segments:
+                    found.duplicates += 1
+                elif uid in once:
+                    again.append((entry, event))
+                else:
+                    once[uid] = (entry, event)
+            self._judge(once, found)
+            waiting = again
+        return found
+
+    def _decoded(self, entries: Sequence[Entry], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+        decoded = []
+        for entry in entries:
+            try:
+                decoded.append((entry, decode(entry.frame, SampleEvent)))
+            except WireError as error:
+                found.unreadable.append((entry, str(error)))
+                uid = uid_of(entry.frame)
+                if uid is not None and uid > 0 and uid not in self._segments:  # its open record is gone, so that nobody can play it again
+                    found.refused[uid] = f"its sample was damaged: {error}"
+        return self._without_forged(decoded, found)
+
+    def _without_forged(self, decoded: list[tuple[Entry, SampleEvent]], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+        """Leaves out games that the ledger never opened; it is asked once a read at most."""
+        if max((event.record.uid for _, event in decoded), default=0) <= self._opened:
+            return decoded
+        self._opened = self._ledger.counts(self._run).opened
+        forged = [(entry, event.record.uid) for entry, event in decoded if event.record.uid > self._opened]
+        found.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
+        return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
+
+    def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
+        judged = judge(self._game, [event for _, event in once.values()], self._root_value_fraction, self._columns)
+        found.samples += judged.samples
+        for uid, count in judged.counts.items():
+            found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)
+            found.accepted.append(once[uid][1])
+            found.refused.pop(uid, None)
+        for uid, reason in judged.refused.items():
+            found.unreadable.append((once[uid][0], reason))
+            if uid > 0:  # else it is no game of the ledger's
+                found.refused[uid] = reason

@@ -1,0 +1,251 @@
+"""One training step: unpack on the device, turn by a symmetry, autocast forward, backward, AdamW, moving average.
+
+Letters: B batch, P bytes of a packed observation, A actions, V values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from azq.config import LearnerConfig
+from azq.errors import ConfigError, WeightsError
+from azq.learner.data.batches import Batch
+from azq.learner.step.device import autocast_dtype
+from azq.learner.step.ema import Ema
+from azq.learner.step.growth import grow_tensors
+from azq.learner.step.loss import Targets, all_losses, weighted
+from azq.learner.step.schedule import learning_rate
+from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.sync import Alone, Sync
+from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
+from azq.phases import Event, Phases
+from azq.replay.samples import Samples
+
+MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
+
+
+@dataclass(frozen=True, slots=True)
+class MeanLosses:
+    """Means over the steps since they were last reset."""
+
+    policy: float
+    value: float
+    steps: int
+    others: dict[str, float] = field(default_factory=dict)  # by the name of the head
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A trainer's tensors at a step."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+
+class Trainer:
+    """A network with its optimiser and its averaged copy.
+
+    Raises ConfigError for a belief head together with symmetries: nothing says where a symmetry takes a hidden fact.
+    """
+
+    def __init__(
+        self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
+    ) -> None:
+        self._spec = spec
+        self._config = config
+        self._device = device
+        self._dtype = autocast_dtype(config, device)
+        if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
+            raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
+        self._symmetries = symmetries if symmetries is not None and symmetries.count > 1 else None
+        self.replace(module)
+        self._names: tuple[str, ...] = ("policy", "value")
+        self._sums = torch.zeros(len(self._names), device=device)
+        self._summed = 0
+        self.phases = Phases(make_event=_timing_event if device.type == "cuda" else None)
+        self.step = 0
+        self.learning_rate = learning_rate(config, 0, 0.0)
+
+    @property
+    def averaged(self) -> nn.Module:
+        """The module that is published."""
+        return self._ema.module
+
+    @property
+    def precision(self) -> str:
+        """What forward passes compute in."""
+        return "bfloat16" if self._dtype is not None else "float32"
+
+    @property
+    def module(self) -> Network:
+        """The network that is trained."""
+        return self._module
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self._device
+
+    @property
+    def num_symmetries(self) -> int:
+        """How many each sample may be turned by; 1: none but itself."""
+        return self._symmetries.count if self._symmetries is not None else 1
+
+    def join(self, sync: Sync) -> None:
+        """From now on trains with others, or alone."""
+        self._sync = sync
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def train(self, samples: Samples, rng: np.random.Generator, progress: float) -> None:
+        """Takes one step on samples; `rng` draws their symmetries."""
+        count = self.num_symmetries
+        self.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), progress)
+
+    def train_on(self, batch: Batch, progress: float) -> None:
+        """Takes one step on a batch; `progress` is the run's share behind."""
+        self.learning_rate = learning_rate(self._config, self.step, progress)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        found = self._losses(batch)
+        with self.phases("backward"):
+            self._optimizer.zero_grad(set_to_none=True)
+            self._sync.backward(weighted(found, self._config))
+        with self.phases("update"):
+            nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
+            self._optimizer.step()
+        with self.phases("sync"):
+            self._sync.after_step(self.step)
+        with self.phases("update"):
+            self._ema.update(self._module, self.step)
+            self._add_up(found)
+        self.step += 1
+
+    def mean_losses(self) -> MeanLosses:
+        """Means since the last reset; raises `WeightsError` when training has diverged."""
+        means = {name: float(total) / max(1, self._summed) for name, total in zip(self._names, self._sums.tolist(), strict=True)}
+        if not np.isfinite(sum(means.values())):
+            raise WeightsError(
+                f"training diverged at step {self.step}: the loss is not finite; lower learner.learning_rate and start the learner again, "
+                "it goes on from its newest checkpoint"
+            )
+        return MeanLosses(means.pop("policy"), means.pop("value"), self._summed, means)
+
+    def reset_losses(self) -> None:
+        """Starts new means."""
+        self._sums.zero_()
+        self._summed = 0
+
+    def replace(self, module: Network) -> None:
+        """Trains this network from now on, with an average and an optimiser of its own."""
+        self._module = module.to(self._device).train()
+        self._ema = Ema(self._module, self._config.ema_decay)
+        self._optimizer = _optimizer(self._module, self._config)
+        self.join(Alone(self._module))
+
+    def grow(self, larger: Network) -> None:
+        """Goes on with a larger network, freshly initialised, which takes over what the smaller one says and its optimiser's state."""
+        tensors = grow_tensors(self.tensors(), larger.state_dict())
+        self.replace(larger)
+        self.load_tensors(tensors, self.step)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, averaged weights and optimiser state by name; not copied."""
+        named = {f"weights/{name}": tensor for name, tensor in self._module.state_dict().items()}
+        named |= {f"ema/{name}": tensor for name, tensor in self._ema.module.state_dict().items()}
+        for name, parameter in self._module.named_parameters():
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                named[f"{key}/{name}"] = torch.as_tensor(value)
+        return named
+
+    def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit this network."""
+        load_into(self._module, _under("weights/", tensors))
+        load_into(self._ema.module, _under("ema/", tensors))
+        for name, parameter in self._module.named_parameters():
+            state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
+            if state:
+                self._optimizer.state[parameter] = {key: value.to(self._device) for key, value in state.items()}
+        self.step = step
+
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that training changes."""
+        return Snapshot(self.step, {name: tensor.detach().clone() for name, tensor in self.tensors().items()})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes back to a snapshot, this trainer's own or another rank's."""
+        self._optimizer.state.clear()
+        self.load_tensors(snapshot.tensors, snapshot.step)
+
+    def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
+        """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
+        load_into(self._module, state)
+        load_into(self._ema.module, state)
+        self.step = step
+
+    def _add_up(self, found: dict[str, Tensor]) -> None:
+        """Sums on the device: reading a loss each step would wait for it."""
+        if self._names != tuple(found):
+            self._names = tuple(found)
+            self._sums = torch.zeros(len(found), device=self._device)
+        self._sums += torch.stack([loss.detach() for loss in found.values()])
+        self._summed += 1
+
+    def _losses(self, batch: Batch) -> dict[str, Tensor]:
+        with self.phases("load"):
+            planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
+            targets = self._targets(batch.samples)
+            if self._symmetries is not None and batch.chosen is not None:
+                chosen = self._send(batch.chosen).long()
+                planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
+        with self.phases("forward"), torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
+            outputs = self._sync.forward(planes, scalars)
+        with self.phases("loss"):
+            return all_losses(outputs, targets)
+
+    def _targets(self, samples: Samples) -> Targets:
+        hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()
+        return Targets(
+            policies=self._send(samples.policies).float(),
+            values=self._send(samples.values),
+            legal=self._bits(samples.masks, self._spec.num_actions).view(torch.bool),
+            reply=None if samples.reply is None else self._send(samples.reply.astype(np.int64)),
+            margin=None if samples.margin is None else self._send(samples.margin),
+            outcomes=None if samples.outcomes is None else self._send(samples.outcomes),
+            hidden=hidden,
+        )
+
+    def _turned(self, targets: Targets, chosen: Tensor) -> Targets:
+        assert self._symmetries is not None
+        turn = self._symmetries
+        reply = None if targets.reply is None else turn.action(targets.reply, chosen)
+        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), reply=reply)
+
+    def _bits(self, packed: np.ndarray, count: int) -> Tensor:
+        return unpack_bits(self._send(packed), count)
+
+    def _send(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device, non_blocking=True)
+
+
+def _timing_event() -> Event:
+    return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+
+
+def _optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
+    parameters = list(module.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    fused = parameters[0].device.type in ("cpu", "cuda")
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.learning_rate, fused=fused)
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

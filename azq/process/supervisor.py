@@ -1,0 +1,200 @@
+"""Keeps child processes alive: start, restart with back-off, stop in order, end what hangs. The loop decides by pure functions.
+
+The shape is uvicorn's supervisor with what gunicorn knows: exit codes that mean "do not restart me",
+a growing delay for a child that keeps dying, and SIGKILL for one that does not stop in time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from azq.errors import DO_NOT_RESTART
+from azq.process.pings import Pings
+
+FIRST_DELAY_S = 0.2
+LONGEST_DELAY_S = 30.0
+STEADY_AFTER_S = 10.0  # a child that lived so long starts again with the first delay
+
+
+class Process(Protocol):
+    """What the supervisor needs of a process; `subprocess.Popen` fulfils it."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def send_signal(self, sig: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A child process: its name, command and the file its output goes to."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    stop_after_s: float = 15.0  # SIGKILL follows SIGTERM after so long
+    env: Mapping[str, str] | None = None  # its own; else the supervisor's
+
+
+@dataclass(slots=True)
+class Child:
+    """A child as it stands: running, waiting to be started again, or given up."""
+
+    spec: ChildSpec
+    process: Process | None = None
+    started_s: float = 0.0
+    start_again_s: float | None = None
+    delay_s: float = FIRST_DELAY_S
+    restarts: int = 0
+    given_up: int | None = None  # the exit code that forbade a restart
+    pings: Pings | None = None
+    alive_s: float | None = None  # when it last said so; the first time starts the watch, as under systemd
+
+
+def next_delay_s(delay_s: float, lived_s: float) -> float:
+    """The wait before a dead child is started again: doubles up to a bound, small again after a steady life."""
+    return FIRST_DELAY_S if lived_s >= STEADY_AFTER_S else min(delay_s * 2, LONGEST_DELAY_S)
+
+
+def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
+    """Whether a child that used to say that it lives has been silent too long."""
+    return alive_s is not None and now_s - alive_s > hang_after_s
+
+
+def may_restart(exit_code: int) -> bool:
+    """False for exit codes that no restart can mend (bad settings, weights that do not fit)."""
+    return exit_code not in DO_NOT_RESTART
+
+
+def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts a child in its own session, so that the terminal's Ctrl-C reaches the supervisor alone."""
+    spec.log.parent.mkdir(parents=True, exist_ok=True)
+    with spec.log.open("ab") as log:
+        return subprocess.Popen(spec.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(env), start_new_session=True)
+
+
+def last_line(path: Path) -> str:
+    """The last thing a process wrote into its log, which says why it ended."""
+    try:
+        lines = path.read_text("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return reason_in(lines[-1]) if lines else "it said nothing"
+
+
+def reason_in(line: str) -> str:
+    """The reason that a line of log gives, in either of its forms; the line itself where it gives none."""
+    if line.startswith("{"):
+        with contextlib.suppress(json.JSONDecodeError):
+            return str(json.loads(line).get("reason", line))
+    found = re.search(r"""\breason=(['"])(.*)\1""", line)
+    return found[2].replace(f"\\{found[1]}", found[1]) if found else line
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Children by name; `tick` keeps them alive, `stop` ends some of them."""
+
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    start_process: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn
+    clock: Callable[[], float] = time.monotonic
+    children: dict[str, Child] = field(default_factory=dict)
+    hang_after_s: float | None = None  # None: nobody is watched
+
+    def start(self, spec: ChildSpec) -> None:
+        """Starts a child that is kept alive from now on."""
+        child = Child(spec)
+        self.children[spec.name] = child
+        self._launch(child)
+
+    def tick(self, *, excused: bool = False) -> list[tuple[str, int]]:
+        """Notices deaths and starts children whose wait is over; returns (name, exit code) of the newly dead.
+
+        `excused`: what children wait for hangs itself, so their silence is no sign that they do.
+        """
+        deaths = []
+        for child in self.children.values():
+            code = child.process.poll() if child.process else None
+            if child.process and code is not None:
+                deaths.append((child.spec.name, code))
+                self._bury(child, code)
+            elif child.process and child.pings:
+                self._watch(child, child.pings, excused)
+            elif child.start_again_s is not None and self.clock() >= child.start_again_s:
+                child.restarts += 1
+                self._launch(child)
+        return deaths
+
+    def stop(self, names: Sequence[str], wait: Callable[[float], object]) -> None:
+        """SIGTERM to all of `names`, then SIGKILL to those that outlive their time; `wait(seconds)` sleeps between looks."""
+        stopping = [child for name in names if (child := self.children.pop(name, None)) is not None and child.process]
+        for child in stopping:
+            self._signal(child, signal.SIGTERM)
+        ended, begun = list(stopping), self.clock()
+        while stopping := [child for child in stopping if child.process and child.process.poll() is None]:
+            for child in stopping:
+                if self.clock() - begun > child.spec.stop_after_s:
+                    self._signal(child, signal.SIGKILL)
+            wait(0.05)
+        for child in ended:
+            self._stop_listening(child)
+
+    def kill(self) -> None:
+        """SIGKILL to every child at once."""
+        for child in self.children.values():
+            self._signal(child, signal.SIGKILL)
+            self._stop_listening(child)
+        self.children.clear()
+
+    def failed(self) -> dict[str, int]:
+        """Children that were given up, with the exit code that forbade a restart."""
+        return {name: child.given_up for name, child in self.children.items() if child.given_up is not None}
+
+    def _watch(self, child: Child, pings: Pings, excused: bool) -> None:
+        """SIGKILL to a child that hangs; its death is noticed like any other."""
+        assert self.hang_after_s is not None
+        if pings.heard() or (excused and child.alive_s is not None):
+            child.alive_s = self.clock()
+        elif hangs(child.alive_s, self.clock(), self.hang_after_s):
+            child.alive_s = None
+            self._signal(child, signal.SIGKILL)
+
+    def _launch(self, child: Child) -> None:
+        child.alive_s = None
+        if self.hang_after_s is not None:
+            child.pings = Pings(self.hang_after_s)
+        env = self.env if child.spec.env is None else child.spec.env
+        env = {**env, **child.pings.variables()} if child.pings else env
+        child.process = self.start_process(child.spec, env)
+        child.started_s = self.clock()
+        child.start_again_s = None
+
+    def _bury(self, child: Child, code: int) -> None:
+        child.process = None
+        self._stop_listening(child)
+        if not may_restart(code):
+            child.given_up = code
+            return
+        child.start_again_s = self.clock() + child.delay_s
+        child.delay_s = next_delay_s(child.delay_s, self.clock() - child.started_s)
+
+    @staticmethod
+    def _stop_listening(child: Child) -> None:
+        if child.pings:
+            child.pings.close()
+            child.pings = None
+
+    @staticmethod
+    def _signal(child: Child, sig: signal.Signals) -> None:
+        if child.process and child.process.poll() is None:
+            child.process.send_signal(sig)

@@ -1,0 +1,130 @@
+"""What the charts are drawn from: a point a run every few seconds, kept in the control plane, and columns of them for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import msgspec
+
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.ledger.types import RunState
+from azq.status.state import Desired, Observed, ObservedRun
+from azq.status.time_spent import spent_by
+from azq.status.workers import FleetRates, fleet_rates, lag_of
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import Heartbeat, HistoryPoint
+
+LENGTH = 34_560  # points kept of a run: two days at one every five seconds
+TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
+COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent"))
+SPENT = "spent_"  # columns of shares of time: this, the role, the phase
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """N moments, oldest first; a column's entry is None where the figure was not known."""
+
+    every_ms: int  # width of a bucket; moments farther apart than a few of them have a gap between them
+    at_ms: list[int]  # (N,)
+    columns: dict[str, list[float | None]]  # (N,) each, by figure
+
+
+class Recorder:
+    """Appends a point to the history of every running run, each `every_s` seconds."""
+
+    def __init__(self, bus: Bus, every_s: float) -> None:
+        self._bus = bus
+        self._every_ms = every_s * 1000
+        self._last_ms = 0
+
+    def note(self, desired: Desired, observed: Observed, now_ms: int) -> None:
+        """Writes the points that are due. Raises `BrokerError`."""
+        if abs(now_ms - self._last_ms) < self._every_ms:  # a clock that was set back must not silence it
+            return
+        self._last_ms = now_ms
+        points = points_of(desired, observed, now_ms)
+        self._bus.publish_each([(keys.history(run), encode(point)) for run, point in points], max_length=LENGTH)
+
+
+def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tuple[str, HistoryPoint]]:
+    """The figures of every running run. Pure."""
+    bound: dict[str, list[Heartbeat]] = {}
+    learners: dict[str, list[Heartbeat]] = {}
+    for beat in observed.workers:  # what a learner does for its run is in its status, all but where its time goes
+        (learners if beat.run and beat.role == "learner" else bound).setdefault(beat.run, []).append(beat)
+    shared = bound.get("", [])
+    rates, lag, spent = fleet_rates(shared), lag_of(shared), spent_by(shared)  # once: hundreds of runs may share a thousand workers
+    for run in desired.runs:
+        seen = observed.runs.get(run.name)
+        if run.state is RunState.RUNNING and seen is not None:
+            team = [*shared, *bound[run.name]] if run.name in bound else None
+            point = _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
+            own = (spent_by(team) if team else spent) | spent_by(learners.get(run.name, []))
+            yield run.name, msgspec.structs.replace(point, spent=own)
+
+
+def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
+    """The points of a run since then, oldest first; what does not decode is left out. Raises `BrokerError`."""
+    # Stream ids carry the broker's clock, as the points do: the broker looks up where to begin.
+    found = (_try(entry.frame) for entry in bus.after(keys.history(run), f"{max(0, since_ms - 1)}-0", count=LENGTH))
+    return [point for point in found if point is not None and point.at_ms >= since_ms]
+
+
+def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> History:
+    """Means over at most about `buckets` equal parts of a span; empty parts are left out. Pure.
+
+    Parts begin at multiples of their width, so that a chart that is asked for again later does not flicker.
+    """
+    width = max(1, -(-span_ms // buckets))
+    ordered = sorted(points, key=lambda point: point.at_ms)
+    groups = [list(group) for _, group in groupby(ordered, lambda point: point.at_ms // width)]
+    spent = sorted({name for point in points for name in point.spent})
+    return History(
+        every_ms=width,
+        at_ms=[round(sum(point.at_ms for point in group) / len(group)) for group in groups],
+        columns={name: [_mean(group, name) for group in groups] for name in COLUMNS}
+        | {SPENT + name: [_mean_spent(group, name) for group in groups] for name in spent},
+    )
+
+
+def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, int], float], now_ms: int) -> HistoryPoint:
+    learner = seen.learner
+    version = max(seen.weight_version, learner.weight_version if learner else 0)
+    return HistoryPoint(
+        at_ms=now_ms,
+        games_per_s=rates.games_per_s,
+        simulations_per_s=rates.simulations_per_s,
+        evaluations_per_s=rates.evaluations_per_s,
+        mean_batch=rates.mean_batch,
+        network_busy=rates.network_busy,
+        policy_lag=lag(run, version),
+        samples_per_s=learner.samples_per_s if learner else 0.0,
+        loss_policy=learner.loss_policy if learner else 0.0,
+        loss_value=learner.loss_value if learner else 0.0,
+        open_games=seen.counts.open,
+        samples=learner.samples_inserted if learner else 0,
+        step=learner.step if learner else 0,
+        weight_version=version,
+    )
+
+
+def _mean(group: Sequence[HistoryPoint], name: str) -> float | None:
+    known = [getattr(point, name) for point in group if point.step or name not in TRAINED]
+    return sum(known) / len(known) if known else None
+
+
+def _mean_spent(group: Sequence[HistoryPoint], name: str) -> float | None:
+    role = name.partition("_")[0] + "_"
+    known = [point.spent.get(name, 0.0) for point in group if any(other.startswith(role) for other in point.spent)]
+    return sum(known) / len(known) if known else None
+
+
+def _try(frame: bytes) -> HistoryPoint | None:
+    try:
+        return decode(frame, HistoryPoint)
+    except WireError:
+        return None

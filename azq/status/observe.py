@@ -1,0 +1,167 @@
+"""Reads the control plane: everything `reconcile` and the status page look at. A thin shell over ledger and bus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from azq import logs
+from azq.bus.base import Bus, Entry
+from azq.config import RunSections, parse_run
+from azq.errors import ConfigError, WireError
+from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
+from azq.status.beats import Beats
+from azq.status.offers import condense, note_full
+from azq.status.ratings import Standings
+from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
+from azq.status.summary import RunFacts
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+
+RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
+
+M = TypeVar("M", bound=Message)
+
+log = logs.get(__name__)
+
+
+class LedgerReader(Protocol):
+    """The part of the ledger that reading needs."""
+
+    def run(self, name: str) -> RunView: ...
+    def runs(self) -> list[RunView]: ...
+    def look(self) -> list[RunLook]: ...
+    def look_at(self, name: str) -> RunLook: ...
+    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]: ...
+    def counts(self, run: str) -> LedgerCounts: ...
+
+
+def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
+    """The live processes, by role and name."""
+    return Beats(bus).read()
+
+
+def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
+    """What the run's learner said last; None when it is silent."""
+    frame = bus.get(keys.learner_status(run))
+    return _decode(frame, LearnerStatus, keys.learner_status(run)) if frame else None
+
+
+def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
+    """The newest weight events, newest first."""
+    stream = keys.weights(run)
+    return [
+        event for entry in bus.newest(stream, count) if (event := _decode(entry.frame, WeightEvent, f"{stream} {entry.id}")) is not None
+    ]
+
+
+def read_round(bus: Bus, run: str) -> EvalRound | None:
+    """The newest evaluation round that was asked for."""
+    frame = bus.get(keys.eval_round(run))
+    return _decode(frame, EvalRound, keys.eval_round(run)) if frame else None
+
+
+def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
+    """The newest matches and grades, newest first."""
+    return split_results(bus.newest(keys.results(run), count))
+
+
+def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[GradeResult]]:
+    """Matches and grades among entries of a results stream, in their order."""
+    matches: list[MatchResult] = []
+    grades: list[GradeResult] = []
+    for entry in entries:
+        if (match := _try(entry.frame, MatchResult)) is not None:
+            matches.append(match)
+        elif (grade := _decode(entry.frame, GradeResult, f"{entry.stream} {entry.id}")) is not None:
+            grades.append(grade)
+    return matches, grades
+
+
+def gather(
+    ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+) -> RunFacts:
+    """Everything the status of one run is made of; `NotFound` names the runs there are."""
+    look, standings = ledger.look_at(run), standings or Standings()
+    newest, result = bus.newest_each([keys.weights(run), keys.results(run)])
+    standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
+    return RunFacts(
+        view=look.view,
+        counts=look.counts,
+        jobs=look.jobs,
+        learner=read_learner(bus, run),
+        weights=_decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None,
+        matches=standing.matches,
+        grades=standing.grades,
+        ratings=standing.ratings,
+        workers=read_workers(bus) if workers is None else workers,
+    )
+
+
+class Observer:
+    """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
+
+    def __init__(self, ledger: LedgerReader, bus: Bus, beats: Beats) -> None:
+        self._ledger = ledger
+        self._bus = bus
+        self._beats = beats
+        self._full_ms: dict[str, int] = {}
+        self._parsed: dict[bytes, RunSections] = {}
+
+    def look(self, now_ms: int) -> tuple[Desired, Observed]:
+        """What is wanted and what is there. Raises `BrokerError`."""
+        looks = self._ledger.look()
+        workers = self._beats.refresh()
+        names = [look.view.record.run for look in looks]
+        learners = self._bus.get_each([keys.learner_status(name) for name in names])
+        rounds = self._bus.get_each([keys.eval_round(name) for name in names])
+        weights = self._bus.newest_each([keys.weights(name) for name in names])
+        runs = {
+            name: _observed(look, learner, latest, newest)
+            for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
+        }
+        self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
+        self._parsed = {look.view.record.sections: parsed for look in looks if (parsed := self._parsed.get(look.view.record.sections))}
+        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
+
+    def _desire(self, view: RunView) -> DesiredRun:
+        record = view.record
+        try:
+            if (sections := self._parsed.get(record.sections)) is None:
+                sections = self._parsed[record.sections] = parse_run(json.loads(record.sections), f"sections of run {record.run}")
+        except (ConfigError, ValueError) as error:
+            return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
+        return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms)
+
+
+def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:
+    name = look.view.record.run
+    weights = _decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None
+    asked = _decode(latest, EvalRound, keys.eval_round(name)) if latest else None
+    return ObservedRun(
+        counts=look.counts,
+        active_ms=look.view.active_ms,
+        jobs=look.jobs,
+        ended=look.ended,
+        learner=_decode(learner, LearnerStatus, keys.learner_status(name)) if learner else None,
+        weight_version=weights.version if weights else 0,
+        round_version=asked.weight_version if asked else 0,
+        round_ms=asked.asked_ms if asked else 0,
+    )
+
+
+def _try(frame: bytes, kind: type[M]) -> M | None:
+    try:
+        return decode(frame, kind)
+    except WireError:
+        return None
+
+
+def _decode(frame: bytes, kind: type[M], place: str) -> M | None:
+    try:
+        return decode(frame, kind)
+    except WireError as error:
+        log.warning("unreadable", place=place, reason=str(error))
+        return None

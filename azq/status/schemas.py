@@ -1,0 +1,366 @@
+"""Bodies of the REST interface, with examples."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from azq.arena.rating import Rating, score_share
+from azq.config import RUN_NAME_PATTERN, Tag
+from azq.config.base import Positive as Count
+from azq.ledger.types import JobState, JobView, RunState, RunView
+from azq.status.network import NetworkStatus
+from azq.wire.codec import encode
+from azq.wire.messages import AuditLine, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+
+Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+
+
+def goals(until: Until) -> dict[str, float]:
+    """Goals under plain names."""
+    return {str(goal): limit for goal, limit in until.items()}
+
+
+Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
+PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, worker.engines
+    r"^(weights:[1-9][0-9]{0,8}|latest|random|rule|solver|pubeval|(uct|pimc):[1-9][0-9]{0,6}|gnubg:[0-9]|gtp:[ -~]{1,200})$"
+)
+Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
+Positive = Annotated[int, Field(gt=0, le=10_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Body(BaseModel):
+    """A request's body; unknown members are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewRun(Body):
+    """A run to create."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
+                {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
+            ]
+        },
+    )
+
+    name: Name
+    game: Annotated[str, Field(max_length=200)] | None = Field(
+        default=None, description="With it the settings of this game's preset are the base of `sections`, as with `azq up --game`."
+    )
+    preset: Literal[""] | Tag = Field(default="", description="A variant of the game's preset, such as `gpu`.")
+    sections: dict[str, Any] = Field(
+        default={}, description="Run sections as in `azq.toml`: run, search, selfplay, network, learner, arena."
+    )
+    until: Until = Field(default={}, description="The first goal reached ends the run; empty: it has no end.")
+    directory: str = Field(
+        default="",
+        max_length=4096,
+        pattern=r"^[^\x00-\x1f]*$",
+        description="A folder of its own below the daemon's home, on the learner's host; empty: that of the run's name there.",
+    )
+
+    @model_validator(mode="after")
+    def _preset_of_a_game(self) -> NewRun:
+        if self.preset and self.game is None:
+            raise ValueError("`preset` is a variant of a game's; name the `game` too")
+        return self
+
+
+class RunChange(Body):
+    """What changes about a run."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+
+    until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
+
+
+class Reason(Body):
+    """Why a run is paused or finished."""
+
+    reason: Annotated[str, Field(max_length=500)] = ""
+
+
+class Resumption(Body):
+    """A run to go on; a finished one needs a farther goal, or it ends at once."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+
+    until: Until | None = Field(default=None, description="Replaces the run's goals, counted from its creation; absent: they stay.")
+
+
+class NewMatch(Body):
+    """A match: one seat for `first`, all others for `second`, who are named as in docs/9-arena.md."""
+
+    first: Player
+    second: Player
+    games: Positive = 40
+    num_simulations: Positive = 64
+    opening_plies: Annotated[int, Field(ge=0, le=100)] = 4
+    seed: Seed = 0
+
+
+class NewGrade(Body):
+    """Positions with known best moves for one set of weights."""
+
+    weight_version: Positive
+    positions: Positive = 200
+    num_simulations: Positive = 64
+    seed: Seed = 0
+
+
+class NewJob(Body):
+    """A job to enqueue."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
+                {"run": "first", "kind": "eval", "priority": 3, "match": {"first": "latest", "second": "uct:100", "games": 40}},
+            ]
+        },
+    )
+
+    run: Name
+    kind: Literal["selfplay", "eval"]
+    tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
+    priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
+    games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
+    slice_s: Annotated[float, Field(gt=0, le=600)] | None = Field(
+        default=None, description="Self-play: seconds; absent: the run's setting."
+    )
+    match: NewMatch | None = None
+    grade: NewGrade | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> NewJob:
+        asked = (self.match is not None) + (self.grade is not None)
+        if self.kind == "eval" and asked != 1:
+            raise ValueError("an eval job has either `match` or `grade`")
+        if self.kind == "selfplay" and asked:
+            raise ValueError("`match` and `grade` belong to eval jobs")
+        if self.kind == "eval" and (self.games or self.slice_s):
+            raise ValueError("`games` and `slice_s` belong to self-play jobs")
+        return self
+
+    def payload(self) -> bytes:
+        """The frame of the match or grade; empty for self-play."""
+        if self.match is not None:
+            return encode(MatchSpec(**self.match.model_dump()))
+        return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""
+
+
+class RunOut(BaseModel):
+    """A run."""
+
+    name: str
+    game: str
+    state: RunState
+    reason: str
+    until: dict[str, float]
+    active_s: float
+    created_ms: int
+    directory: str
+    sections: dict[str, Any]
+    network: NetworkStatus | None = Field(default=None, description="Its size now; only where one run is asked for by name.")
+
+    @classmethod
+    def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
+        """From the ledger's view."""
+        record = view.record
+        sections = json.loads(record.sections)
+        return cls(
+            name=record.run,
+            game=sections.get("run", {}).get("game", ""),
+            state=view.state,
+            reason=view.reason,
+            until=dict(record.until),
+            active_s=view.active_ms / 1000,
+            created_ms=record.created_ms,
+            directory=record.directory,
+            sections=sections,
+            network=network,
+        )
+
+
+class JobOut(BaseModel):
+    """A job as the ledger knows it."""
+
+    job_id: str
+    run: str
+    kind: str
+    tag: str
+    priority: int
+    state: JobState
+    attempt: int
+    owner: str
+    games: int
+    slice_s: float
+    created_ms: int
+    published_ms: int
+    claimed_ms: int
+    lease_until_ms: int
+    ended_ms: int
+    error: str
+
+    @classmethod
+    def of(cls, view: JobView) -> JobOut:
+        """From the ledger's view."""
+        job = view.job
+        return cls(
+            job_id=job.job_id,
+            run=job.run,
+            kind=job.kind,
+            tag=job.tag,
+            priority=job.priority,
+            state=view.state,
+            attempt=view.attempt,
+            owner=view.owner,
+            games=job.games,
+            slice_s=job.slice_s,
+            created_ms=view.created_ms,
+            published_ms=view.published_ms,
+            claimed_ms=view.claimed_ms,
+            lease_until_ms=view.lease_until_ms,
+            ended_ms=view.ended_ms,
+            error=view.error,
+        )
+
+
+class WeightsOut(BaseModel):
+    """One published set of weights."""
+
+    version: int
+    sha256: str
+    uri: str
+    step: int
+    published_ms: int
+
+    @classmethod
+    def of(cls, event: WeightEvent) -> WeightsOut:
+        """From the weight event."""
+        return cls(version=event.version, sha256=event.sha256, uri=event.uri, step=event.step, published_ms=event.published_ms)
+
+
+class MatchOut(BaseModel):
+    """A match, seen from the first player."""
+
+    first: str
+    second: str
+    wins: int
+    draws: int
+    losses: int
+    num_simulations: int
+    finished_ms: int
+    seats: int
+    share: float
+    points: float
+    points_se: float
+    error: str
+
+    @classmethod
+    def of(cls, result: MatchResult) -> MatchOut:
+        """From the result."""
+        return cls(
+            first=result.first,
+            second=result.second,
+            wins=result.wins,
+            draws=result.draws,
+            losses=result.losses,
+            num_simulations=result.spec.num_simulations,
+            finished_ms=result.finished_ms,
+            seats=result.seats,
+            share=score_share(result),
+            points=result.points,
+            points_se=result.points_se,
+            error=result.error,
+        )
+
+
+class GradeOut(BaseModel):
+    """Moves graded against known best ones."""
+
+    weight_version: int
+    num_simulations: int
+    positions: int
+    errors: int
+    by_class: dict[str, tuple[int, int]]
+    finished_ms: int
+    mean_loss: float
+    loss_by_class: dict[str, float]
+
+    @classmethod
+    def of(cls, result: GradeResult) -> GradeOut:
+        """From the result."""
+        return cls(
+            weight_version=result.weight_version,
+            num_simulations=result.num_simulations,
+            positions=result.positions,
+            errors=result.errors,
+            by_class=result.by_class,
+            finished_ms=result.finished_ms,
+            mean_loss=result.mean_loss,
+            loss_by_class=result.loss_by_class,
+        )
+
+
+class ArenaOut(BaseModel):
+    """Results of a run's evaluation jobs, newest first, and the ratings that follow from all of them."""
+
+    matches: list[MatchOut]
+    grades: list[GradeOut]
+    ratings: list[Rating]
+
+
+class EventOut(BaseModel):
+    """What became of a run; `id` is empty for events that a later reader is not told again, such as conditions."""
+
+    id: str
+    run: str
+    kind: str
+    at_ms: int
+    about: dict[str, Any]
+
+
+class AuditOut(BaseModel):
+    """Somebody changed something, or tried to."""
+
+    at_ms: int
+    who: str = Field(description="The name of a token in the settings, or `user@host` for a command.")
+    what: str = Field(description="`POST /v1/runs/first/pause`, or a command such as `azq up`.")
+    address: str
+    status: int = Field(description="Of the answer; 0 for a command.")
+    about: str = Field(description="The run or job that came into being.")
+    key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
+
+    @classmethod
+    def of(cls, line: AuditLine) -> AuditOut:
+        """From its message."""
+        return cls(**{name: getattr(line, name) for name in cls.model_fields})
+
+
+class HealthOut(BaseModel):
+    """The daemon itself."""
+
+    status: str
+    version: str
+    ticks: int
+    failed_ticks: int
+
+
+class ProblemOut(BaseModel):
+    """RFC 9457 problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str

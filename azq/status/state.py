@@ -1,0 +1,78 @@
+"""What operators want and what is there, as one look finds them. Frozen values; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from azq.config import RunSections
+from azq.ledger.types import JobView, LedgerCounts, RunState
+from azq.wire.messages import Heartbeat, LearnerStatus
+
+SELFPLAY = "selfplay"
+EVAL = "eval"
+
+
+def queue_of(kind: str, tag: str) -> str:
+    """The Celery queue of a job kind on a hardware tag, `selfplay.cpu`."""
+    return f"{kind}.{tag}"
+
+
+class Offering(Protocol):
+    """Slots on some queues; a heartbeat fulfils it."""
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+    @property
+    def slots(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What all workers of the same queues offer together."""
+
+    queues: tuple[str, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredRun:
+    """One run as its operator wants it; `sections` is None where the stored ones do not parse, `unreadable` says why."""
+
+    name: str
+    state: RunState
+    sections: RunSections | None
+    until: Mapping[str, float] = field(default_factory=dict)
+    changed_ms: int = 0  # when the state changed last
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """All runs of the control plane."""
+
+    runs: tuple[DesiredRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRun:
+    """One run as it stands."""
+
+    counts: LedgerCounts
+    active_ms: int = 0
+    jobs: tuple[JobView, ...] = ()  # queued and leased
+    ended: tuple[JobView, ...] = ()  # newest first: self-play jobs back to the last one that did not fail, some at most
+    learner: LearnerStatus | None = None  # None: no live learner
+    weight_version: int = 0  # 0: none published yet
+    round_version: int = 0  # weights of the newest evaluation round
+    round_ms: int = 0  # when that round was asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything the daemon looks at in one tick."""
+
+    workers: tuple[Heartbeat, ...] = ()
+    runs: Mapping[str, ObservedRun] = field(default_factory=dict)
+    full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen)

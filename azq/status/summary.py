@@ -1,0 +1,265 @@
+"""One run at a glance: every figure of the live table, as a pure function of what was read. Works without the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from azq.ledger.rules import max_waiting
+from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.status.network import NetworkStatus, network_status
+from azq.status.workers import FleetRates, Team, WorkerStatus, fleet_rates, team_of, worker_status
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
+
+
+class Rated(Protocol):
+    """What a rating tells of one player."""
+
+    @property
+    def player(self) -> str: ...
+    @property
+    def elo(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What was read of one run."""
+
+    view: RunView
+    counts: LedgerCounts
+    jobs: tuple[JobView, ...] = ()  # queued and leased
+    learner: LearnerStatus | None = None
+    weights: WeightEvent | None = None
+    matches: tuple[MatchResult, ...] = ()  # newest first
+    grades: tuple[GradeResult, ...] = ()  # newest first
+    ratings: Sequence[Rated] = ()  # of the matches
+    workers: tuple[Heartbeat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """How well the newest evaluated weights play; None where nothing was measured yet."""
+
+    graded_version: int | None = None
+    error_share: float | None = None  # of graded moves that lose a result class
+    graded_positions: int = 0
+    rated_version: int | None = None
+    elo: float | None = None
+    elo_low: float | None = None
+    elo_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """The ledger's counts and whether they add up."""
+
+    opened: int
+    finished: int
+    open: int
+    abandoned: int
+    inserted: int
+    in_transit: int
+    duplicates_dropped: int
+    balanced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RanksStatus:
+    """How the processes do that train together; times are of one training step."""
+
+    configured: int = 1
+    healthy: int = 0  # 0: no live learner
+    failed: int = 0  # configured and not training
+    losses: int = 0  # times that a rank was lost, since the learner's start
+    fallback_active: bool = False  # training goes on with fewer ranks than configured
+    samples_processed: int = 0  # trained on, of the whole run
+    batch_s: float = 0.0
+    sync_s: float = 0.0  # of it, waiting for other ranks
+    efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """Everything the live table shows."""
+
+    run: str
+    state: RunState
+    reason: str
+    draining: bool  # ended or paused, yet workers still hold games
+    active_s: float
+    until: dict[str, float]
+    progress: float
+    games_per_s: float
+    simulations_per_s: float
+    evaluations_per_s: float
+    mean_batch: float
+    network_busy: float  # share of wall time in forward passes, mean over the inference workers
+    open_games: int
+    samples: int
+    window: int  # samples that the learner draws from
+    samples_per_s: float
+    samples_per_insert: float
+    learner_live: bool
+    learner_step: int
+    loss_policy: float | None
+    loss_value: float | None
+    learning_rate: float | None
+    selfplay_stalled: bool
+    learner_waiting: bool
+    weight_version: int
+    policy_lag: float
+    strength: Strength
+    ledger: LedgerStatus
+    jobs_queued: int
+    jobs_leased: int
+    workers: tuple[WorkerStatus, ...]
+    ranks: RanksStatus = field(default=RanksStatus())
+    conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
+    network: NetworkStatus | None = None
+    not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
+
+
+def summarise(
+    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
+) -> RunStatus:
+    """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
+    name = facts.view.record.run
+    learner = facts.learner
+    team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
+    rates = team.rates
+    leased = sum(view.state is JobState.LEASED for view in facts.jobs)
+    not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
+    version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
+    return RunStatus(
+        run=name,
+        state=facts.view.state,
+        reason=facts.view.reason,
+        draining=facts.view.state is not RunState.RUNNING and leased > 0,
+        active_s=facts.view.active_ms / 1000,
+        until=dict(facts.view.record.until),
+        progress=learner.progress if learner else 0.0,
+        games_per_s=rates.games_per_s,
+        simulations_per_s=rates.simulations_per_s,
+        evaluations_per_s=rates.evaluations_per_s,
+        mean_batch=rates.mean_batch,
+        network_busy=rates.network_busy,
+        open_games=facts.counts.open,
+        samples=learner.samples_inserted if learner else 0,
+        window=learner.window if learner else 0,
+        samples_per_s=learner.samples_per_s if learner else 0.0,
+        samples_per_insert=learner.samples_consumed / learner.samples_inserted if learner and learner.samples_inserted else 0.0,
+        learner_live=learner is not None,
+        learner_step=learner.step if learner else 0,
+        loss_policy=learner.loss_policy if learner and learner.step else None,
+        loss_value=learner.loss_value if learner and learner.step else None,
+        learning_rate=learner.learning_rate if learner else None,
+        selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
+        learner_waiting=learner.waiting if learner else False,
+        weight_version=version,
+        policy_lag=team.lag(name, version),
+        strength=strength(facts.grades, ratings or facts.ratings),
+        ledger=ledger_status(facts.counts),
+        jobs_queued=len(facts.jobs) - leased,
+        jobs_leased=leased,
+        workers=team.workers,
+        ranks=ranks_status(learner) if learner else RanksStatus(),
+        network=network_status(facts.view.record, facts.weights),
+        conditions=(*conditions, *refusals(not_served), *failed_matches(facts.matches)),
+        not_served=not_served,
+    )
+
+
+def ranks_status(learner: LearnerStatus) -> RanksStatus:
+    """What a live learner says of its ranks."""
+    failed = max(0, learner.ranks - learner.ranks_healthy)
+    return RanksStatus(
+        configured=learner.ranks,
+        healthy=learner.ranks_healthy,
+        failed=failed,
+        losses=learner.rank_failures,
+        fallback_active=failed > 0,
+        samples_processed=learner.samples_consumed,
+        batch_s=learner.batch_s,
+        sync_s=learner.sync_s,
+        efficiency=learner.scaling_efficiency,
+    )
+
+
+def refusals(not_served: Mapping[str, str]) -> list[str]:
+    """The hosts that do not serve a run, a line for each reason."""
+    hosts: dict[str, list[str]] = {}
+    for host, reason in sorted(not_served.items()):
+        hosts.setdefault(reason, []).append(host)
+    return [f"not served by {', '.join(named)}: {reason}" for reason, named in hosts.items()]
+
+
+def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
+    """The opponents whose newest match an engine ended (matches come newest first), and why."""
+    newest: dict[str, MatchResult] = {}
+    for match in matches:
+        newest.setdefault(match.spec.second, match)
+    return [f"the match against {opponent} failed: {match.error}" for opponent, match in newest.items() if match.error]
+
+
+def ledger_status(counts: LedgerCounts) -> LedgerStatus:
+    """The counts, with the verdict."""
+    return LedgerStatus(
+        counts.opened,
+        counts.finished,
+        counts.open,
+        counts.abandoned,
+        counts.inserted,
+        counts.in_transit,
+        counts.duplicates_dropped,
+        counts.balanced,
+    )
+
+
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strength:
+    """The newest grade (grades come newest first) and the rating of the highest weight version."""
+    grade = next((grade for grade in grades if grade.positions), None)
+    rated = max(
+        ((version, rating) for rating in ratings if (version := _version(rating.player)) is not None),
+        default=None,
+        key=lambda pair: pair[0],
+    )
+    return Strength(
+        graded_version=grade.weight_version if grade else None,
+        error_share=grade.errors / grade.positions if grade else None,
+        graded_positions=grade.positions if grade else 0,
+        rated_version=rated[0] if rated else None,
+        elo=rated[1].elo if rated else None,
+        elo_low=rated[1].low if rated else None,
+        elo_high=rated[1].high if rated else None,
+    )
+
+
+def _version(player: str) -> int | None:
+    kind, _, number = player.partition(":")
+    return int(number) if kind == "weights" and number.isdigit() else None
+
+
+__all__ = [
+    "FleetRates",
+    "LedgerStatus",
+    "RanksStatus",
+    "Rated",
+    "RunFacts",
+    "RunStatus",
+    "Strength",
+    "WorkerStatus",
+    "failed_matches",
+    "fleet_rates",
+    "ledger_status",
+    "ranks_status",
+    "refusals",
+    "strength",
+    "summarise",
+    "worker_status",
+]

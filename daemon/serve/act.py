@@ -1,0 +1,105 @@
+"""Carries out what `reconcile` decided. A thin shell over ledger, bus and queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.errors import NotFound, StateConflict
+from azq.ledger.types import JobView, RunState, RunView
+from azq.status.state import EVAL, SELFPLAY
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import EvalRound
+from daemon.decide.actions import (
+    Action,
+    CancelQueued,
+    EnqueueEval,
+    EnqueueSelfplay,
+    ExpireLeases,
+    FailRun,
+    FinishRun,
+    PublishJob,
+    ReportUnroutable,
+    RequeueLost,
+)
+
+EVAL_PRIORITY = 3
+
+log = logs.get(__name__)
+
+
+class LedgerWriter(Protocol):
+    """The part of the ledger that acting needs."""
+
+    def enqueue(
+        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
+    ) -> JobView: ...
+    def mark_published(self, job_id: str, attempt: int) -> None: ...
+    def expire(self, run: str, max_attempts: int) -> list[JobView]: ...
+    def requeue(self, job_id: str, attempt: int) -> JobView: ...
+    def cancel(self, job_id: str) -> JobView: ...
+    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What acting needs: the ledger, the control plane, and a way to hand a job to Celery."""
+
+    ledger: LedgerWriter
+    bus: Bus
+    publish: Callable[[JobView], None]
+    max_attempts: int
+
+
+def act(actions: Sequence[Action], hands: Hands, now_ms: int) -> None:
+    """Does each action; one that the state forbids by now is logged and skipped. Raises `BrokerError`: try again later."""
+    for action in actions:
+        try:
+            _do(action, hands, now_ms)
+        except (StateConflict, NotFound) as error:  # somebody was faster; the next look tells
+            log.info("overtaken", action=type(action).__name__, reason=str(error))
+
+
+def send(hands: Hands, view: JobView) -> None:
+    """Publishes a job, then notes it: a crash in between publishes twice, which the claim makes harmless."""
+    hands.publish(view)
+    hands.ledger.mark_published(view.job.job_id, view.attempt)
+
+
+def _do(action: Action, hands: Hands, now_ms: int) -> None:
+    match action:
+        case PublishJob(view):
+            send(hands, view)
+        case EnqueueSelfplay(run, tag, games, slice_s):
+            send(hands, hands.ledger.enqueue(run, SELFPLAY, tag, games=games, slice_s=slice_s))
+        case EnqueueEval():
+            _start_round(action, hands, now_ms)
+        case ExpireLeases(run):
+            for view in hands.ledger.expire(run, hands.max_attempts):
+                log.warning("lease_expired", job=view.job.job_id, attempt=view.attempt, state=str(view.state), owner=view.owner)
+        case RequeueLost(job_id, attempt):
+            log.warning("message_lost", job=job_id, attempt=attempt)
+            send(hands, hands.ledger.requeue(job_id, attempt))
+        case CancelQueued(job_id):
+            hands.ledger.cancel(job_id)
+        case FinishRun(run, reason):
+            hands.ledger.set_run_state(run, RunState.FINISHED, reason)
+            log.info("run_finished", run=run, reason=reason)
+        case FailRun(run, reason):
+            hands.ledger.set_run_state(run, RunState.FAILED, reason)
+            log.error("run_failed", run=run, reason=reason)
+        case ReportUnroutable():
+            pass  # a condition, not a deed: the loop keeps and logs it
+
+
+def _start_round(action: EnqueueEval, hands: Hands, now_ms: int) -> None:
+    # Noted first: a crash in between costs a round, the reverse order would ask for one twice.
+    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms)))
+    for spec in action.specs:
+        games = getattr(spec, "games", 0)
+        send(hands, hands.ledger.enqueue(action.run, EVAL, action.tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec)))
+    log.info("evaluation_round", run=action.run, weight_version=action.weight_version, jobs=len(action.specs))

@@ -1,0 +1,32 @@
+"""The benchmark of ranks measures real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from azq.bench.ranks import RankFailed, bench_ranks
+from azq.config import Config, LearnerConfig, NetworkConfig, RunConfig
+
+
+def config_of(**learner: object) -> Config:
+    return Config(
+        run=RunConfig(game="tic_tac_toe"),
+        network=NetworkConfig(blocks=1, channels=8),
+        learner=LearnerConfig(**{"device": "cpu", "batch_size": 64, **learner}),
+    )
+
+
+@pytest.mark.slow
+def test_two_ranks_are_measured_beside_one_and_beside_two_that_do_not_synchronise():
+    found = bench_ranks(config_of(), 2.0, 2)
+    assert (found["ranks"], found["batch_size_per_rank"], found["device"]) == (2, 64, "cpu")
+    assert found["samples_per_s"] > 0
+    assert found["weak_scaling_efficiency"] == pytest.approx(found["samples_per_s"] / 2 / found["samples_per_s_alone"], abs=0.01)
+    assert found["share_of_unsynchronised"] == pytest.approx(found["samples_per_s"] / found["samples_per_s_unsynchronised"], abs=0.01)
+    assert 0 < found["share_of_waiting"] < 1
+
+
+@pytest.mark.slow
+def test_a_rank_that_cannot_start_is_an_error_and_no_hang():
+    with pytest.raises(RankFailed, match="rank 0 ended"):
+        bench_ranks(config_of(device="cuda:99"), 1.0, 2)

@@ -1,0 +1,174 @@
+"""The units: accepted by systemd itself, and in step with azq's exit codes."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
+from azq.host.systemd import install as systemd
+
+UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
+SERVICES = [name for name in UNITS if name.endswith(".service")]
+LASTING = [name for name in SERVICES if name != "azq-fleet.service"]  # that one looks and ends
+INSTANCES = {
+    "azq-worker@": "selfplay.cpu",
+    "azq-inference@": "cpu",
+    "azq-learner@": "first",
+    "azq-broker@": "control",
+    "azq-front@": "control",
+}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Units with every template instantiated, and programs that exist."""
+    root = tmp_path_factory.mktemp("units")
+    programs = root / "prefix" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("azq", "celery", "valkey-server"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    places = systemd.Places(prefix=root / "prefix", server=programs / "valkey-server")
+    units = root / "units"
+    units.mkdir()
+    for name in UNITS:
+        text = systemd.render((systemd.assets() / "systemd" / name).read_text("utf-8"), places.variables())
+        (units / name).write_text(text)
+    return units
+
+
+def unit(rendered: Path, name: str) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",), empty_lines_in_values=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string((rendered / name).read_text())
+    return parser
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_every_unit(rendered: Path) -> None:
+    names = [
+        name.replace("@", f"@{next(i for p, i in INSTANCES.items() if name.startswith(p))}") if "@" in name else name for name in UNITS
+    ]
+    for source, name in zip(UNITS, names, strict=True):
+        if source != name:
+            shutil.copy(rendered / source, rendered / name)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(rendered / name) for name in names)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{rendered}:"},
+    )
+    ours = [line for line in result.stderr.splitlines() if "azq" in line]
+    assert ours == []
+    assert result.returncode == 0, result.stderr
+
+
+def test_all_units_of_the_design_are_there() -> None:
+    assert UNITS == [
+        "azq-broker@.service",
+        "azq-daemon.service",
+        "azq-fleet.service",
+        "azq-fleet.timer",
+        "azq-flower.service",
+        "azq-front@.service",
+        "azq-inference@.service",
+        "azq-learner@.service",
+        "azq-worker@.service",
+        "azq.target",
+        "joined.target",
+    ]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_stop_with_the_target_and_never_with_one_another(rendered: Path, name: str) -> None:
+    section = unit(rendered, name)["Unit"]
+    assert section["PartOf"] == "azq.target"
+    assert "Requires" not in section
+    assert "BindsTo" not in section
+
+
+@pytest.mark.parametrize("name", [name for name in LASTING if not re.search("broker|flower", name)])
+def test_exit_codes_that_forbid_a_restart_are_those_of_azq(rendered: Path, name: str) -> None:
+    codes = {int(code) for code in unit(rendered, name)["Service"]["RestartPreventExitStatus"].split()}
+    assert codes == {int(code) for code in DO_NOT_RESTART} - {int(ExitCode.OK)}
+
+
+def test_only_the_target_and_the_daemon_want_the_broker(rendered: Path) -> None:
+    wanting = [name for name in UNITS if "azq-broker" in unit(rendered, name)["Unit"].get("Wants", "")]
+    assert wanting == ["azq-daemon.service", "azq.target"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_run_as_their_own_user_without_privileges_and_stop_in_bounded_time(rendered: Path, name: str) -> None:
+    service = unit(rendered, name)["Service"]
+    assert service["User"] == "azq"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["ProtectSystem"] == "strict"
+    assert service["CapabilityBoundingSet"] == ""
+    assert int(service["TimeoutStopSec"]) > 0
+    assert service.get("Restart") == ("always" if name in LASTING else None)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_secret_stands_in_a_command_line(rendered: Path, name: str) -> None:
+    service = unit(rendered, name)["Service"]
+    assert not re.search("password|token|basic.auth|requirepass", service["ExecStart"])
+
+
+def test_each_service_reads_the_secrets_of_its_role_and_only_the_fleets_owner_those_of_all(rendered: Path) -> None:
+    read = {name: unit_lines(rendered, name, "LoadCredential=azq.env:") for name in SERVICES}
+    assert read.pop("azq-broker@.service") == []
+    assert read.pop("azq-front@.service") == []
+    assert read.pop("azq-fleet.service") == ["/etc/azq/azq.env"]
+    for name, files in read.items():
+        assert files == [f"/etc/azq/role-{re.split('[-@.]', name)[1]}.env"]
+    places = systemd.Places(Path("/opt"), Path("/old-server"), users=False)
+    text = systemd.render((systemd.assets() / "systemd" / "azq-worker@.service").read_text("utf-8"), places.variables())
+    assert "LoadCredential=azq.env:/etc/azq/azq.env" in text
+
+
+def test_a_broker_that_keeps_users_has_its_file_of_them_made_before_it_starts(rendered: Path) -> None:
+    text = (rendered / "azq-broker@.service").read_text()
+    assert "/azq fleet seed --conf ${CREDENTIALS_DIRECTORY}/broker.conf /var/lib/azq/broker-%i/users.acl\n" in text
+    assert unit(rendered, "azq-broker@.service")["Service"]["ExecStart"].endswith(" --aclfile /var/lib/azq/broker-%i/users.acl")
+    places = systemd.Places(Path("/opt"), Path("/old-server"), users=False)
+    old = systemd.render((systemd.assets() / "systemd" / "azq-broker@.service").read_text("utf-8"), places.variables())
+    assert "acl" not in old
+    assert "seed" not in old
+
+
+def unit_lines(rendered: Path, name: str, start: str) -> list[str]:
+    return [line.removeprefix(start) for line in (rendered / name).read_text().splitlines() if line.startswith(start)]
+
+
+def test_a_name_that_azq_does_not_know_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="@COLOUR@"):
+        systemd.render("[Service]\nExecStart=/bin/@COLOUR@ x\n", {"BIN": "/usr/bin"})
+
+
+def test_instance_units_and_addresses_with_an_at_sign_are_no_left_over_names() -> None:
+    text = "Wants=azq-broker@control.service azq-broker@data.service\n"
+    assert systemd.render(text, {}) == text
+
+
+def test_delays_grow_where_systemd_can_do_that() -> None:
+    assert systemd.backoff(254).splitlines() == ["RestartSteps=8", "RestartMaxDelaySec=30"]
+    assert all(line.startswith("#") for version in (0, 252) for line in systemd.backoff(version).splitlines())
+    for name in LASTING:
+        text = (systemd.assets() / "systemd" / name).read_text("utf-8")
+        assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_no_service_runs_out_of_starts_while_the_broker_is_away(rendered: Path, name: str) -> None:
+    text = (rendered / name).read_text()
+    assert "StartLimitIntervalSec=0\n" in text
+    assert "StartLimitBurst" not in text

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.errors import ExitCode
+from azq.process import supervisor as sup
+from azq.process.sdnotify import WATCHDOG, notify
+
+
+@dataclass
+class FakeProcess:
+    pid: int
+    code: int | None = None
+    signals: list[int] = field(default_factory=list)
+    obeys: bool = True
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def send_signal(self, sig: int) -> None:
+        self.signals.append(sig)
+        if self.obeys or sig == signal.SIGKILL:
+            self.code = -sig
+
+
+class Bench:
+    """A supervisor with a clock and processes that the test moves."""
+
+    def __init__(self, obeys: bool = True) -> None:
+        self.now = 100.0
+        self.started: list[FakeProcess] = []
+
+        def start(spec: sup.ChildSpec, env: object) -> FakeProcess:
+            self.started.append(FakeProcess(pid=len(self.started) + 1, obeys=obeys))
+            return self.started[-1]
+
+        self.supervisor = sup.Supervisor(env={}, start_process=start, clock=lambda: self.now)
+        self.supervisor.start(sup.ChildSpec("learner", ["x"], Path("log")))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_dead_child_is_started_again_after_its_delay() -> None:
+    bench = Bench()
+    bench.started[0].code = -9
+    assert bench.supervisor.tick() == [("learner", -9)]
+    assert bench.supervisor.tick() == []
+    assert len(bench.started) == 1
+    bench.now += sup.FIRST_DELAY_S
+    bench.supervisor.tick()
+    assert len(bench.started) == 2
+
+
+def test_delays_double_for_a_child_that_keeps_dying() -> None:
+    bench = Bench()
+    waits = []
+    for _ in range(9):
+        bench.started[-1].code = 1
+        bench.supervisor.tick()
+        again = bench.supervisor.children["learner"].start_again_s
+        assert again is not None
+        waits.append(again - bench.now)
+        bench.now = again
+        bench.supervisor.tick()
+    assert waits[:3] == pytest.approx([0.2, 0.4, 0.8])
+    assert max(waits) <= sup.LONGEST_DELAY_S
+
+
+def test_exit_codes_that_no_restart_mends_are_given_up() -> None:
+    bench = Bench()
+    bench.started[0].code = ExitCode.CONFIG
+    bench.supervisor.tick()
+    bench.now += 1000
+    bench.supervisor.tick()
+    assert len(bench.started) == 1
+    assert bench.supervisor.failed() == {"learner": ExitCode.CONFIG}
+
+
+def test_stop_kills_what_does_not_stop() -> None:
+    bench = Bench(obeys=False)
+    process = bench.started[0]
+    bench.supervisor.stop(["learner"], bench.wait)
+    assert process.signals[0] == signal.SIGTERM
+    assert process.signals[-1] == signal.SIGKILL
+    assert bench.now - 100.0 >= 15.0
+    assert bench.supervisor.children == {}
+
+
+@given(delay=st.floats(0.01, 60), lived=st.floats(0, 1000))
+def test_the_delay_is_always_bounded(delay: float, lived: float) -> None:
+    assert 0 < sup.next_delay_s(delay, lived) <= sup.LONGEST_DELAY_S
+
+
+def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> None:
+    environments: list[dict[str, str]] = []
+    clock = Bench()
+
+    def start(spec: sup.ChildSpec, env: dict[str, str]) -> FakeProcess:
+        environments.append(env)
+        clock.started.append(FakeProcess(pid=len(clock.started) + 1))
+        return clock.started[-1]
+
+    clock.started.clear()
+    supervisor = sup.Supervisor(env={"A": "1"}, start_process=start, clock=lambda: clock.now, hang_after_s=10.0)
+    supervisor.start(sup.ChildSpec("learner", ["x"], Path("log")))
+    assert environments[0]["A"] == "1"
+    clock.now += 600
+    assert supervisor.tick() == []
+    assert clock.started[0].signals == []  # it never pinged: it may take its time to start
+    assert notify(WATCHDOG, environment=environments[0])
+    supervisor.tick()
+    clock.now += 60
+    supervisor.tick(excused=True)  # what it waits for hangs itself
+    clock.now += 9.9
+    supervisor.tick()
+    assert clock.started[0].signals == []
+    clock.now += 0.2
+    supervisor.tick()
+    assert clock.started[0].signals == [signal.SIGKILL]
+    assert supervisor.tick() == [("learner", -signal.SIGKILL)]
+    clock.now += sup.FIRST_DELAY_S
+    supervisor.tick()
+    assert len(clock.started) == 2
+    assert environments[1]["NOTIFY_SOCKET"] != environments[0]["NOTIFY_SOCKET"]
+    assert not Path(environments[0]["NOTIFY_SOCKET"]).exists()
+    supervisor.stop(["learner"], clock.wait)
+    assert not Path(environments[1]["NOTIFY_SOCKET"]).exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("2026 [error] stopped    reason='127.0.0.1:80 is in use; stop it' role=daemon", "127.0.0.1:80 is in use; stop it"),
+        ("2026 [error] stopped reason=\"device 'cuda:3' is not here\" role=inference", "device 'cuda:3' is not here"),
+        ('{"event": "stopped", "reason": "no broker", "role": "worker"}', "no broker"),
+        ("ModuleNotFoundError: No module named 'x'", "ModuleNotFoundError: No module named 'x'"),
+        ("{half a line", "{half a line"),
+    ],
+)
+def test_why_a_child_ended_is_told_without_the_rest_of_its_line(line: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(f"before\n{line}\n")
+    assert sup.last_line(tmp_path / "log") == reason

@@ -1,0 +1,144 @@
+"""Events in one order over many streams: a reader that stops anywhere and comes back misses nothing and hears nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.bus.memory import MemoryBus
+from azq.errors import InvalidRequest
+from azq.ledger import MemoryLedger
+from azq.ledger.rules import KEPT_EVENTS
+from azq.ledger.types import RunState
+from azq.status.events import READ_AT_ONCE, Place, Reader, condition_events, parse_place
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import GradeResult, MatchResult, MatchSpec, RunEvent, RunRecord, WeightEvent
+
+RUNS = ("a", "b")
+START = Place(0, 0, "a", "")
+
+
+def publish(bus: MemoryBus, run: str, letter: str, number: int) -> None:
+    if letter == "e":
+        bus.publish(keys.events(run), encode(RunEvent("run.paused", number, {"reason": str(number)})))
+    elif letter == "w":
+        bus.publish(keys.weights(run), encode(WeightEvent(run, number + 1, "00", "file:00", number, number)))
+    else:
+        bus.publish(keys.results(run), encode(GradeResult(1, 64, 200, 18, number)))
+
+
+def reader_of(bus: MemoryBus, runs: Sequence[str], after: Place) -> Reader:
+    return Reader(bus, runs, after, pause=lambda _: None)
+
+
+def everything(reader: Reader) -> list[Place]:
+    found: list[Place] = []
+    while events := reader.read():
+        found += [event.place for event in events]
+    return found
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(RUNS), st.sampled_from("erw"), st.integers(0, 2)), max_size=40),
+    st.integers(0, 40),
+)
+def test_a_reader_that_comes_back_at_any_event_reads_on_from_there(history: list[tuple[str, str, int]], stop: int) -> None:
+    clock = [1.0]
+    bus = MemoryBus(clock=lambda: clock[0])
+    for number, (run, letter, wait_ms) in enumerate(history):
+        clock[0] += wait_ms / 1000  # often several in one millisecond, in several streams
+        publish(bus, run, letter, number)
+    whole = everything(reader_of(bus, RUNS, START))
+    assert len(whole) == len(history)
+    assert whole == sorted(set(whole))
+    if whole:
+        last = whole[min(stop, len(whole) - 1)]
+        assert everything(reader_of(bus, RUNS, parse_place(str(last)))) == [place for place in whole if place > last]
+        alone = everything(reader_of(bus, ["a"], parse_place(str(last))))
+        assert alone == [place for place in whole if place > last and place.run == "a"]
+
+
+def test_a_long_stream_is_not_overtaken_by_a_short_one() -> None:
+    clock = [1.0]
+    bus = MemoryBus(clock=lambda: clock[0])
+    for number in range(2 * READ_AT_ONCE + 7):
+        clock[0] += 0.001
+        publish(bus, "a", "e", number)
+    publish(bus, "b", "e", 0)
+    reader = reader_of(bus, RUNS, START)
+    first = reader.read()
+    assert {event.place.run for event in first} == {"a"}
+    rest = everything(reader)
+    assert [*[event.place for event in first], *rest] == sorted([*[event.place for event in first], *rest])
+    assert rest[-1].run == "b"
+
+
+def test_what_comes_late_within_one_millisecond_is_told_in_its_place() -> None:
+    bus = MemoryBus(clock=lambda: 1.0)
+    publish(bus, "b", "e", 0)
+    reader = Reader(bus, RUNS, START, pause=lambda _: publish(bus, "a", "e", 1))  # between the two looks
+    assert [event.place.run for event in reader.read()] == ["a", "b"]
+
+
+def test_a_new_reader_hears_only_what_comes_and_new_runs_from_their_beginning() -> None:
+    bus = MemoryBus()
+    ledger = MemoryLedger(bus)
+    ledger.create_run(RunRecord("a", b"{}", {}, "x", 1))
+    reader = Reader(bus, ["a"], None)
+    assert reader.read() == []
+    ledger.create_run(RunRecord("b", b"{}", {}, "x", 1))
+    reader.join(["a", "b"])
+    ledger.set_run_state("a", RunState.PAUSED, "lunch")
+    job = ledger.enqueue("b", "selfplay", "cpu")
+    ledger.claim(job.job.job_id, 1, "w1", 5.0)
+    told = [(event.place.run, event.kind, event.about) for event in reader.read()]
+    about = {"job": "b:1", "kind": "selfplay", "tag": "cpu", "attempt": 1}
+    assert sorted(told, key=str) == sorted(
+        [
+            ("b", "run.running", {}),
+            ("a", "run.paused", {"reason": "lunch"}),
+            ("b", "job.queued", about),
+            ("b", "job.leased", {**about, "owner": "w1"}),
+        ],
+        key=str,
+    )
+
+
+def test_weights_matches_and_grades_are_told_with_their_figures() -> None:
+    bus = MemoryBus()
+    publish(bus, "a", "w", 4)
+    publish(bus, "a", "r", 5)
+    spec = MatchSpec("latest", "uct:100", 20, 64, 4, 0)
+    bus.publish(keys.results("a"), encode(MatchResult(spec, "weights:5", "uct:100", 15, 2, 3, 6)))
+    bus.publish(keys.results("a"), b"garbage")
+    told = {event.kind: event for event in Reader(bus, ["a"], START).read()}
+    assert told["weights.published"].about == {"version": 5, "step": 4, "sha256": "00"}
+    assert told["grade.finished"].about["errors"] == 18
+    assert (told["match.finished"].about["wins"], told["match.finished"].at_ms) == (15, 6)
+    assert len(told) == 3
+
+
+def test_a_reader_hears_which_runs_lost_events_while_it_was_away() -> None:
+    bus = MemoryBus()
+    for number in range(KEPT_EVENTS + 1):
+        bus.publish(keys.events("a"), encode(RunEvent("run.paused", number, {"reason": "x"})), max_length=KEPT_EVENTS)
+    publish(bus, "b", "e", 0)
+    assert Reader(bus, RUNS, Place(1, 0, "e", "a")).lost == ["a"]
+    newest = bus.newest(keys.events("a"))[0].id
+    assert Reader(bus, RUNS, parse_place(f"{newest}-e-a")).lost == []
+    assert Reader(bus, RUNS, None).lost == []
+
+
+@pytest.mark.parametrize("text", ["x", "1-1", "1-1-x-a", "1-1-e-", "1-1-e-A", "-1-1-e-a", "1" * 40 + "-1-e-a", "1-1-e-a\n", "٣-1-e-a"])
+def test_an_id_of_no_event_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="Last-Event-ID"):
+        parse_place(text)
+
+
+def test_conditions_begin_and_end() -> None:
+    told = condition_events(frozenset({"old", "lasting"}), frozenset({"lasting", "new"}))
+    assert told == [("condition.began", {"condition": "new"}), ("condition.ended", {"condition": "old"})]

@@ -1,0 +1,199 @@
+"""One run at a glance, from plain values."""
+
+from __future__ import annotations
+
+import msgspec
+from reconcile_worlds import view
+
+from azq.arena.rating import Rating
+from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.status.network import NetworkStatus
+from azq.status.summary import RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+
+VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
+COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
+
+
+def beat(role: str, worker: str, run: str = "", versions: dict[str, int] | None = None, **rates: float) -> Heartbeat:
+    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 4_000, run=run, rates=rates, weight_versions=versions or {})
+
+
+def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+    assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
+    assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
+    assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
+
+
+LEARNER = LearnerStatus(
+    step=40,
+    samples_inserted=200,
+    samples_consumed=500,
+    games_inserted=5,
+    duplicates_dropped=0,
+    window=150,
+    loss_policy=1.5,
+    loss_value=0.5,
+    learning_rate=0.125,
+    weight_version=3,
+    stall_selfplay=False,
+    waiting=True,
+    samples_per_s=64.0,
+    sent_ms=0,
+    progress=0.25,
+    ranks=4,
+    ranks_healthy=2,
+    rank_failures=7,
+    batch_s=0.5,
+    sync_s=0.125,
+    scaling_efficiency=0.75,
+)
+
+
+def test_what_is_not_measured_yet_is_nothing() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.0, 0, 0, 0.0, 0)
+    assert (status.learning_rate, status.loss_value, status.weight_version, status.learner_waiting) == (None, None, 0, False)
+    assert (status.jobs_queued, status.jobs_leased, status.draining, status.selfplay_stalled) == (0, 0, False, False)
+    assert (status.reason, status.conditions, status.not_served) == ("", (), {})
+    assert status.ranks == RanksStatus(1, 0, 0, 0, False, 0, 0.0, 0.0, 1.0)
+    assert status.strength == Strength(None, None, 0, None, None, None, None)
+
+
+def test_what_a_live_learner_says_is_shown() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, learner=LEARNER), 5_000)
+    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.25, 200, 150, 64.0, 40)
+    assert (status.loss_policy, status.loss_value, status.learning_rate) == (1.5, 0.5, 0.125)
+    assert (status.samples_per_insert, status.learner_live, status.learner_waiting, status.weight_version) == (2.5, True, True, 3)
+    assert status.ranks == RanksStatus(4, 2, 2, 7, True, 500, 0.5, 0.125, 0.75)
+
+
+def test_a_learner_that_has_not_begun_has_no_losses_and_no_ratio() -> None:
+    fresh = msgspec.structs.replace(LEARNER, step=0, samples_inserted=0, ranks=2, ranks_healthy=2)
+    status = summarise(RunFacts(VIEW, COUNTS, learner=fresh), 5_000)
+    assert (status.loss_policy, status.loss_value, status.samples_per_insert, status.learner_step) == (None, None, 0.0, 0)
+    assert (status.ranks.failed, status.ranks.fallback_active) == (0, False)
+    assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=3)).failed == 0  # one that leaves is still there
+    assert ranks_status(msgspec.structs.replace(fresh, ranks_healthy=1)).fallback_active
+    first = summarise(RunFacts(VIEW, COUNTS, learner=msgspec.structs.replace(LEARNER, step=1)), 5_000)
+    assert (first.loss_policy, first.loss_value) == (1.5, 0.5)
+
+
+def test_the_newest_weights_are_those_of_whoever_knows_newer_ones() -> None:
+    for published, newest in ((7, 7), (2, 3)):
+        facts = RunFacts(VIEW, COUNTS, learner=LEARNER, weights=WeightEvent("r", published, "", "", 0, 0))
+        assert summarise(facts, 0).weight_version == newest
+
+
+def test_jobs_are_counted_by_state_and_a_run_that_does_not_go_on_drains_while_any_is_leased() -> None:
+    jobs = (view(1), view(2), view(3, JobState.QUEUED))
+    status = summarise(RunFacts(VIEW, COUNTS, jobs=jobs), 0)
+    assert (status.jobs_queued, status.jobs_leased, status.draining) == (1, 2, False)
+    paused = RunView(VIEW.record, RunState.PAUSED, "", 90_000, 0)
+    assert summarise(RunFacts(paused, COUNTS, jobs=jobs[1:]), 0).draining
+    assert not summarise(RunFacts(paused, COUNTS, jobs=jobs[2:]), 0).draining
+
+
+def test_selfplay_stalls_by_the_learners_word_or_by_finished_games_that_wait() -> None:
+    record = RunRecord("r", b'{"selfplay": {"max_waiting_games": 3}}', {}, "runs/r", 0)
+    run = RunView(record, RunState.RUNNING, "", 0, 0)
+
+    def stalls(in_transit: int, learner: LearnerStatus | None) -> bool:
+        counts = LedgerCounts(10, 6, 3, 1, 6 - in_transit, in_transit, 0)
+        return summarise(RunFacts(run, counts, learner=learner), 0).selfplay_stalled
+
+    assert [stalls(2, LEARNER), stalls(3, LEARNER), stalls(2, None), stalls(3, None)] == [False, True, False, True]
+    assert stalls(0, msgspec.structs.replace(LEARNER, stall_selfplay=True))
+
+
+def test_workers_of_another_run_are_no_part_of_it() -> None:
+    workers = (beat("selfplay", "all", games_per_s=1.0), beat("selfplay", "own", run="r"), beat("selfplay", "other", run="s"))
+    assert [worker.worker for worker in summarise(RunFacts(VIEW, COUNTS, workers=workers), 0).workers] == ["all", "own"]
+
+
+def test_rates_add_up_over_workers_of_the_right_role_and_run() -> None:
+    workers = (
+        beat("selfplay", "a", games_per_s=1.0, simulations_per_s=10.0, evaluations_per_s=9.0),
+        beat("selfplay", "b", games_per_s=2.0, simulations_per_s=20.0, evaluations_per_s=18.0),
+        beat("eval", "c", games_per_s=50.0, simulations_per_s=5.0),
+        beat("inference", "i", evaluations_per_s=30.0, mean_batch=10.0),
+        beat("inference", "j", evaluations_per_s=90.0, mean_batch=90.0),
+        beat("learner", "l", run="other", games_per_s=1000.0),
+    )
+    status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 5_000)
+    assert (status.games_per_s, status.simulations_per_s, status.evaluations_per_s) == (3.0, 35.0, 120.0)
+    assert status.mean_batch == 30.0  # 4 batches/s carry 120 leaves/s
+    assert [worker.worker for worker in status.workers] == ["a", "b", "c", "i", "j"]
+    assert status.workers[0].age_s == 1.0
+
+
+def test_with_a_local_evaluator_the_searching_workers_report_evaluations() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", evaluations_per_s=9.0),)), 5_000)
+    assert status.evaluations_per_s == 9.0
+
+
+def test_policy_lag_is_what_workers_say_or_follows_from_their_versions() -> None:
+    said = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", policy_lag=1.0), beat("selfplay", "b", policy_lag=2.0))), 0)
+    assert said.policy_lag == 1.5
+
+
+def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() -> None:
+    grades = [GradeResult(9, 64, 0, 0, 0), GradeResult(8, 64, 200, 30, 0), GradeResult(7, 64, 200, 60, 0)]
+    ratings = [Rating("uct:100", 0, 0, 0, 9, 4), Rating("weights:10", 55, 5, 105, 9, 4), Rating("weights:9", 90, 50, 130, 9, 4)]
+    assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
+    unknown = [Rating("weights:x", 9, 9, 9, 9, 4), Rating("gtp:12", 9, 9, 9, 9, 4)]
+    assert strength([GradeResult(7, 64, 1, 1, 0)], unknown) == Strength(7, 1.0, 1)
+
+
+def test_ratings_are_those_of_its_matches_where_none_are_given() -> None:
+    facts = RunFacts(VIEW, COUNTS, ratings=[Rating("weights:1", 5, 4, 6, 9, 4)])
+    assert summarise(facts, 0).strength.elo == 5
+    assert summarise(facts, 0, [Rating("weights:2", 7, 6, 8, 9, 4)]).strength.elo == 7
+
+
+def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:
+    def match(opponent: str, error: str) -> MatchResult:
+        return MatchResult(MatchSpec("weights:1", opponent, 2, 8, 0, 0), "weights:1", opponent, 0, 0, 0, 0, error=error)
+
+    newest_first = [match("gtp:a", "engine gtp:a died"), match("gtp:b", ""), match("gtp:a", ""), match("gtp:b", "engine gtp:b hung")]
+    assert failed_matches(newest_first) == ["the match against gtp:a failed: engine gtp:a died"]
+
+
+def test_a_network_is_as_large_as_the_newest_weights_say() -> None:
+    record = RunRecord("r", b'{"network": {"kind": "mlp", "blocks": 2, "channels": 32}}', {}, "runs/r", 0)
+    view = RunView(record, RunState.RUNNING, "", 0, 0)
+
+    def network(weights: WeightEvent | None) -> NetworkStatus | None:
+        return summarise(RunFacts(view, COUNTS, weights=weights), 0).network
+
+    grown = network(WeightEvent("r", 7, "", "", 900, 0, blocks=4, channels=48))
+    assert grown == NetworkStatus("mlp", 2, 32, 4, 48)
+    assert str(grown) == "4x48, from 2x32"
+    assert str(network(WeightEvent("r", 1, "", "", 0, 0, blocks=2, channels=32))) == "2x32"
+    for weights in (None, WeightEvent("r", 1, "", "", 0, 0)):  # none yet, or of an azq whose events do not say
+        unknown = network(weights)
+        assert unknown is not None
+        assert (unknown.blocks, unknown.channels, str(unknown)) == (None, None, "2x32")
+
+
+def test_settings_that_do_not_parse_have_the_network_that_is_the_default() -> None:
+    default = summarise(RunFacts(VIEW, COUNTS), 0).network
+    broken = RunView(RunRecord("r", b"oops", {}, "runs/r", 0), RunState.FAILED, "", 0, 0)
+    assert default is not None
+    assert summarise(RunFacts(broken, COUNTS), 0).network == default
+
+
+def test_hosts_that_do_not_serve_a_run_are_named_with_their_reason() -> None:
+    def inference(host: str, **unserved: str) -> Heartbeat:
+        return Heartbeat("inference", f"inference@{host}:1", host, 1, "0", 1, 0, 0, unserved=unserved)
+
+    workers = (
+        inference("a", r="needs open_spiel"),
+        inference("b", r="needs open_spiel", s="x"),
+        inference("c", r="KeyError"),
+        inference("d"),
+    )
+    status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 0)
+    assert status.not_served == {"a": "needs open_spiel", "b": "needs open_spiel", "c": "KeyError"}
+    assert status.conditions == ("not served by a, b: needs open_spiel", "not served by c: KeyError")

@@ -1,0 +1,24 @@
+"""The plan of the house is told in three places, and they agree."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import azq
+
+ROOT = Path(__file__).parents[2]
+
+
+def layers() -> list[str]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    return list(contracts[0]["layers"])
+
+
+def test_the_package_lists_its_layers_from_the_lowest_up() -> None:
+    listed = [line.strip().split("  ")[0] for line in (azq.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert listed == layers()[::-1]
+
+
+def test_the_architecture_page_draws_the_same_layers() -> None:
+    assert "```\n" + "\n".join(layers()) + "\n```" in (ROOT / "docs" / "1-architecture.md").read_text("utf-8")
