@@ -12,6 +12,7 @@ from azq.arena import match as matches
 from azq.arena import positions
 from azq.arena.players import Ground, Player, make_player
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import RunSections
 from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError, reason_of
 from azq.games import Game
@@ -124,7 +125,7 @@ def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
         spec.num_simulations,
         grade.positions,
         grade.errors,
-        grading.now_ms(),
+        now_ms(),
         dict(grade.by_class),
         grade.mean_loss,
         dict(grade.loss_by_class),

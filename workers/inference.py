@@ -17,6 +17,7 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
+from azq.clock import now_ms
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
@@ -118,7 +119,7 @@ class Pulse:
         self._server = server
         self._worker = worker
         self._config = config
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = now_ms()
         self._due_s = 0.0
         self._ready = False
 
@@ -156,7 +157,7 @@ class Pulse:
             version=__version__,
             schema=SCHEMA,
             started_ms=self._started_ms,
-            sent_ms=time.time_ns() // 1_000_000,
+            sent_ms=now_ms(),
             rates={**self._server.rates(), **usage()},
             weight_versions=self._server.versions,
             unserved=self._server.unserved,

@@ -21,6 +21,7 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config, RunSections, WorkerConfig, parse_run
 from azq.errors import ConfigError, ExitCode
 from azq.learner.learner import Learner
@@ -175,7 +176,7 @@ class Beat:
         self._directory = directory
         self._config = config
         self._outage = Outage()
-        self._started_ms = int(time.time() * 1000)
+        self._started_ms = now_ms()
         self._due = 0.0
 
     def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
@@ -204,7 +205,7 @@ class Beat:
             version=azq.__version__,
             schema=SCHEMA,
             started_ms=self._started_ms,
-            sent_ms=int(time.time() * 1000),
+            sent_ms=now_ms(),
             run=self._run,
             rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._costs()},
             weight_versions={self._run: status.weight_version} if status else {},

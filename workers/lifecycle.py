@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from azq import __version__, logs
+from azq.clock import now_ms
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
 from azq.process.sdnotify import WATCHDOG, notify
@@ -67,7 +68,7 @@ class Heart(threading.Thread):
             "pid": os.getpid(),
             "version": __version__,
             "schema": SCHEMA,
-            "started_ms": int(time.time() * 1000),
+            "started_ms": now_ms(),
             "queues": tuple(queues),
             "tags": tuple(tags),
             "slots": slots,
@@ -98,7 +99,7 @@ class Heart(threading.Thread):
         """The heartbeat of this moment."""
         figures = self._board.read()
         rates = {**merge(figures), **usage()}
-        return encode(Heartbeat(**self._facts, sent_ms=int(time.time() * 1000), rates=rates, weight_versions=versions(figures)))
+        return encode(Heartbeat(**self._facts, sent_ms=now_ms(), rates=rates, weight_versions=versions(figures)))
 
     def _beat(self) -> None:
         self._try(lambda bus: bus.put(keys.beat(self._facts["worker"]), self.frame(), life_s=self._config.heartbeat_life_s))

@@ -17,6 +17,7 @@ from azq.actor.group import Group
 from azq.actor.link import Link
 from azq.actor.progress import Progress, counts_of
 from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
+from azq.clock import now_ms
 from azq.config import RunSections
 from azq.errors import (
     BrokerError,
@@ -239,7 +240,7 @@ class SelfPlay:
 
     def _event(self, record: _core.Record) -> SampleEvent:
         returns = tuple(float(value) for value in record.returns)
-        return SampleEvent(pack_record(record), returns, self._lease.owner, int(time.time() * 1000))
+        return SampleEvent(pack_record(record), returns, self._lease.owner, now_ms())
 
     def _fill(self, group: Group) -> None:
         """Adopts a game for every empty slot; a record that does not replay is abandoned by name, and the next one taken."""

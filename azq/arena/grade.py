@@ -5,7 +5,6 @@ A move is a whole turn: the player chooses action by action, and what counts is 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -137,8 +136,3 @@ def _ends(graded: Position, start: _core.State) -> dict[str, float]:
 
 def _mean_loss(marks: Sequence[Mark]) -> float:
     return sum(one.loss for one in marks) / len(marks) if marks else 0.0
-
-
-def now_ms() -> int:
-    """The wall clock in milliseconds, for results."""
-    return int(time.time() * 1000)

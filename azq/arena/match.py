@@ -8,7 +8,6 @@ where play makes them differ.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from azq import _core
 from azq.arena.engines.gtp import RESIGN
 from azq.arena.players import Player
 from azq.arena.points import mean_and_error, unit
+from azq.clock import now_ms
 from azq.errors import ConfigError
 from azq.wire.messages import MatchResult, MatchSpec
 
@@ -83,7 +83,7 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
         wins,
         len(games) - wins - losses,
         losses,
-        int(time.time() * 1000),
+        now_ms(),
         seats=game.num_players(),
         share=sum(shares) / len(shares),
         points=points,
@@ -93,7 +93,7 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
 
 def failed(spec: MatchSpec, reason: str) -> MatchResult:
     """The result of a match that an engine ended: no games, and why."""
-    return MatchResult(spec, spec.first, spec.second, 0, 0, 0, int(time.time() * 1000), error=reason)
+    return MatchResult(spec, spec.first, spec.second, 0, 0, 0, now_ms(), error=reason)
 
 
 def share_of_first_place(returns: Sequence[float], seat: int) -> float:

@@ -18,6 +18,7 @@ from pathlib import Path
 import redis
 
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config, RunSections, WorkerConfig, dump_run, load
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
@@ -42,7 +43,7 @@ def run_name(index: int) -> str:
     return f"bench-{index:03d}"
 
 
-def beat(index: int, now_ms: int) -> Heartbeat:
+def beat(index: int, sent_ms: int) -> Heartbeat:
     """The heartbeat of a simulated self-play worker."""
     return Heartbeat(
         role="selfplay",
@@ -51,8 +52,8 @@ def beat(index: int, now_ms: int) -> Heartbeat:
         pid=1000 + index,
         version="bench",
         schema=SCHEMA,
-        started_ms=now_ms - 600_000,
-        sent_ms=now_ms,
+        started_ms=sent_ms - 600_000,
+        sent_ms=sent_ms,
         queues=(f"selfplay.{TAG}", f"eval.{TAG}"),
         tags=(TAG,),
         rates={GAMES_PER_S: 3.0, SIMULATIONS_PER_S: 9000.0, EVAL_LATENCY_MS: 4.0},
@@ -98,17 +99,17 @@ def beat_for_ever(client: redis.Redis, workers: int, config: WorkerConfig) -> No
 
 def send_beats(client: redis.Redis, indices: range, life_s: float) -> None:
     """Heartbeats of these workers, in one round trip."""
-    now_ms = time.time_ns() // 1_000_000
+    looked_ms = now_ms()
     with client.pipeline(transaction=False) as pipe:
         for index in indices:
-            message = beat(index, now_ms)
+            message = beat(index, looked_ms)
             pipe.set(keys.beat(message.worker), encode(message), px=round(life_s * 1000))
         pipe.execute()
 
 
 def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs: int) -> None:
-    ledger, bus, now_ms = Ledger(client), RedisBus(client), time.time_ns() // 1_000_000
-    ledger.create_run(RunRecord(name, json.dumps(dump_run(sections)).encode(), {}, f"/runs/{name}", now_ms))
+    ledger, bus, made_ms = Ledger(client), RedisBus(client), now_ms()
+    ledger.create_run(RunRecord(name, json.dumps(dump_run(sections)).encode(), {}, f"/runs/{name}", made_ms))
     for number in range(ENDED_JOBS + jobs + 1):
         job = ledger.enqueue(name, "selfplay", TAG, games=1024, slice_s=60.0)
         ledger.mark_published(job.job.job_id, job.attempt)
@@ -117,16 +118,16 @@ def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs
             if lease is not None and number < ENDED_JOBS:
                 ledger.release(lease, [])
     assert sum(view.state is JobState.LEASED for view in ledger.jobs(name)) == jobs
-    bus.publish(keys.weights(name), encode(WeightEvent(name, 3, "0" * 64, "file:none", 3000, now_ms)))
-    bus.put(keys.eval_round(name), encode(EvalRound(3, now_ms)))
-    bus.put(keys.learner_status(name), encode(_learner(now_ms)), life_s=LEASE_S)
+    bus.publish(keys.weights(name), encode(WeightEvent(name, 3, "0" * 64, "file:none", 3000, made_ms)))
+    bus.put(keys.eval_round(name), encode(EvalRound(3, made_ms)))
+    bus.put(keys.learner_status(name), encode(_learner(made_ms)), life_s=LEASE_S)
     for index in range(MATCHES):
         first, second = f"weights:{1 + index % 3}", ("uct:100", "weights:1")[index % 2]
         spec = MatchSpec(first, second, 40, 64, 4, index)
-        bus.publish(keys.results(name), encode(MatchResult(spec, first, second, 22, 4, 14, now_ms)))
+        bus.publish(keys.results(name), encode(MatchResult(spec, first, second, 22, 4, 14, made_ms)))
 
 
-def _learner(now_ms: int) -> LearnerStatus:
+def _learner(sent_ms: int) -> LearnerStatus:
     return LearnerStatus(
         step=3000,
         samples_inserted=1_000_000,
@@ -141,7 +142,7 @@ def _learner(now_ms: int) -> LearnerStatus:
         stall_selfplay=False,
         waiting=False,
         samples_per_s=2_000.0,
-        sent_ms=now_ms,
+        sent_ms=sent_ms,
     )
 
 

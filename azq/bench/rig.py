@@ -18,6 +18,7 @@ import redis
 
 from azq import games
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.console.guests import with_game
 from azq.errors import EvaluationTimeout
@@ -100,9 +101,9 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     directory = home / RUN
     store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
-    now_ms = int(time.time() * 1000)
-    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), now_ms))
-    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, now_ms)))
+    made_ms = now_ms()
+    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), made_ms))
+    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from azq.bus.base import Entry
 from azq.bus.dead_letters import DEAD_LENGTH, dead_frame
+from azq.clock import now_ms
 from azq.errors import BrokerUnavailable
 from azq.wire import keys
 
@@ -194,7 +195,7 @@ class MemoryBus:
         """Counts an unreadable frame and keeps its head."""
         with self._changed:
             self._check()
-            self._append(keys.DEAD, dead_frame(entry, reason, time.time_ns() // 1_000_000))
+            self._append(keys.DEAD, dead_frame(entry, reason, now_ms()))
             self._trim(keys.DEAD, DEAD_LENGTH)
             self._values[keys.DEAD_COUNT] = (str(int(self._live(keys.DEAD_COUNT) or 0) + 1).encode(), None)
 

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 from azq.bus.base import Entry
 from azq.bus.connect import connect, socket_timeout_s, translate
 from azq.bus.dead_letters import DEAD_LENGTH, dead_frame
+from azq.clock import now_ms
 from azq.wire import keys
 
 FIELD = b"f"  # the one field of every stream entry
@@ -186,7 +187,7 @@ class RedisBus:
         """Counts an unreadable frame and keeps its head; acknowledging the entry stays with the caller."""
         with translate(self._client), self._client.pipeline(transaction=True) as pipe:
             pipe.incr(keys.DEAD_COUNT)
-            pipe.xadd(keys.DEAD, {FIELD: dead_frame(entry, reason, time.time_ns() // 1_000_000)}, maxlen=DEAD_LENGTH, approximate=False)
+            pipe.xadd(keys.DEAD, {FIELD: dead_frame(entry, reason, now_ms())}, maxlen=DEAD_LENGTH, approximate=False)
             pipe.execute()
 
     def dead_letters(self) -> int:

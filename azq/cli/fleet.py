@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from azq.cli.options import AsJson, ConfigFile, Overrides, emit
+from azq.clock import now_ms
 
 fleet_app = typer.Typer(no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
 
@@ -22,7 +22,7 @@ def fleet_list(config: ConfigFile = None, overrides: Overrides = None, as_json: 
 
     with machines_of(resolve(load(config, overrides or []))) as machines:
         found = machines.seen()
-    emit([as_row(seen) for seen in found], as_json, as_text(found, time.time_ns() // 1_000_000))
+    emit([as_row(seen) for seen in found], as_json, as_text(found, now_ms()))
 
 
 @fleet_app.command("revoke")
@@ -55,7 +55,7 @@ def fleet_expire(config: ConfigFile = None, overrides: Overrides = None, as_json
     if knows_roles(settings):
         with machines_of(settings) as machines:
             machines.renew()
-            gone = machines.expire(time.time_ns() // 1_000_000)
+            gone = machines.expire(now_ms())
     emit({"expired": gone}, as_json, "\n".join(f"{name} is out: its time is over" for name in gone))
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from azq import games, logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import Config, RunSections, load
 from azq.config.own_token import with_own_token
 from azq.console import last_evaluation as final
@@ -158,7 +159,7 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     start.run.create(sections)
     body = msgspec.json.encode(sections.model_dump(mode="json"))
     if start.run.name not in known:
-        record = RunRecord(start.run.name, body, start.until, str(start.run.path), int(time.time() * 1000))
+        record = RunRecord(start.run.name, body, start.until, str(start.run.path), now_ms())
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
@@ -273,7 +274,7 @@ class Session:
         if now_s >= self._expire_s:
             self._expire_s = now_s + EXPIRE_S
             with contextlib.suppress(BrokerError):  # the look that follows says so
-                for name in self._brokers.expire(time.time_ns() // 1_000_000):
+                for name in self._brokers.expire(now_ms()):
                     log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
 
     def _look(self, screen: Screen) -> int | None:

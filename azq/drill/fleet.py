@@ -21,6 +21,7 @@ from azq.bus.binary import find_server
 from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import parse_run
 from azq.drill.books import read_books
 from azq.drill.hosts import Host, Lan
@@ -81,7 +82,7 @@ class Fleet:
             env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
         sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
-        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), int(time.time() * 1000)))
+        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), now_ms()))
         env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import msgspec
 
+from azq.clock import now_ms
 from azq.drill.harm import Harm
 from azq.drill.odd_games import ARMED, Stillborn
 from azq.drill.scenarios import Scenario
@@ -33,7 +33,7 @@ def bad_run(system: System, scenario: Scenario, rng: random.Random) -> Harm:
         sections["run"]["game"] = f"{path}:{Stillborn.__name__}"
         bad = msgspec.structs.replace(
             record, run=BAD_RUN, sections=msgspec.json.encode(sections), directory=str(system.folder / BAD_RUN),
-            created_ms=int(time.time() * 1000),
+            created_ms=now_ms(),
         )  # fmt: skip
         if BAD_RUN in {view.record.run for view in ledger.runs()}:
             ledger.update_run(bad)

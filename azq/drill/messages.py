@@ -6,11 +6,11 @@ import contextlib
 import os
 import random
 import signal
-import time
 from collections.abc import Callable
 
 from azq import games
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import RunSections
 from azq.drill.harm import Harm
 from azq.drill.scenarios import Scenario
@@ -94,7 +94,7 @@ def offer_weights(system: System, fault: str) -> int:
         bus = RedisBus(client)
         version = max(decode(entry.frame, WeightEvent).version for entry in bus.newest(keys.weights(RUN))) + FAR
         system.refused.add(version)
-        bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, int(time.time() * 1000))))
+        bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, now_ms())))
     return version
 
 

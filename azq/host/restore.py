@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 from azq import games
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.errors import NotFound
 from azq.host import brokers
@@ -60,7 +60,7 @@ def restore_run(config: Config, folder: Path, name: str) -> dict[str, Any]:
     name, sections = check_name(name or folder.name), run.sections()
     client = brokers.open_control(config)[1]
     body = msgspec.json.encode(sections.model_dump(mode="json"))
-    record = RunRecord(name, body, {}, str(folder), int(time.time() * 1000))
+    record = RunRecord(name, body, {}, str(folder), now_ms())
     ledger = Ledger(client)
     gone = create_from_folder(ledger, RedisBus(client), record, sections)
     counts = ledger.counts(name)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner import checkpoint
@@ -175,7 +176,7 @@ class Learner:
             stall_selfplay=stall_selfplay(inserted, self._consumed, self._config),
             waiting=not steps_allowed(inserted, self._consumed, self._config),
             samples_per_s=self._rate.per_s(),
-            sent_ms=int(time.time() * 1000),
+            sent_ms=now_ms(),
             progress=self._progress,
             ranks=team.ranks,
             ranks_healthy=team.healthy,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.errors import StoreError, WeightsError, WireError
 from azq.nets.weights import WeightsMeta, from_bytes
 from azq.wire import keys
@@ -75,7 +75,7 @@ class Publisher:
         Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
-        event = WeightEvent(self._run, version, sha256, uri, step, int(time.time() * 1000), blocks, channels)
+        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), blocks, channels)
         self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):

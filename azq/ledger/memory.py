@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import msgspec
 
+from azq.clock import now_ms
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.answers import split_job_id
@@ -50,7 +50,7 @@ class MemoryLedger:
 
     def __init__(self, bus: Sink, *, clock_ms: Callable[[], int] | None = None) -> None:
         self._bus = bus
-        self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
+        self._clock_ms = clock_ms or (now_ms)
         self._lock = threading.RLock()
         self._runs: dict[str, rules.State] = {}
         self._answers = FirstAnswers()

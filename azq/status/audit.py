@@ -6,10 +6,10 @@ import getpass
 import queue
 import socket
 import threading
-import time
 
 from azq import logs
 from azq.bus.base import Bus, Entry
+from azq.clock import now_ms
 from azq.errors import BrokerError, WireError
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -64,7 +64,7 @@ def write_line(bus: Bus, line: AuditLine) -> None:
 def write_command(bus: Bus, what: str, about: str) -> None:
     """A line for a command that changes something by itself, as the user who runs it."""
     who = f"{getpass.getuser()}@{socket.gethostname()}"
-    write_line(bus, AuditLine(time.time_ns() // 1_000_000, who, what, about=about))
+    write_line(bus, AuditLine(now_ms(), who, what, about=about))
 
 
 def line_of(entry: Entry) -> AuditLine | None:

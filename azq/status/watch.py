@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import redis
 
 from azq.arena.rating import rate
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.ledger import Ledger
 from azq.status.observe import gather, read_workers
 from azq.status.queues import QueueStatus, queue_table
@@ -24,17 +23,13 @@ class Watch:
     def summary(self, run: str) -> RunStatus:
         """Everything the live table shows of one run; `NotFound` names the runs there are."""
         facts = gather(self._ledger, self.bus, run)
-        return summarise(facts, _now_ms(), rate(facts.matches))
+        return summarise(facts, now_ms(), rate(facts.matches))
 
     def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
         """All runs, queues and processes."""
         workers = read_workers(self.bus)
         facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
-        now_ms = _now_ms()
-        runs = tuple(summarise(one, now_ms, rate(one.matches)) for one in facts)
-        queues = queue_table(workers, [job for one in facts for job in one.jobs], now_ms)
-        return runs, tuple(queues), tuple(worker_status(beat, now_ms) for beat in workers)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+        looked_ms = now_ms()
+        runs = tuple(summarise(one, looked_ms, rate(one.matches)) for one in facts)
+        queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
+        return runs, tuple(queues), tuple(worker_status(beat, looked_ms) for beat in workers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Annotated, Protocol, TypeAlias
 from fastapi import Depends, Request
 
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
@@ -57,11 +57,6 @@ class LedgerFace(LedgerReader, Protocol):
     def cancel(self, job_id: str) -> JobView: ...
 
 
-def wall_ms() -> int:
-    """Milliseconds since 1970 by this host's clock."""
-    return time.time_ns() // 1_000_000
-
-
 def local_store(view: RunView) -> Store:
     """Blobs in the run's own folder on this host."""
     return open_store("file", directory=Path(view.record.directory) / "weights")
@@ -83,7 +78,7 @@ class Services:
     home: Path
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
-    clock_ms: Callable[[], int] = field(default=wall_ms)
+    clock_ms: Callable[[], int] = field(default=now_ms)
     store_of: Callable[[RunView], Store] = field(default=local_store)
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
     streams: Streams = field(default_factory=Streams)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 import azq
 from azq import logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.errors import BrokerError, StateConflict
 from azq.process.sdnotify import WATCHDOG, notify
@@ -57,7 +57,7 @@ class Loop:
         self._life_s = life_s
         self._fleet = fleet
         self._history = Recorder(bus, config.history_every_s)
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = now_ms()
         self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
@@ -100,7 +100,7 @@ class Loop:
             version=azq.__version__,
             schema=SCHEMA,
             started_ms=self._started_ms,
-            sent_ms=time.time_ns() // 1_000_000,
+            sent_ms=now_ms(),
             rates=usage(),
         )
         self._bus.put(keys.beat(self._name), encode(beat), life_s=self._life_s)

@@ -12,7 +12,6 @@ import re
 import secrets
 import socket
 import sys
-import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config
 from azq.config.addresses import with_user
 from azq.errors import ConfigError
@@ -160,7 +160,7 @@ def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
         return {"token": str(replace(login, user=user, fingerprint=fingerprint)), "warning": NO_USERS}
     name = guest.name or f"box-{secrets.token_hex(3)}"
     with machines_of(config) as machines:
-        machine, password = machines.let_in(name, guest.roles, guest.days, time.time_ns() // 1_000_000)
+        machine, password = machines.let_in(name, guest.roles, guest.days, now_ms())
     return {
         "token": str(Token(password, user=machine_user(name), fingerprint=fingerprint)),
         "name": name,

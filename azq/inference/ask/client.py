@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from azq import logs, metrics
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.errors import BrokerError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation
@@ -86,7 +87,7 @@ class StreamEvaluator:
         `sends` is how often they were sent elsewhere: a request that may have killed who had it is to keep its history.
         """
         self._next_id += 1
-        sent_ms = time.time_ns() // 1_000_000
+        sent_ms = now_ms()
         with self._phases("encode"):
             request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1)
             frame = codec.encode(request)  # too large is the caller's mistake, said here

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from azq.clock import now_ms
 from azq.ledger.types import RunState, RunView
 
 LOOK_S = 0.25  # between looks at the names and at the runs that are awake
@@ -22,18 +23,18 @@ class Runs(Protocol):
     def stirring(self, names: Sequence[str]) -> list[str]: ...
 
 
-def rests(view: RunView, now_ms: int) -> bool:
+def rests(view: RunView, at_ms: int) -> bool:
     """Whether a run without jobs is left alone."""
-    return view.state not in SERVED_STATES or (view.state is not RunState.RUNNING and now_ms - view.changed_ms > REST_AFTER_MS)
+    return view.state not in SERVED_STATES or (view.state is not RunState.RUNNING and at_ms - view.changed_ms > REST_AFTER_MS)
 
 
 class Roster:
     """The runs to serve, read with as few requests as that takes."""
 
-    def __init__(self, runs: Runs, clock_s: Callable[[], float] = time.monotonic, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, runs: Runs, clock_s: Callable[[], float] = time.monotonic, clock_ms: Callable[[], int] = now_ms) -> None:
         self._runs = runs
         self._clock_s = clock_s
-        self._now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+        self._clock_ms = clock_ms
         self._asleep: set[str] = set()
         self._stirring: set[str] = set()  # old runs that have jobs
         self._look_at_s = self._rest_look_at_s = float("-inf")
@@ -48,11 +49,11 @@ class Roster:
             self._stirring = set(self._runs.stirring(old))
             self._rest_look_at_s = self._clock_s() + REST_LOOK_S
         asked = [name for name in names if name not in self._asleep or name in self._stirring]
-        now_ms = self._now_ms()
-        awake = {view.record.run: view for view in self._runs.runs(asked) if self._awake(view, now_ms)}
+        looked_ms = self._clock_ms()
+        awake = {view.record.run: view for view in self._runs.runs(asked) if self._awake(view, looked_ms)}
         self._asleep = set(names).difference(awake)
         self._look_at_s = self._clock_s() + LOOK_S
         return awake
 
-    def _awake(self, view: RunView, now_ms: int) -> bool:
-        return view.state in SERVED_STATES and (view.record.run in self._stirring or not rests(view, now_ms))
+    def _awake(self, view: RunView, at_ms: int) -> bool:
+        return view.state in SERVED_STATES and (view.record.run in self._stirring or not rests(view, at_ms))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from azq import logs
+from azq.clock import now_ms
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.inference.ask.catalog import WeightCatalog
 from azq.inference.device.model import Model
@@ -44,7 +45,7 @@ class ServedRun:
         self._first = first  # surrounds the loading of the first weights
         self._tuned: Tuned | None = None
         self._tuned_for: object = None  # a network
-        self._since_ms = _now_ms()
+        self._since_ms = now_ms()
         self.problem = ""  # why the newest weights are not used
         self._refused: dict[int, float] = {}  # version -> when to try again
         self._failures = 0  # in a row, for reasons that nobody foresaw
@@ -151,7 +152,7 @@ class ServedRun:
             self._refuse(event.version, error)
             return False
         self.current, self.problem, self._failures = event.version, "", 0
-        stats.weight_switch_s = max(0, _now_ms() - max(event.published_ms, self._since_ms)) / 1e3
+        stats.weight_switch_s = max(0, now_ms() - max(event.published_ms, self._since_ms)) / 1e3
         self._log.info("weights_switched", run=self.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
         return True
 
@@ -164,7 +165,3 @@ class ServedRun:
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
         self._log.warning("weights_refused", run=self.run, version=version, kept=self.current, error=reason_of(error))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

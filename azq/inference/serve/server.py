@@ -15,6 +15,7 @@ import torch
 
 from azq import logs, metrics
 from azq.bus.base import Bus, Entry, RequestBus
+from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
 from azq.inference.device.engine import Engine
@@ -381,8 +382,8 @@ class InferenceServer:
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:
         self._data.answer(replies, members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
-        now_ms = time.time_ns() // 1_000_000
-        self.stats.answered([now_ms - pending.request.sent_ms for pending in members])
+        answered_ms = now_ms()
+        self.stats.answered([answered_ms - pending.request.sent_ms for pending in members])
 
 
 def _key(entry: Entry) -> tuple[str, str]:

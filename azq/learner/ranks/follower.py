@@ -14,6 +14,7 @@ from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.data.batches import Feed, Order
@@ -101,7 +102,7 @@ class Follower:
             return
         self._beaten = (free, now)
         parts = self._parts
-        frame = encode(RankBeat(parts.place.rank, self._name, free, int(time.time() * 1000)))
+        frame = encode(RankBeat(parts.place.rank, self._name, free, now_ms()))
         self._outage.attempt(lambda: parts.bus.put(keys.rank(parts.run, parts.place.rank), frame, life_s=BEAT_LIFE_S))
 
     def _take_in(self) -> int:
