@@ -13,11 +13,12 @@ from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.serve import unserved
+from azq.inference.serve import follower, served, unserved
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
 from azq.status.watch import Watch
+from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 from workers.inference import Pulse, serve
@@ -94,8 +95,8 @@ class Place:
 
 @pytest.fixture
 def place(broker, monkeypatch):
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
-    monkeypatch.setattr(unserved, "LONGEST_S", 0.2)
+    for module in (unserved, served, follower):
+        monkeypatch.setattr(module, "AGAIN", Backoff(0.05, 0.2))
     made = Place(broker)
     yield made
     made.close()
