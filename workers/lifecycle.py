@@ -16,8 +16,8 @@ from azq import __version__, logs
 from azq.clock import now_ms
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
+from azq.process.proc import usage
 from azq.process.sdnotify import WATCHDOG, notify
-from azq.process.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat

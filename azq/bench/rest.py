@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from azq.bench import fleet
-from azq.bench.cpu import cpu_s
 from azq.bench.load import TOKEN_VARIABLE
 from azq.bench.rig import READY_S, apart, percentile
 from azq.config import Config
 from azq.config.own_token import with_own_token
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
+from azq.process.proc import cpu_s
 from azq.waiting import until
 
 STOP_S = 60.0

@@ -26,6 +26,7 @@ from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
+from azq.process.proc import alive, stat_of
 from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -208,21 +209,10 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     return None
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    return _state(pid) not in ("", "Z")
-
-
 def stopped(pid: int) -> bool:
     """Whether a process is there and was told to stop."""
-    return _state(pid) == "T"
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
+    found = stat_of(pid)
+    return found is not None and found.state == "T"
 
 
 def _free_ports() -> int:
@@ -232,6 +222,3 @@ def _free_ports() -> int:
             port = int(first.getsockname()[1])
             with socket.create_server(("127.0.0.1", port + 1)):
                 return port
-
-
-__all__ = ["RUN", "System", "alive"]
