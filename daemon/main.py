@@ -17,7 +17,7 @@ from azq.config import Config
 from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
-from azq.process.sdnotify import READY, STOPPING, notify
+from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
 from daemon.serve.core import build
 from daemon.serve.listener import bind

@@ -19,12 +19,12 @@ from typing import Protocol
 from azq import logs
 from azq.errors import BrokerError, LeaseLost, NotFound
 from azq.ledger.types import JobView, Lease
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.proc import is_my_child
 from workers.board import Board, Claim
 
 LOOK_S = 0.25
 SIGN_S = 1.0
-HANG_AFTER_S = 10.0  # a child so long silent is killed: as long as `azq up` and systemd wait
 STUCK_AFTER_S = 60.0  # a main thread that asks for nothing so long counts as silent; its lease is long over
 
 Claims = Mapping[int, tuple[Claim, float]]

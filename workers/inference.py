@@ -28,8 +28,8 @@ from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process
+from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
 from azq.process.proc import usage
-from azq.process.sdnotify import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_store, weights_folder
 from azq.wire import codec, keys
 from azq.wire.gate import agree_on_schema

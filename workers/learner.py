@@ -35,8 +35,8 @@ from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
+from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.process.proc import usage
-from azq.process.sdnotify import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode

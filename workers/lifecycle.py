@@ -16,8 +16,8 @@ from azq import __version__, logs
 from azq.clock import now_ms
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
+from azq.process.liveness import WATCHDOG, notify, watchdog_interval_s
 from azq.process.proc import usage
-from azq.process.sdnotify import WATCHDOG, notify
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
@@ -32,14 +32,6 @@ STOP_AFTER_S = 12.0  # a pool that has not ended by then never will (celery's wa
 LOOP_TICKS = 3.0  # the event loop must have turned within so many watchdog intervals
 
 log = logs.get(__name__)
-
-
-def watchdog_interval_s() -> float | None:
-    """Seconds between WATCHDOG=1 messages, or None where systemd watches no dog of this process."""
-    usec = os.environ.get("WATCHDOG_USEC", "")
-    if not usec.isdigit() or os.environ.get("WATCHDOG_PID") not in (None, "", str(os.getpid())):
-        return None
-    return int(usec) / 2e6
 
 
 def role_of(queues: Sequence[str]) -> str:

@@ -36,8 +36,8 @@ from azq.host.roles import NO_USERS, in_roles, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
-from azq.process import pings
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.status.audit import write_command
@@ -51,8 +51,7 @@ UNTIL_KEYS = ("minutes", "games", "steps")
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
-HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
-BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
+BROKER_HANG_AFTER_S = 8.0  # shorter than HANG_AFTER_S, for all others have to find their way back after it
 
 log = logs.get(__name__)
 
@@ -97,7 +96,7 @@ def up(
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
-        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from azq import logs
 from azq.bus.front import MAX_CLIENTS, Front, listen, serve
 from azq.errors import ConfigError, ExitCode
-from azq.process.sdnotify import READY, WATCHDOG, notify
+from azq.process.liveness import READY, WATCHDOG, notify
 
 DESCRIPTORS = 2 * MAX_CLIENTS + 100
 

@@ -14,8 +14,8 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.errors import BrokerError, StateConflict
+from azq.process.liveness import WATCHDOG, notify
 from azq.process.proc import usage
-from azq.process.sdnotify import WATCHDOG, notify
 from azq.status.history import Recorder
 from azq.status.observe import Observer
 from azq.wire import keys

@@ -10,20 +10,19 @@ from azq import logs
 from azq.config import Config
 from azq.errors import ExitCode
 from azq.host.join.machine import Service
-from azq.process import pings
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 
 TICK_S = 0.1
-HANG_AFTER_S = 10.0  # as under systemd
 
 log = logs.get(__name__)
 
 
 def work(config: Config, services: Sequence[Service], folder: Path) -> int:
     """Keeps the services alive until Ctrl-C or until all of them gave up; returns the exit code. Their logs are in the folder."""
-    supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+    supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
     with Interrupts() as interrupts:
         try:
             for service in services:
