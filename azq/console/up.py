@@ -256,7 +256,7 @@ class Session:
                 self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
-            self._interrupts.wait(TICK_S)
+            self._interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
@@ -304,11 +304,11 @@ class Session:
         self._stop("eval", *(name for name in self._supervisor.children if name.startswith("inference")), "daemon")
 
     def _stop(self, *names: str) -> None:
-        self._supervisor.stop(names, self._interrupts.wait)
+        self._supervisor.stop(names, self._interrupts.pause)
 
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()
-        self._interrupts.wait(seconds)
+        self._interrupts.pause(seconds)
 
 
 def _patient_wait(seconds: float) -> None:

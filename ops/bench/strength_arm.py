@@ -240,7 +240,7 @@ def _watch(
             yield row
             if row["error_share"] <= exam.target:
                 return
-        interrupts.wait(LOOK_S)
+        interrupts.pause(LOOK_S)
     newest = published(folder)[-1:]
     if not exam.to_the_end and not interrupts.count and newest and weight_version(newest[0]) > graded:
         yield _told(grade_weights(folder, newest[0], arm, exam, begun), say)

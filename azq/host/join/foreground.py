@@ -29,7 +29,7 @@ def work(config: Config, services: Sequence[Service], folder: Path) -> int:
                 supervisor.start(child(config, service, folder))
             code = _watch(supervisor, interrupts)
             log.info("draining", remedy="open games go back to the pool; Ctrl-C again aborts")
-            supervisor.stop(tuple(supervisor.children), interrupts.wait)
+            supervisor.stop(tuple(supervisor.children), interrupts.pause)
             return code
         except Aborted:
             supervisor.kill()
@@ -56,5 +56,5 @@ def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:
             said.add(name)
         if len(failed) == len(supervisor.children):
             return next(iter(failed.values()))
-        interrupts.wait(TICK_S)
+        interrupts.pause(TICK_S)
     return int(ExitCode.OK)

@@ -21,7 +21,7 @@ from azq.status.watch import Watch
 from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.messages import RunRecord
-from workers.inference import Pulse, serve
+from workers.inference import ServingBeat, serve
 
 
 class Broken:
@@ -57,7 +57,7 @@ class Place:
         self.control, self.data = RedisBus(self.client), RedisBus(broker.data_url)
         self.ledger, self.shelves, self.bad = Ledger(self.client), {}, dict(BAD)
         self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, CONFIG, "inference@here:1", spec_of=self._spec)
-        self.pulse = Pulse(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
+        self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
         self.stop, self.failures = threading.Event(), []
         self.thread = threading.Thread(target=self._serve)
 
@@ -80,7 +80,7 @@ class Place:
 
     def _serve(self):
         try:
-            serve(self.server, self.pulse.beat, self.stop)
+            serve(self.server, self.beat.turn, self.stop)
         except BaseException as error:
             self.failures.append(error)
 
