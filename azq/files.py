@@ -1,4 +1,4 @@
-"""Files and folders that are on disk when these functions return.
+"""Files and folders that are on disk when these functions return, and files that one process holds.
 
 A crash may lose whatever was written to a file since its last fsync, in any part and order, and every name made, changed or removed since
 its folder's last fsync. So a file is written whole beside its name, and a name counts once its folder is synced.
@@ -7,9 +7,13 @@ its folder's last fsync. So a file is written whole beside its name, and a name 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from azq.errors import StateConflict
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -56,3 +60,22 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
             os.unlink(draft)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def locked_file(path: Path, taken: Callable[[str], str] | None = None) -> Iterator[None]:
+    """Holds a file for this process, whose id it then keeps; a process that dies holds it no longer.
+
+    Where another does: raises `StateConflict` with what `taken` makes of that one's id, or waits without it. Raises `OSError`.
+    """
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if taken else 0))
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise StateConflict(taken(holder) if taken else holder) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -7,7 +7,6 @@ server there while one answers adopts it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -17,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -28,7 +26,7 @@ from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
 from azq.bus.origin import note_writer, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
-from azq.files import publish_file
+from azq.files import locked_file, publish_file
 from azq.wire import acl
 
 Role = Literal["control", "data"]
@@ -100,7 +98,7 @@ class EmbeddedServer:
         Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up.
         """
         self._make_directories()
-        with self._start_lock():
+        with locked_file(self._directory / "lock"):
             self._make_socket_folder()
             if self._answers():
                 self._pid = self._ask_pid()
@@ -210,12 +208,6 @@ class EmbeddedServer:
         self._socket.parent.mkdir(exist_ok=True, mode=0o700)
         if self._socket.parent.stat().st_uid != os.getuid():
             raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
-
-    @contextlib.contextmanager
-    def _start_lock(self) -> Iterator[None]:
-        with (self._directory / "lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _write_settings(self, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():

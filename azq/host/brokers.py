@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -15,7 +12,8 @@ import redis
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
-from azq.errors import BrokerUnavailable, ConfigError, StateConflict
+from azq.errors import BrokerUnavailable, ConfigError
+from azq.files import locked_file
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.host.machines import Machines, owners_of
 from azq.host.roles import knows_roles
@@ -227,20 +225,7 @@ def check_address(host: str, port: int = 0) -> None:
         raise ConfigError(f"--listen {where}: this machine cannot listen there ({why}); name its own address and a free port") from None
 
 
-@contextlib.contextmanager
-def home_lock(home: Path) -> Iterator[None]:
+def home_lock(home: Path) -> contextlib.AbstractContextManager[None]:
     """One `azq up` a home folder; a dead holder loses the lock. Raises `StateConflict` naming the holder."""
-    path = home / LOCK_FILE
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise StateConflict(
-                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; "
-                "stop it, or give another folder with --set home=FOLDER"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+    remedy = "stop it, or give another folder with --set home=FOLDER"
+    return locked_file(home / LOCK_FILE, lambda holder: f"another azq up (pid {holder}) works in {home}; {remedy}")

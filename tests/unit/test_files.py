@@ -1,0 +1,54 @@
+"""A file is held by one process at a time, whose id others are told, or for which they wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from azq.errors import StateConflict
+from azq.files import locked_file
+
+HOLD = """
+import sys
+from pathlib import Path
+from azq.files import locked_file
+with locked_file(Path(sys.argv[1])):
+    print(1, flush=True)
+    input()
+"""
+
+
+def words(holder: str) -> str:
+    return f"process {holder} has it; stop it"
+
+
+def test_another_holder_is_named_and_a_dead_one_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with pytest.raises(StateConflict, match=f"process {child.pid} has it"), locked_file(path, words):
+            pass
+        child.kill()
+    with locked_file(path, words):
+        assert path.read_text() == str(os.getpid())
+
+
+def test_who_gives_no_words_waits(tmp_path: Path) -> None:
+    path, order = tmp_path / "lock", list[str]()
+
+    def second() -> None:
+        with locked_file(path):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with locked_file(path):
+        thread.start()
+        order.append("first")
+    thread.join(20.0)
+    assert order == ["first", "second"]
