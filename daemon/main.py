@@ -18,10 +18,9 @@ from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
-from daemon.serve.core import build
-from daemon.serve.listener import bind
+from daemon.serve.door import bind
 from daemon.serve.lock import LIFE_S, DaemonLock
-from daemon.serve.loop import Loop
+from daemon.serve.loop import Loop, build
 
 if TYPE_CHECKING:
     from daemon.serve.rest import Rest

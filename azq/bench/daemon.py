@@ -19,9 +19,8 @@ from azq.host.brokers import Brokers
 from azq.ledger import Ledger
 from azq.process.proc import cpu_s
 from daemon.main import settle
-from daemon.serve.core import build
 from daemon.serve.lock import DaemonLock
-from daemon.serve.loop import Loop
+from daemon.serve.loop import Loop, build
 
 WARM_UP_TICKS = 5
 

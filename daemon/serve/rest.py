@@ -1,27 +1,37 @@
-"""The REST interface in front of a daemon's core. Loaded after the first tick: its libraries take their time."""
+"""The REST interface: uvicorn in a thread, in front of a daemon's core. Loaded after the first tick: its libraries take their time."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import h11
 import redis
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from azq import games, logs
 from azq.bus.connect import open_client
 from azq.config import Config
+from azq.errors import AzqError
 from azq.ledger.types import RunView
 from azq.status.planes import open_planes
-from azq.store import Store, open_store
+from azq.store import Store, open_store, weights_folder
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.core import Core
-from daemon.serve.door import Door
-from daemon.serve.listener import url_of
-from daemon.serve.server import Server
+from daemon.serve.door import BACKLOG, Door, Phase, url_of
+from daemon.serve.loop import Core
 
+START_WITHIN_S = 15.0
+STOP_WITHIN_S = 5.0
+SWEEP_S = 1
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 
 log = logs.get(__name__)
@@ -56,6 +66,86 @@ class Rest(contextlib.AbstractContextManager["Rest"]):
         return self._server.alive
 
 
+class Conversation(H11Protocol):
+    """uvicorn's protocol over a connection that came through a door."""
+
+    def __init__(self, door: Door, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._door = door
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Finds the visitor behind a connection."""
+        super().connection_made(transport)
+        self._visitor = self._door.visitors.get(transport.get_extra_info("socket").fileno())
+
+    def data_received(self, data: bytes) -> None:
+        """Takes in bytes."""
+        super().data_received(data)
+        self._tell()
+
+    def on_response_complete(self) -> None:
+        """Goes on to the next request of the connection."""
+        super().on_response_complete()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._visitor is not None:
+            self._visitor.enter(self._phase())
+
+    def _phase(self) -> Phase:
+        if self.conn.their_state is h11.SEND_BODY:
+            return Phase.BODY
+        answering = self.cycle is not None and not self.cycle.response_complete
+        return Phase.ANSWER if answering else Phase.HEADERS
+
+
+class Server:
+    """uvicorn in a thread; signals stay with the main thread."""
+
+    def __init__(self, app: FastAPI, listener: Door, *, certificate: Path | None = None, key: Path | None = None) -> None:
+        settings = uvicorn.Config(
+            app,
+            http=partial(Conversation, listener),  # type: ignore[arg-type]
+            ws="none",
+            loop="asyncio",  # which accepts through the listener's own method
+            backlog=BACKLOG,
+            callback_notify=listener.sweep,
+            timeout_notify=SWEEP_S,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
+        self._server = uvicorn.Server(settings)
+        self._listener = listener
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="rest", daemon=True)
+
+    def start(self) -> None:
+        """Returns once it listens; `AzqError` when it does not get that far."""
+        self._thread.start()
+        deadline = time.monotonic() + START_WITHIN_S
+        waiting = threading.Event()
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise AzqError("the REST interface did not start; see the lines above")
+            waiting.wait(0.01)
+
+    @property
+    def alive(self) -> bool:
+        """False once the thread died."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Lets open requests end, for a while."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(STOP_WITHIN_S)
+        self._listener.close()
+
+
 def services_of(config: Config, core: Core) -> Services:
     """What the routes work with."""
     data = [open_client(url, timeout_s=PROBE_TIMEOUT_S) for url in config.broker.data_planes]
@@ -74,6 +164,5 @@ def services_of(config: Config, core: Core) -> Services:
 
 def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
     """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
-    said = Path(view.record.directory)
-    directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
-    return open_store(config.store, directory=directory / "weights", client=client)
+    directory = weights_folder(view.record.directory, config.home, view.record.run)
+    return open_store(config.store, directory=directory, client=client)

@@ -32,9 +32,9 @@ from azq.wire.messages import (
 )
 from daemon.api.app import create_app
 from daemon.api.services import Services
+from daemon.serve.door import bind, url_of
 from daemon.serve.health import Health
-from daemon.serve.listener import bind, url_of
-from daemon.serve.server import Server
+from daemon.serve.rest import Server
 
 RUN = "first"
 HISTORY_S = 3000

@@ -28,9 +28,9 @@ from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
+from daemon.serve.door import bind, url_of
 from daemon.serve.health import Health
-from daemon.serve.listener import bind, url_of
-from daemon.serve.server import Server
+from daemon.serve.rest import Server
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"

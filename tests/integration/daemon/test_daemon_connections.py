@@ -24,10 +24,9 @@ from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import BODY_S, HEADERS_S
+from daemon.serve.door import BODY_S, HEADERS_S, bind, url_of
 from daemon.serve.health import Health
-from daemon.serve.listener import bind, url_of
-from daemon.serve.server import Server
+from daemon.serve.rest import Server
 
 IDLE = 1100
 DESCRIPTORS = 1024  # what a process has where nobody sets it

@@ -35,10 +35,9 @@ from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
-from daemon.serve.core import _broker_ms
 from daemon.serve.health import Health
 from daemon.serve.lock import DaemonLock
-from daemon.serve.loop import Loop
+from daemon.serve.loop import Loop, broker_ms
 
 CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=30.0, max_attempts=3)
 
@@ -54,12 +53,12 @@ class Plane:
         self.app = jobs.make_app(url)
         hands = Hands(self.ledger, self.bus, partial(jobs.publish, self.app), CONFIG.max_attempts)
         self.loop = Loop(
-            CONFIG,
-            Observer(self.ledger, self.bus, Beats(self.bus)),
-            hands,
-            self.bus,
+            config=CONFIG,
+            observer=Observer(self.ledger, self.bus, Beats(self.bus)),
+            hands=hands,
+            bus=self.bus,
             hold=self.lock.hold,
-            clock_ms=lambda: _broker_ms(client) + self.later_ms,
+            clock_ms=lambda: broker_ms(client) + self.later_ms,
             has_positions=lambda game: game == "connect_four",
             health=self.health,
             life_s=5.0,

@@ -26,9 +26,9 @@ from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
+from daemon.serve.door import bind, url_of
 from daemon.serve.health import Health
-from daemon.serve.listener import bind, url_of
-from daemon.serve.server import Server
+from daemon.serve.rest import Server
 
 
 class Place:

@@ -17,9 +17,9 @@ from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
 from daemon.api.services import Services
+from daemon.serve.door import bind, url_of
 from daemon.serve.health import Health
-from daemon.serve.listener import bind, url_of
-from daemon.serve.server import Server
+from daemon.serve.rest import Server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 
