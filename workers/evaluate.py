@@ -20,7 +20,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
 from azq.search.evaluator import Evaluator
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, decode_either, encode
 from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from workers.context import Context
 from workers.jobs import Interrupted, held_job
@@ -92,7 +92,7 @@ def evaluate(
     An engine that fails ends its match with a result that says so: the next attempt would meet the same engine.
     Raises `WireError` for a payload of neither kind.
     """
-    spec = read_spec(lease.job.payload)
+    spec = decode_either(lease.job.payload, MatchSpec, GradeSpec)
     ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick, engines=engines)
     if isinstance(spec, GradeSpec):
         return _grade(spec, ground)
@@ -130,17 +130,6 @@ def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
         grade.mean_loss,
         dict(grade.loss_by_class),
     )
-
-
-def read_spec(payload: bytes) -> MatchSpec | GradeSpec:
-    """The spec of an eval job; raises `WireError` where it is of neither kind."""
-    try:
-        return decode(payload, MatchSpec)
-    except WireError as not_a_match:
-        try:
-            return decode(payload, GradeSpec)
-        except WireError:
-            raise not_a_match from None
 
 
 def latest_version(bus: RedisBus, run: str) -> int:

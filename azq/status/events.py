@@ -19,7 +19,7 @@ from azq.bus.base import Bus, Entry
 from azq.errors import InvalidRequest, WireError
 from azq.ledger.rules import KEPT_EVENTS
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, decode_either
 from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
 
 READ_AT_ONCE = 200  # of each stream
@@ -159,12 +159,10 @@ def _of_weights(place: Place, frame: bytes) -> Event:
 
 
 def _of_results(place: Place, frame: bytes) -> Event:
-    try:
-        match = decode(frame, MatchResult)
-    except WireError:
-        grade = decode(frame, GradeResult)
-        return Event(place, "grade.finished", grade.finished_ms, _plain(grade, "weight_version", "positions", "errors", "mean_loss"))
-    return Event(place, "match.finished", match.finished_ms, _plain(match, "first", "second", "wins", "draws", "losses", "error"))
+    told = decode_either(frame, MatchResult, GradeResult)
+    if isinstance(told, MatchResult):
+        return Event(place, "match.finished", told.finished_ms, _plain(told, "first", "second", "wins", "draws", "losses", "error"))
+    return Event(place, "grade.finished", told.finished_ms, _plain(told, "weight_version", "positions", "errors", "mean_loss"))
 
 
 _READ = {"e": _of_run, "w": _of_weights, "r": _of_results}

@@ -17,7 +17,7 @@ from azq.status.ratings import Standings
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.status.summary import RunFacts
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, decode_either
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
 
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
@@ -73,10 +73,15 @@ def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[Gra
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
     for entry in entries:
-        if (match := _try(entry.frame, MatchResult)) is not None:
-            matches.append(match)
-        elif (grade := _decode(entry.frame, GradeResult, f"{entry.stream} {entry.id}")) is not None:
-            grades.append(grade)
+        try:
+            result = decode_either(entry.frame, MatchResult, GradeResult)
+        except WireError as error:
+            log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
+            continue
+        if isinstance(result, MatchResult):
+            matches.append(result)
+        else:
+            grades.append(result)
     return matches, grades
 
 
@@ -150,13 +155,6 @@ def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest
         round_version=asked.weight_version if asked else 0,
         round_ms=asked.asked_ms if asked else 0,
     )
-
-
-def _try(frame: bytes, kind: type[M]) -> M | None:
-    try:
-        return decode(frame, kind)
-    except WireError:
-        return None
 
 
 def _decode(frame: bytes, kind: type[M], place: str) -> M | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
+from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from azq.arena.rating import Rating, score_share
+from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.network import NetworkStatus
 from azq.wire.codec import encode
-from azq.wire.messages import AuditLine, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
@@ -158,6 +159,17 @@ class NewJob(Body):
         return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""
 
 
+class _MessageOut(BaseModel):
+    """Those fields of a message that are named here."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """From the message."""
+        return cls.model_validate(message)
+
+
 class RunOut(BaseModel):
     """A run."""
 
@@ -214,28 +226,10 @@ class JobOut(BaseModel):
     @classmethod
     def of(cls, view: JobView) -> JobOut:
         """From the ledger's view."""
-        job = view.job
-        return cls(
-            job_id=job.job_id,
-            run=job.run,
-            kind=job.kind,
-            tag=job.tag,
-            priority=job.priority,
-            state=view.state,
-            attempt=view.attempt,
-            owner=view.owner,
-            games=job.games,
-            slice_s=job.slice_s,
-            created_ms=view.created_ms,
-            published_ms=view.published_ms,
-            claimed_ms=view.claimed_ms,
-            lease_until_ms=view.lease_until_ms,
-            ended_ms=view.ended_ms,
-            error=view.error,
-        )
+        return cls.model_validate(asdict(view.job) | {name: getattr(view, name) for name in JobView.__slots__})
 
 
-class WeightsOut(BaseModel):
+class WeightsOut(_MessageOut):
     """One published set of weights."""
 
     version: int
@@ -243,11 +237,6 @@ class WeightsOut(BaseModel):
     uri: str
     step: int
     published_ms: int
-
-    @classmethod
-    def of(cls, event: WeightEvent) -> WeightsOut:
-        """From the weight event."""
-        return cls(version=event.version, sha256=event.sha256, uri=event.uri, step=event.step, published_ms=event.published_ms)
 
 
 class MatchOut(BaseModel):
@@ -269,23 +258,10 @@ class MatchOut(BaseModel):
     @classmethod
     def of(cls, result: MatchResult) -> MatchOut:
         """From the result."""
-        return cls(
-            first=result.first,
-            second=result.second,
-            wins=result.wins,
-            draws=result.draws,
-            losses=result.losses,
-            num_simulations=result.spec.num_simulations,
-            finished_ms=result.finished_ms,
-            seats=result.seats,
-            share=score_share(result),
-            points=result.points,
-            points_se=result.points_se,
-            error=result.error,
-        )
+        return cls.model_validate(asdict(result) | {"num_simulations": result.spec.num_simulations, "share": result.score})
 
 
-class GradeOut(BaseModel):
+class GradeOut(_MessageOut):
     """Moves graded against known best ones."""
 
     weight_version: int
@@ -296,20 +272,6 @@ class GradeOut(BaseModel):
     finished_ms: int
     mean_loss: float
     loss_by_class: dict[str, float]
-
-    @classmethod
-    def of(cls, result: GradeResult) -> GradeOut:
-        """From the result."""
-        return cls(
-            weight_version=result.weight_version,
-            num_simulations=result.num_simulations,
-            positions=result.positions,
-            errors=result.errors,
-            by_class=result.by_class,
-            finished_ms=result.finished_ms,
-            mean_loss=result.mean_loss,
-            loss_by_class=result.loss_by_class,
-        )
 
 
 class ArenaOut(BaseModel):
@@ -330,7 +292,7 @@ class EventOut(BaseModel):
     about: dict[str, Any]
 
 
-class AuditOut(BaseModel):
+class AuditOut(_MessageOut):
     """Somebody changed something, or tried to."""
 
     at_ms: int
@@ -340,11 +302,6 @@ class AuditOut(BaseModel):
     status: int = Field(description="Of the answer; 0 for a command.")
     about: str = Field(description="The run or job that came into being.")
     key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
-
-    @classmethod
-    def of(cls, line: AuditLine) -> AuditOut:
-        """From its message."""
-        return cls(**{name: getattr(line, name) for name in cls.model_fields})
 
 
 class HealthOut(BaseModel):

@@ -6,7 +6,7 @@ The checksum is there because much of a message has no wrong value: a game with 
 from __future__ import annotations
 
 import zlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 
 M = TypeVar("M", bound=Message)
+N = TypeVar("N", bound=Message)
 
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
@@ -36,17 +37,28 @@ def encode(message: Message) -> bytes:
 
 def decode(frame: bytes, kind: type[M]) -> M:
     """The message in a frame; `WireError` names what is wrong with it."""
+    message: M = _decode(frame, kind, kind.__name__)
+    return message
+
+
+def decode_either(frame: bytes, first: type[M], second: type[N]) -> M | N:
+    """The message of one of two kinds in a frame, as its tag says; `WireError` where it is of neither."""
+    message: M | N = _decode(frame, first | second, f"{first.__name__} or {second.__name__}")
+    return message
+
+
+def _decode(frame: bytes, kind: Any, name: str) -> Any:
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"frame of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     try:
         schema, said, body = _split(frame)
         if schema not in READABLE:
-            raise WireError(f"{kind.__name__} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
+            raise WireError(f"{name} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
         if said != (None if schema == UNCHECKED else checksum(body)):
-            raise WireError(f"not a {kind.__name__}: its checksum does not match; it was damaged on its way")
+            raise WireError(f"not a {name}: its checksum does not match; it was damaged on its way")
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"not a {kind.__name__}: {error}") from None
+        raise WireError(f"not a {name}: {error}") from None
 
 
 def checksum(body: bytes | msgspec.Raw) -> bytes:
