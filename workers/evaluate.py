@@ -17,6 +17,7 @@ from azq.config import RunSections
 from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError, reason_of
 from azq.games import Game
 from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease
 from azq.search.evaluator import Evaluator
 from azq.wire import keys
@@ -59,7 +60,7 @@ def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResul
             return None
         ledger = context.ledger
         record = ledger.run(lease.job.run).record
-        sections = context.sections(record)
+        sections = sections_of(record)
         game = context.game(sections)
         evaluator = context.evaluator(record, sections, game)
         pulse = Pulse(ledger, lease, context.stopping)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import redis
 
 from azq import games
@@ -25,12 +24,13 @@ from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.host.roles import in_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Process, Supervisor
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+from azq.wire.messages import Heartbeat, WeightEvent
 
 RUN = "bench"
 READY_S = 60.0
@@ -102,7 +102,7 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
     made_ms = now_ms()
-    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), made_ms))
+    ledger.create_run(record_of(RUN, sections, directory, made_ms))
     RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data
 

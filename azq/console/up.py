@@ -34,6 +34,7 @@ from azq.host.fronts import children, parse_listen
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.roles import NO_USERS, in_roles, knows_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.process import pings
@@ -157,13 +158,12 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
     start.run.create(sections)
-    body = msgspec.json.encode(sections.model_dump(mode="json"))
+    record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
-        record = RunRecord(start.run.name, body, start.until, str(start.run.path), now_ms())
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
-        view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
+        view.record, sections=record.sections, until=_from_here(ledger, bus, view, start.until), directory=record.directory
     )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)

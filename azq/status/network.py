@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from azq.config import NetworkConfig
+from azq.ledger.records import known_section
 from azq.wire.messages import RunRecord, WeightEvent
 
 _DEFAULT = NetworkConfig()
@@ -34,16 +35,9 @@ class _Network(msgspec.Struct):
     channels: int = _DEFAULT.channels
 
 
-class _Sections(msgspec.Struct):
-    network: _Network = msgspec.field(default_factory=_Network)
-
-
 def network_status(record: RunRecord, weights: WeightEvent | None) -> NetworkStatus:
     """What a run's settings name and its newest weights have; the defaults where settings do not parse."""
-    try:
-        configured = msgspec.json.decode(record.sections, type=_Sections).network
-    except msgspec.DecodeError:
-        configured = _Network()
+    configured = known_section(record, "network", _Network)
     known = weights if weights is not None and weights.blocks else None
     return NetworkStatus(
         kind=configured.kind,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.config import RunSections, parse_run
 from azq.errors import ConfigError, WireError
+from azq.ledger.records import sections_of
 from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
 from azq.status.beats import Beats
 from azq.status.offers import condense, note_full
@@ -113,7 +112,6 @@ class Observer:
         self._bus = bus
         self._beats = beats
         self._full_ms: dict[str, int] = {}
-        self._parsed: dict[bytes, RunSections] = {}
 
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
@@ -128,17 +126,15 @@ class Observer:
             for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
         }
         self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
-        self._parsed = {look.view.record.sections: parsed for look in looks if (parsed := self._parsed.get(look.view.record.sections))}
-        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
+        return Desired(tuple(_desired(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
 
-    def _desire(self, view: RunView) -> DesiredRun:
-        record = view.record
-        try:
-            if (sections := self._parsed.get(record.sections)) is None:
-                sections = self._parsed[record.sections] = parse_run(json.loads(record.sections), f"sections of run {record.run}")
-        except (ConfigError, ValueError) as error:
-            return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
-        return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms)
+
+def _desired(view: RunView) -> DesiredRun:
+    record = view.record
+    try:
+        return DesiredRun(record.run, view.state, sections_of(record), record.until, view.changed_ms)
+    except ConfigError as error:
+        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
 
 
 def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
+from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.network import NetworkStatus
 from azq.wire.codec import encode
@@ -170,6 +171,10 @@ class _MessageOut(BaseModel):
         return cls.model_validate(message)
 
 
+class _Game(msgspec.Struct):
+    game: str = ""
+
+
 class RunOut(BaseModel):
     """A run."""
 
@@ -188,17 +193,16 @@ class RunOut(BaseModel):
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         """From the ledger's view."""
         record = view.record
-        sections = json.loads(record.sections)
         return cls(
             name=record.run,
-            game=sections.get("run", {}).get("game", ""),
+            game=known_section(record, "run", _Game).game,
             state=view.state,
             reason=view.reason,
             until=dict(record.until),
             active_s=view.active_ms / 1000,
             created_ms=record.created_ms,
             directory=record.directory,
-            sections=sections,
+            sections=plain_sections(record),
             network=network,
         )
 

@@ -26,7 +26,7 @@ def forget_run(use: Services, run: str) -> None:
     if blobs:
         others = (view.record.run for view in use.ledger.runs())
         blobs -= {uri for other in others for uri in weights_in(use.bus, other)}  # equal weights are one blob
-    store = use.store_of(view)
+    store = use.store_of(view.record, use.home)
     for uri in blobs:
         store.delete(uri)
     for plane in use.planes[1:]:  # the data planes: of the control plane nothing is left

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from azq import games
-from azq.config import RunConfig, parse_run
+from azq.config import RunConfig
 from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
+from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.browse import Place
 from azq.status.viewer import GameSummary, GameView, summary, view
@@ -44,7 +44,7 @@ def show_game(run: str, uid: int, use: Use) -> GameView:
     """One game ply by ply: position, player, action, the search's values and policy target."""
     known = use.ledger.run(run)
     event = use.games_of(_segments(known)).find(uid)
-    settings = parse_run(json.loads(known.record.sections), f"sections of run {run}").run
+    settings = sections_of(known.record).run
     rules, note = _rules(settings)
     try:
         return view(settings.game, rules, event, note)

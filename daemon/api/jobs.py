@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import status as http
 
-from azq.config import RunSections, Tag, parse_run
+from azq.config import RunSections, Tag
 from azq.errors import StateConflict, UnknownTagError
+from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.offers import eval_tag, live_tags
 from azq.status.schemas import JobOut, Name, NewJob
@@ -102,7 +102,7 @@ def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
     view = use.ledger.run(body.run)
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
-    sections = parse_run(json.loads(view.record.sections), f"sections of run {body.run}")
+    sections = sections_of(view.record)
     workers = use.workers()
     tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == EVAL else sections.run.tag)
     tags = live_tags(workers, body.kind)

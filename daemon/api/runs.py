@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, cast
@@ -12,10 +11,11 @@ from fastapi import status as http
 
 from azq.arena.rating import rate
 from azq.bus.redis import order
-from azq.config import RunSections, dump_run, merge, parse_run
+from azq.config import RunSections, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
 from azq.games.loading import is_python_file
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
@@ -23,7 +23,6 @@ from azq.status.network import network_status
 from azq.status.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
 from azq.status.summary import LedgerStatus, RunStatus, ledger_status, summarise
 from azq.wire import keys
-from azq.wire.messages import RunRecord
 from daemon.api.answer import answer
 from daemon.api.folders import folder_of
 from daemon.api.forget import forget_run
@@ -43,12 +42,12 @@ def create_run(body: NewRun, use: Use, request: Request, response: Response, ide
     view = use.ledger.first_run(body.name, once)
     replayed = view is not None
     if view is None:
-        record = RunRecord(
-            run=body.name,
-            sections=json.dumps(dump_run(_sections(body, use))).encode(),
-            until=goals(body.until),
-            directory=folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
-            created_ms=use.clock_ms(),
+        record = record_of(
+            body.name,
+            _sections(body, use),
+            folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
+            use.clock_ms(),
+            goals(body.until),
         )
         with use.admission.run():
             view, replayed = use.ledger.create_run_once(record, once)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Protocol, TypeAlias
 
@@ -21,7 +21,7 @@ from azq.status.observe import LedgerReader
 from azq.status.planes import PlaneProbe
 from azq.status.ratings import Standings
 from azq.status.workers import Team
-from azq.store import Store, open_store
+from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.admission import Quota
 from daemon.api.streams import Streams
@@ -57,11 +57,6 @@ class LedgerFace(LedgerReader, Protocol):
     def cancel(self, job_id: str) -> JobView: ...
 
 
-def local_store(view: RunView) -> Store:
-    """Blobs in the run's own folder on this host."""
-    return open_store("file", directory=Path(view.record.directory) / "weights")
-
-
 def kept_readers() -> Callable[[Path], SegmentReader]:
     """Readers of segments folders; those used lately stay, with what they know of their files."""
     return lru_cache(READERS)(SegmentReader)
@@ -79,7 +74,7 @@ class Services:
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=now_ms)
-    store_of: Callable[[RunView], Store] = field(default=local_store)
+    store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus

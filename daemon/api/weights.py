@@ -42,7 +42,7 @@ def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[
     headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
     if event.sha256 in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    data = use.store_of(view).get(event.uri, event.sha256)
+    data = use.store_of(view.record, use.home).get(event.uri, event.sha256)
     headers |= {"Content-Length": str(len(data)), "Content-Disposition": f'attachment; filename="{run}-{event.version}.safetensors"'}
     return StreamingResponse(_chunks(data), media_type=MEDIA_TYPE, headers=headers)
 

@@ -70,7 +70,7 @@ class Front:
         self.http = TestClient(create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False)
         self.beat(BEAT)
 
-    def store_of(self, _: Any) -> Store:
+    def store_of(self, *_: Any) -> Store:
         return self.shelf  # type: ignore[return-value]
 
     def beat(self, heartbeat: Heartbeat) -> None:
