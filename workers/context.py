@@ -13,7 +13,7 @@ from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
-from azq.learner.step.schedule import progress
+from azq.goals import Done, Goals
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
@@ -79,7 +79,7 @@ class Context:
             return sections
         games = self.ledger.counts(view.record.run).finished
         steps = self._published_step(view.record.run) if "steps" in until else 0
-        now = search_at(sections.search, progress(until, view.active_ms / 60_000, games, steps))
+        now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
         return sections.model_copy(update={"search": now})
 
     def game(self, sections: RunSections) -> Game:
