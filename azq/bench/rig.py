@@ -27,10 +27,11 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Process, Supervisor
+from azq.status.observe import read_workers
 from azq.store import open_store
 from azq.wire import keys
-from azq.wire.codec import decode, encode
-from azq.wire.messages import Heartbeat, WeightEvent
+from azq.wire.codec import encode
+from azq.wire.messages import WeightEvent
 
 RUN = "bench"
 READY_S = 60.0
@@ -109,8 +110,11 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
 
 def served_versions(control: redis.Redis) -> list[int]:
     """The newest version that each inference worker serves of the rig's run, by their heartbeats; those that serve none are left out."""
-    beats = [decode(frame, Heartbeat) for frame in RedisBus(control).values(keys.BEAT_PREFIX).values()]
-    return [beat.weight_versions[RUN] for beat in beats if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1]
+    return [
+        beat.weight_versions[RUN]
+        for beat in read_workers(RedisBus(control))
+        if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1
+    ]
 
 
 def _pids(supervisor: Supervisor) -> tuple[int, ...]:

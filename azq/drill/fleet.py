@@ -32,6 +32,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
+from azq.status.observe import read_workers
 from azq.wire import keys, tls
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, SampleEvent
@@ -144,7 +145,7 @@ class Fleet:
 
     def beats(self, host: str) -> list[Heartbeat]:
         """Living processes of a host."""
-        found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        found = read_workers(RedisBus(self.client))
         for beat in found:
             self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         return [beat for beat in found if beat.host == host]
