@@ -14,7 +14,7 @@ from azq.console import planes, table
 from azq.errors import AzqError, NotFound
 from azq.host import brokers
 from azq.ledger import Ledger
-from azq.status.watch import Watch
+from azq.status.observe import Watch
 from azq.wire.connect import connect
 
 

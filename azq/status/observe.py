@@ -1,23 +1,63 @@
-"""Reads the control plane: everything `reconcile` and the status page look at. A thin shell over ledger and bus."""
+"""Reads the control plane: everything that the daemon decides by and that a run's status shows. A thin shell over ledger and bus."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import redis
+
 from azq import logs
+from azq.arena.rating import Rating, rate
 from azq.bus.base import Bus, Entry
+from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.errors import ConfigError, WireError
+from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
-from azq.status.beats import Beats
-from azq.status.offers import condense, note_full
-from azq.status.ratings import Standings
+from azq.status.heartbeats import Beats
+from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
-from azq.status.summary import RunFacts
+from azq.status.summary import RunFacts, RunStatus, summarise
+from azq.status.workers import WorkerStatus, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+
+Results = tuple[list[MatchResult], list[GradeResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest matches and grades of one run, newest first, with the ratings of the matches."""
+
+    matches: tuple[MatchResult, ...] = ()
+    grades: tuple[GradeResult, ...] = ()
+    ratings: tuple[Rating, ...] = ()
+
+
+class Standings:
+    """What was worked out of each run's results, by the id of the newest one; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, Standing]] = {}
+
+    def of(self, run: str, newest_id: str, read: Callable[[], Results]) -> Standing:
+        """The standing as of a result; `read` fetches the results where it is not known yet."""
+        with self._lock:
+            known_id, standing = self._known.get(run, ("", Standing()))
+        if known_id == newest_id:
+            return standing
+        matches, grades = read()
+        standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
+        with self._lock:
+            self._known[run] = (newest_id, standing)
+        return standing
+
 
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
 
@@ -159,3 +199,25 @@ def _decode(frame: bytes, kind: type[M], place: str) -> M | None:
     except WireError as error:
         log.warning("unreadable", place=place, reason=str(error))
         return None
+
+
+class Watch:
+    """Summaries of runs, read afresh at each call."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.bus = RedisBus(client)
+        self._ledger = Ledger(client)
+
+    def summary(self, run: str) -> RunStatus:
+        """Everything the live table shows of one run; `NotFound` names the runs there are."""
+        facts = gather(self._ledger, self.bus, run)
+        return summarise(facts, now_ms(), rate(facts.matches))
+
+    def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
+        """All runs, queues and processes."""
+        workers = read_workers(self.bus)
+        facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
+        looked_ms = now_ms()
+        runs = tuple(summarise(one, looked_ms, rate(one.matches)) for one in facts)
+        queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
+        return runs, tuple(queues), tuple(worker_status(beat, looked_ms) for beat in workers)

@@ -13,7 +13,7 @@ from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
 from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
-from azq.status.network import NetworkStatus
+from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
 from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 

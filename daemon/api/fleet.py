@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 import azq
 from azq.config import Tag
-from azq.status.offers import tags_of
+from azq.status.queues import tags_of
 from azq.status.schemas import HealthOut, Name
 from azq.status.workers import WorkerStatus, worker_status
 from daemon.api.answer import answer

@@ -12,7 +12,7 @@ from azq.config import RunSections, Tag
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.offers import eval_tag, live_tags
+from azq.status.queues import eval_tag, live_tags
 from azq.status.schemas import JobOut, Name, NewJob
 from azq.status.state import EVAL, SELFPLAY, queue_of
 from daemon.api.idempotency import REPLAYS, IdempotencyKey, mark_replayed, request_of

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from azq.errors import BrokerError
 from azq.status import observe
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.status.summary import summarise
 from daemon.api import figures
 from daemon.api.scopes import READ

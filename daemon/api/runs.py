@@ -19,9 +19,8 @@ from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
-from azq.status.network import network_status
 from azq.status.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
-from azq.status.summary import LedgerStatus, RunStatus, ledger_status, summarise
+from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise
 from azq.wire import keys
 from daemon.api.answer import answer
 from daemon.api.folders import folder_of

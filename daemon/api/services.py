@@ -16,10 +16,9 @@ from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
 from azq.replay.browse import SegmentReader
-from azq.status.beats import Beats
-from azq.status.observe import LedgerReader
-from azq.status.planes import PlaneProbe
-from azq.status.ratings import Standings
+from azq.status.brokers import PlaneProbe
+from azq.status.heartbeats import Beats
+from azq.status.observe import LedgerReader, Standings
 from azq.status.workers import Team
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord

@@ -9,7 +9,7 @@ from functools import partial
 from azq import games, logs
 from azq.bus.connect import open_client
 from azq.config import Config
-from azq.status.planes import open_planes
+from azq.status.brokers import open_planes
 from azq.store import open_run_store
 from daemon.api.app import create_app
 from daemon.api.services import Services

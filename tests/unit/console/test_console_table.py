@@ -10,8 +10,7 @@ import pytest
 from azq.arena.rating import Rating
 from azq.console import table, top
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.status.network import NetworkStatus
-from azq.status.summary import RanksStatus, RunFacts, RunStatus, ranks_status, summarise
+from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
 
 LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)

@@ -27,10 +27,11 @@ from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
+from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather, read_workers
-from azq.status.planes import PlaneFacts
 from azq.status.queues import queue_table
-from azq.status.summary import summarise, worker_status
+from azq.status.summary import summarise
+from azq.status.workers import worker_status
 from azq.wire.messages import RunRecord
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "console"  # the pictures, which a change has to change too

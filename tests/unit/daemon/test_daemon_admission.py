@@ -13,7 +13,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import encode

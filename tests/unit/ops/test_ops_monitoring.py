@@ -16,7 +16,7 @@ import yaml
 
 from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.status.summary import RunFacts, summarise
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
 from daemon.api import figures

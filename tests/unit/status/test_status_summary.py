@@ -7,8 +7,7 @@ from reconcile_worlds import view
 
 from azq.arena.rating import Rating
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
-from azq.status.network import NetworkStatus
-from azq.status.summary import RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
