@@ -12,15 +12,16 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from azq import logs
 from azq.errors import BrokerError
 from azq.status.events import EventReader, LiveEvent, condition_events, parse_place
-from daemon.api.scopes import IDENTITY, READ
+from daemon.api.access import IDENTITY, READ
 from daemon.api.services import Services, Use
-from daemon.api.streams import MEDIA_TYPE, EventStream
 
+MEDIA_TYPE = "text/event-stream"
 POLL_S = 0.5
 NAMES_LIFE_S = 2.0  # a new run is followed after so long at most; nothing of it is missed
 HEARTBEAT_S = 10.0
@@ -37,6 +38,23 @@ STREAM: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events; `at_end` is called once, however the stream ends, also when it never began."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, content: AsyncIterator[str], at_end: Callable[[], None]) -> None:
+        super().__init__(content, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the stream."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
 
 
 @router.get("/events", response_class=Response, responses=STREAM, dependencies=[READ])

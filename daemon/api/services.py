@@ -22,8 +22,7 @@ from azq.status.observe import LedgerReader, Standings
 from azq.status.workers import Team
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
-from daemon.api.admission import Quota
-from daemon.api.streams import Streams
+from daemon.api.limits import Quota, Streams
 from daemon.serve.health import Health
 
 READERS = 16

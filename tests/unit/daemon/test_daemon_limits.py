@@ -19,8 +19,8 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.forget import READ_AT_ONCE, weights_in
 from daemon.api.services import Services
+from daemon.api.weights import READ_AT_ONCE, weights_in
 from daemon.serve.health import Health
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
