@@ -16,10 +16,10 @@ import msgspec
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.errors import InvalidRequest, WireError
+from azq.errors import InvalidRequest
 from azq.ledger.rules import KEPT_EVENTS
 from azq.wire import keys
-from azq.wire.codec import decode, decode_either
+from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
 
 READ_AT_ONCE = 200  # of each stream
@@ -138,11 +138,9 @@ class EventReader:
 
 def event_of(place: EventId, entry: Entry) -> LiveEvent | None:
     """The event that an entry tells of; None where it does not decode, which is logged."""
-    try:
+    with skip_unreadable(entry.place):
         return _READ[place.letter](place, entry.frame)
-    except WireError as error:
-        log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
-        return None
+    return None
 
 
 def _of_run(place: EventId, frame: bytes) -> LiveEvent:

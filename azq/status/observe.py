@@ -5,26 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import redis
 
-from azq import logs
 from azq.arena.rating import Rating, rate
 from azq.bus.base import Bus, Entry
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.errors import ConfigError, WireError
-from azq.ledger import Ledger
+from azq.errors import ConfigError
+from azq.ledger import AnyLedger, Ledger
 from azq.ledger.records import sections_of
-from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
+from azq.ledger.types import RunLook, RunView
 from azq.status.heartbeats import Beats
 from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.status.summary import RunFacts, RunStatus, summarise
 from azq.status.workers import WorkerStatus, worker_status
 from azq.wire import keys
-from azq.wire.codec import decode, decode_either
+from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
 
 Results = tuple[list[MatchResult], list[GradeResult]]
@@ -63,19 +62,6 @@ RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with
 
 M = TypeVar("M", bound=Message)
 
-log = logs.get(__name__)
-
-
-class LedgerReader(Protocol):
-    """The part of the ledger that reading needs."""
-
-    def run(self, name: str) -> RunView: ...
-    def runs(self) -> list[RunView]: ...
-    def look(self) -> list[RunLook]: ...
-    def look_at(self, name: str) -> RunLook: ...
-    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]: ...
-    def counts(self, run: str) -> LedgerCounts: ...
-
 
 def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
     """The live processes, by role and name."""
@@ -84,22 +70,17 @@ def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
 
 def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
     """What the run's learner said last; None when it is silent."""
-    frame = bus.get(keys.learner_status(run))
-    return _decode(frame, LearnerStatus, keys.learner_status(run)) if frame else None
+    return _decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run))
 
 
 def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
     """The newest weight events, newest first."""
-    stream = keys.weights(run)
-    return [
-        event for entry in bus.newest(stream, count) if (event := _decode(entry.frame, WeightEvent, f"{stream} {entry.id}")) is not None
-    ]
+    return [event for entry in bus.newest(keys.weights(run), count) if (event := _decode_entry(entry, WeightEvent)) is not None]
 
 
 def read_round(bus: Bus, run: str) -> EvalRound | None:
     """The newest evaluation round that was asked for."""
-    frame = bus.get(keys.eval_round(run))
-    return _decode(frame, EvalRound, keys.eval_round(run)) if frame else None
+    return _decode(bus.get(keys.eval_round(run)), EvalRound, keys.eval_round(run))
 
 
 def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
@@ -112,20 +93,17 @@ def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[Gra
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
     for entry in entries:
-        try:
+        with skip_unreadable(entry.place):
             result = decode_either(entry.frame, MatchResult, GradeResult)
-        except WireError as error:
-            log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
-            continue
-        if isinstance(result, MatchResult):
-            matches.append(result)
-        else:
-            grades.append(result)
+            if isinstance(result, MatchResult):
+                matches.append(result)
+            else:
+                grades.append(result)
     return matches, grades
 
 
 def gather(
-    ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+    ledger: AnyLedger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
@@ -136,7 +114,7 @@ def gather(
         counts=look.counts,
         jobs=look.jobs,
         learner=read_learner(bus, run),
-        weights=_decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None,
+        weights=_decode_entry(newest, WeightEvent),
         matches=standing.matches,
         grades=standing.grades,
         ratings=standing.ratings,
@@ -147,7 +125,7 @@ def gather(
 class Observer:
     """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
 
-    def __init__(self, ledger: LedgerReader, bus: Bus, beats: Beats) -> None:
+    def __init__(self, ledger: AnyLedger, bus: Bus, beats: Beats) -> None:
         self._ledger = ledger
         self._bus = bus
         self._beats = beats
@@ -179,26 +157,29 @@ def _desired(view: RunView) -> DesiredRun:
 
 def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:
     name = look.view.record.run
-    weights = _decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None
-    asked = _decode(latest, EvalRound, keys.eval_round(name)) if latest else None
+    weights = _decode_entry(newest, WeightEvent)
+    asked = _decode(latest, EvalRound, keys.eval_round(name))
     return ObservedRun(
         counts=look.counts,
         active_ms=look.view.active_ms,
         jobs=look.jobs,
         ended=look.ended,
-        learner=_decode(learner, LearnerStatus, keys.learner_status(name)) if learner else None,
+        learner=_decode(learner, LearnerStatus, keys.learner_status(name)),
         weight_version=weights.version if weights else 0,
         round_version=asked.weight_version if asked else 0,
         round_ms=asked.asked_ms if asked else 0,
     )
 
 
-def _decode(frame: bytes, kind: type[M], place: str) -> M | None:
-    try:
-        return decode(frame, kind)
-    except WireError as error:
-        log.warning("unreadable", place=place, reason=str(error))
-        return None
+def _decode(frame: bytes | None, kind: type[M], place: str) -> M | None:
+    """None also where there is no frame."""
+    with skip_unreadable(place):
+        return decode(frame, kind) if frame else None
+    return None
+
+
+def _decode_entry(entry: Entry | None, kind: type[M]) -> M | None:
+    return _decode(entry.frame, kind, entry.place) if entry else None
 
 
 class Watch:
@@ -210,14 +191,13 @@ class Watch:
 
     def summary(self, run: str) -> RunStatus:
         """Everything the live table shows of one run; `NotFound` names the runs there are."""
-        facts = gather(self._ledger, self.bus, run)
-        return summarise(facts, now_ms(), rate(facts.matches))
+        return summarise(gather(self._ledger, self.bus, run), now_ms())
 
     def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
         """All runs, queues and processes."""
         workers = read_workers(self.bus)
         facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
         looked_ms = now_ms()
-        runs = tuple(summarise(one, looked_ms, rate(one.matches)) for one in facts)
+        runs = tuple(summarise(one, looked_ms) for one in facts)
         queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
         return runs, tuple(queues), tuple(worker_status(beat, looked_ms) for beat in workers)

@@ -44,7 +44,6 @@ class NewRun(Body):
     """A run to create."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
@@ -79,7 +78,7 @@ class NewRun(Body):
 class RunChange(Body):
     """What changes about a run."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
 
     until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
 
@@ -93,7 +92,7 @@ class Reason(Body):
 class Resumption(Body):
     """A run to go on; a finished one needs a farther goal, or it ends at once."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
 
     until: Until | None = Field(default=None, description="Replaces the run's goals, counted from its creation; absent: they stay.")
 
@@ -122,7 +121,6 @@ class NewJob(Body):
     """A job to enqueue."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,9 @@ from azq.status.workers import Team, WorkerStatus, team_of, worker_status
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
 
 _DEFAULT = NetworkConfig()
+
+if TYPE_CHECKING:
+    from azq.arena.rating import Rating
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +58,6 @@ def network_status(record: RunRecord, weights: WeightEvent | None) -> NetworkSta
     )
 
 
-class Rated(Protocol):
-    """What a rating tells of one player."""
-
-    @property
-    def player(self) -> str: ...
-    @property
-    def elo(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """What was read of one run."""
@@ -79,7 +69,7 @@ class RunFacts:
     weights: WeightEvent | None = None
     matches: tuple[MatchResult, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
-    ratings: Sequence[Rated] = ()  # of the matches
+    ratings: Sequence[Rating] = ()  # of the matches
     workers: tuple[Heartbeat, ...] = ()
 
 
@@ -166,10 +156,8 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
 
 
-def summarise(
-    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
-) -> RunStatus:
-    """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
+def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Team | None = None) -> RunStatus:
+    """The status of one run; `team` are its workers, where not those of `facts`."""
     view, counts, name = facts.view, facts.counts, facts.view.record.run
     learner = facts.learner or SILENT
     team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
@@ -199,7 +187,7 @@ def summarise(
         learner_waiting=learner.waiting,
         weight_version=version,
         policy_lag=team.lag(name, version),
-        strength=strength(facts.grades, ratings or facts.ratings),
+        strength=strength(facts.grades, facts.ratings),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -248,7 +236,7 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
 
 
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strength:
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Strength:
     """The newest grade (grades come newest first) and the rating of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
     rated = max(

@@ -6,10 +6,13 @@ The checksum is there because much of a message has no wrong value: a game with 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 
+from azq import logs
 from azq.errors import WireError
 from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
 
@@ -18,6 +21,7 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 M = TypeVar("M", bound=Message)
 N = TypeVar("N", bound=Message)
 
+log = logs.get(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
 _parts_of_first = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])  # schema 1 had no checksum
@@ -59,6 +63,15 @@ def _decode(frame: bytes, kind: Any, name: str) -> Any:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a {name}: {error}") from None
+
+
+@contextmanager
+def skip_unreadable(place: str) -> Iterator[None]:
+    """Leaves out what does not decode; the log says where it is."""
+    try:
+        yield
+    except WireError as error:
+        log.warning("unreadable", place=place, reason=str(error))
 
 
 def checksum(body: bytes | msgspec.Raw) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -23,11 +22,7 @@ class Scope(StrEnum):
     OPERATE = "operate"  # everything
 
 
-_INCLUDED: Mapping[Scope, frozenset[Scope]] = {
-    Scope.WORKER: frozenset({Scope.WORKER}),
-    Scope.READ: frozenset({Scope.READ, Scope.WORKER}),
-    Scope.OPERATE: frozenset(Scope),
-}
+_ORDER = tuple(Scope)  # each includes those before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,7 @@ class Identity:
 
     def may(self, scope: Scope) -> bool:
         """True when this token's scope includes the one that is needed."""
-        return scope in _INCLUDED[self.scope]
+        return _ORDER.index(scope) <= _ORDER.index(self.scope)
 
 
 LOCAL = Identity("local", Scope.OPERATE)  # where no token is set, this machine may do everything

@@ -7,19 +7,13 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from azq.config import DaemonConfig
 from azq.errors import TooManyRequests
+from azq.ledger import AnyLedger
 from azq.ledger.types import LedgerLoad
-
-
-class Loaded(Protocol):
-    """A ledger that says how much there is to do."""
-
-    def load(self) -> LedgerLoad: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +24,25 @@ class Quota:
     lock answers requests. Whoever writes to the control plane himself, as `azq up` does, holds its password and is not bounded.
     """
 
-    ledger: Loaded
+    ledger: AnyLedger
     config: DaemonConfig
     turn: threading.Lock
 
-    @contextmanager
-    def run(self) -> Iterator[None]:
+    def run(self) -> AbstractContextManager[None]:
         """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
-        with self.turn:
-            running, most = self.ledger.load().running, self.config.max_runs
-            if running >= most:
-                raise TooManyRequests(f"{running} runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it")
-            yield
+        told = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
+        return self._room(lambda load: load.running, self.config.max_runs, told)
+
+    def job(self) -> AbstractContextManager[None]:
+        """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
+        told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
+        return self._room(lambda load: load.jobs, self.config.max_queued_jobs, told)
 
     @contextmanager
-    def job(self) -> Iterator[None]:
-        """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
+    def _room(self, count_of: Callable[[LedgerLoad], int], most: int, told: str) -> Iterator[None]:
         with self.turn:
-            jobs, most = self.ledger.load().jobs, self.config.max_queued_jobs
-            if jobs >= most:
-                raise TooManyRequests(f"{jobs} jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it")
+            if (count := count_of(self.ledger.load())) >= most:
+                raise TooManyRequests(f"{count} {told}")
             yield
 
 

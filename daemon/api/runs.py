@@ -113,7 +113,7 @@ def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
     facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
     team = use.team(run)
-    status = summarise(facts, use.clock_ms(), (), use.health.conditions(run), team)
+    status = summarise(facts, use.clock_ms(), use.health.conditions(run), team)
     return answer(replace(status, workers=cast(Any, team.encoded)))
 
 

@@ -27,8 +27,9 @@ def status() -> RunStatus:
         learner=LEARNER,
         grades=(GradeResult(7, 64, 200, 16, 0),),
         workers=(worker,),
+        ratings=[Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)],
     )
-    return summarise(facts, 2000, [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)], ["no live worker takes eval.cpu"])
+    return summarise(facts, 2000, ["no live worker takes eval.cpu"])
 
 
 def test_ranks_are_shown_where_there_are_several() -> None:
