@@ -79,7 +79,7 @@ class LedgerLearner(ScriptDoor):
         return {int(name) for name in names}
 
     def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
-        """Appends a `WeightEvent` frame to the run's weights. Raises `NotFound`, and `StateConflict` where another took this one's place."""
+        """Appends a `WeightEvent` frame to the run's weights. Raises `NotFound`, or `StateConflict` where another took over."""
         self._fenced("learner.announce_weights", run, lease, frame)
 
     def _fenced(self, command: str, run: str, lease: LearnerLease | None, *arguments: Argument, life_ms: int | str = "") -> list[Any]:
