@@ -20,6 +20,7 @@ from azq.process.sdnotify import WATCHDOG, notify
 from azq.process.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, Heartbeat
 from workers.board import Board
 from workers.rates import merge, versions
@@ -43,8 +44,8 @@ def watchdog_interval_s() -> float | None:
 
 
 def role_of(queues: Sequence[str]) -> str:
-    """The role a worker of these queues is listed under."""
-    return "selfplay" if any(queue.startswith("selfplay.") for queue in queues) else "eval"
+    """The role a worker of these queues is listed under: the first kind of job that it takes."""
+    return next((kind for kind in Kind if any(queue.startswith(f"{kind}.") for queue in queues)), Kind.EVAL)
 
 
 def node_name(queues: Sequence[str]) -> str:

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 from azq.errors import NotFound, StateConflict
-from azq.ledger.answers import job_view, new_job, split_job_id
+from azq.ledger.answers import job_view, new_job, spelt, split_job_id
 from azq.ledger.door import ScriptDoor, first_answer
 from azq.ledger.rules import KEPT_ENDED_JOBS, lease_ms
-from azq.ledger.types import Directive, JobView, Lease, Once
+from azq.ledger.types import Directive, Job, JobView, Lease, Once
 
 
 class LedgerJobs(ScriptDoor):
     """The ledger's methods about jobs."""
 
-    def enqueue(
-        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
-    ) -> JobView:
-        """A new job: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
-        return self.enqueue_once(None, run, kind, tag, priority=priority, games=games, slice_s=slice_s, payload=payload)[0]
+    def enqueue(self, job: Job) -> JobView:
+        """A new job, whose id the ledger gives: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
+        return self.enqueue_once(None, job)[0]
 
-    def enqueue_once(
-        self,
-        once: Once | None,
-        run: str,
-        kind: str,
-        tag: str,
-        *,
-        priority: int = 6,
-        games: int = 0,
-        slice_s: float = 0,
-        payload: bytes = b"",
-    ) -> tuple[JobView, bool]:
+    def enqueue_once(self, once: Once | None, job: Job) -> tuple[JobView, bool]:
         """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
-        self.pin(run, once)
-        values = (once.fingerprint if once else "", kind, tag, priority, games, repr(float(slice_s)), payload)
-        word, *answer = self.call("jobs.enqueue", run, *values, once=once)
+        self.pin(job.run, once)
+        word, *answer = self.call("jobs.enqueue", job.run, once.fingerprint if once else "", *spelt(job), once=once)
         if word == "missing":
-            raise self.no_run(run)
+            raise self.no_run(job.run)
         first = first_answer(word, answer)
-        return (new_job(run, first), True) if first is not None else (job_view(run, answer[0]), False)
+        return (new_job(job.run, first), True) if first is not None else (job_view(job.run, answer[0]), False)
 
     def first_job(self, run: str, once: Once | None) -> JobView | None:
         """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""

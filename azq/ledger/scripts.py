@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-from azq.ledger.answers import JOB_FIELDS
+from azq.ledger.answers import JOB_FIELDS, SPELT_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS, KEPT_EVENTS, TRANSITIONS
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
 from azq.ledger.types import ONCE_LIFE_S, RECENT
 from azq.wire import keys
+from azq.wire.kinds import MAKES_GAMES, Kind
 from azq.wire.messages import UNCHECKED
 
-Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[int, int]
+Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[Kind, bool] | Mapping[int, int]
 
 _SHARED = ("prelude", "strikes", "leases")
 _LAST = "return commands[ARGV[1]](unpack(ARGV, FIRST, FIRST + 6)) -- those that take more read it from ARGV\n"
@@ -54,13 +55,14 @@ _CONSTANTS: Mapping[str, Constant] = {
     "KEPT_EVENTS": KEPT_EVENTS,
     "LEARNING": LEARNING,
     "LOST_WITH_IT": LOST_WITH_IT,
-    "MAKES_GAMES": {"selfplay": True},
+    "MAKES_GAMES": dict.fromkeys(sorted(MAKES_GAMES), True),
     "MOST_COMPANY": max(COMPANY.values()),
     "OF_RUN": tuple(_below_run(key) for key in keys.OF_RUN),
     "ONCE_LIFE_S": ONCE_LIFE_S,
     "RECENT": RECENT,
     "SET_ASIDE": SET_ASIDE,
     "SET_ASIDE_REASON": REASON,
+    "SPELT_FIELDS": SPELT_FIELDS,
     "SUSPECT": SUSPECT,
     "TRANSITIONS": {f"{before} {after}": True for before, allowed in TRANSITIONS.items() for after in sorted(allowed)},
     "UNCHECKED": UNCHECKED,

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from azq.ledger.types import JobState, JobView
-from azq.status.state import EVAL, Offer, Offering, queue_of
+from azq.status.state import Offer, Offering
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
 
@@ -30,7 +31,7 @@ def live_queues(workers: Sequence[Offering]) -> tuple[str, ...]:
 
 def live_tags(workers: Sequence[Offering], kind: str) -> tuple[str, ...]:
     """Hardware tags for which a job of this kind finds a live worker, sorted."""
-    prefix = queue_of(kind, "")
+    prefix = f"{kind}."
     return tuple(queue.removeprefix(prefix) for queue in live_queues(workers) if queue.startswith(prefix))
 
 
@@ -44,7 +45,7 @@ def eval_tag(workers: Sequence[Offering], wanted: str) -> str:
 
     Evaluation jobs need no hardware of their own: their leaves go to the inference workers.
     """
-    tags = live_tags(workers, EVAL)
+    tags = live_tags(workers, Kind.EVAL)
     return next((tag for tag in (wanted, "cpu", *tags) if tag in tags), wanted)
 
 
@@ -53,7 +54,7 @@ def is_full(workers: Sequence[Offering], jobs: Iterable[JobView], queue: str) ->
 
     Jobs of another queue count as far as they exceed the slots that only that queue has.
     """
-    leased = Counter(queue_of(view.job.kind, view.job.tag) for view in jobs if view.state is JobState.LEASED)
+    leased = Counter(view.job.queue for view in jobs if view.state is JobState.LEASED)
     shared = {other for beat in workers if queue in beat.queues for other in beat.queues} - {queue}
     elsewhere = {other: sum(beat.slots for beat in workers if other in beat.queues and queue not in beat.queues) for other in shared}
     held = leased[queue] + sum(max(0, leased[other] - elsewhere[other]) for other in shared)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from azq.ledger.types import JobState, JobView
 from azq.status.offers import live_queues, slots_of
-from azq.status.state import queue_of
 from azq.wire.messages import Heartbeat
 
 
@@ -27,7 +26,7 @@ def queue_table(workers: Sequence[Heartbeat], jobs: Sequence[JobView], now_ms: i
     """Every queue that has a live worker or a job, by name."""
     by_queue: dict[str, list[JobView]] = {queue: [] for queue in live_queues(workers)}
     for view in jobs:
-        by_queue.setdefault(queue_of(view.job.kind, view.job.tag), []).append(view)
+        by_queue.setdefault(view.job.queue, []).append(view)
     return [_status(queue, workers, views, now_ms) for queue, views in sorted(by_queue.items())]
 
 

@@ -22,7 +22,7 @@ from azq.status.planes import PlaneProbe
 from azq.status.ratings import Standings
 from azq.status.workers import Team
 from azq.store import Store, open_store
-from azq.wire.messages import Heartbeat, RunRecord
+from azq.wire.messages import Heartbeat, Job, RunRecord
 from daemon.api.admission import Quota
 from daemon.api.streams import Streams
 from daemon.serve.health import Health
@@ -39,18 +39,7 @@ class LedgerFace(LedgerReader, Protocol):
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
     def delete_run(self, name: str) -> None: ...
     def load(self) -> LedgerLoad: ...
-    def enqueue_once(
-        self,
-        once: Once | None,
-        run: str,
-        kind: str,
-        tag: str,
-        *,
-        priority: int = 6,
-        games: int = 0,
-        slice_s: float = 0,
-        payload: bytes = b"",
-    ) -> tuple[JobView, bool]: ...
+    def enqueue_once(self, once: Once | None, job: Job) -> tuple[JobView, bool]: ...
     def first_job(self, run: str, once: Once | None) -> JobView | None: ...
     def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]: ...
     def job(self, job_id: str) -> JobView: ...

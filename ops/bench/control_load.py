@@ -26,7 +26,8 @@ from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.connect import connect
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 ACTIONS, VALUES = 7, 1
 RUN = "load"
@@ -55,7 +56,7 @@ def measure(client: redis.Redis, worker: redis.Redis, learner: redis.Redis, game
     ledger = Ledger(client)
     sections = RunSections()
     ledger.create_run(RunRecord(RUN, json.dumps(dump_run(sections)).encode(), {}, "", 0))
-    job = ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=600.0)
+    job = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=600.0))
     ledger = Ledger(worker)
     lease = ledger.claim(job.job.job_id, job.attempt, "load", 600.0)
     assert lease is not None, "the job is this script's own"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 
 class World:
@@ -17,7 +17,7 @@ class World:
         self.ledger.create_run(record("r"))
 
     def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0):
-        view = self.ledger.enqueue("r", kind, "cpu", games=3)
+        view = self.ledger.enqueue(Job("", "r", kind, "cpu", games=3))
         lease = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
         assert lease is not None
         return lease

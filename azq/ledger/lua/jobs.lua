@@ -1,14 +1,14 @@
 -- Jobs: queued, leased, ended. Commands that are about one job take its number and, where they say so, an attempt or a lease.
 
--- Answers ok and the job, missing, or what a first answer says.
-function commands.enqueue(fingerprint, kind, tag, priority, games, slice_s, payload)
+-- Takes then names and values of the job's own fields. Answers ok and the job, missing, or what a first answer says.
+function commands.enqueue(fingerprint)
   local before = first_answer(fingerprint)
   if before then return before end
   if call('EXISTS', RUN) == 0 then return {'missing'} end
   local fresh = text(call('HINCRBY', LEDGER, 'job_seq', 1))
-  call('HSET', JOB_PREFIX .. fresh, 'kind', kind, 'tag', tag, 'priority', priority, 'games', games, 'slice_s', slice_s,
-    'payload', payload, 'state', 'queued', 'attempt', '1', 'failures', '0', 'owner', '', 'lease_until_ms', '0', 'published_ms', '0',
-    'created_ms', text(now), 'claimed_ms', '0', 'ended_ms', '0', 'error', '')
+  call('HSET', JOB_PREFIX .. fresh, unpack(ARGV, FIRST + 1))
+  call('HSET', JOB_PREFIX .. fresh, 'state', 'queued', 'attempt', '1', 'failures', '0', 'owner', '', 'lease_until_ms', '0',
+    'published_ms', '0', 'created_ms', text(now), 'claimed_ms', '0', 'ended_ms', '0', 'error', '')
   call('ZADD', JOBS, text(now), fresh)
   remember(fingerprint, JOB_PREFIX .. fresh, fresh)
   note_job('job.queued', fresh)
