@@ -23,7 +23,7 @@ from azq.search.settings import search_at
 from azq.wire.acl import user_in
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
-from workers.board import Figures
+from workers.board import ChildFigures
 from workers.children import Signs, owner_of
 from workers.rates import Meter
 
@@ -70,7 +70,7 @@ class Context:
     def idle(self) -> None:
         """Says that no job is held."""
         self._signs.hold("")
-        self.board.write(self.slot, Figures())
+        self.board.write(self.slot, ChildFigures())
 
     def sections(self, record: RunRecord) -> RunSections:
         """The run's settings; raises `ConfigError` where this azq does not understand them."""

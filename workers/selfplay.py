@@ -27,7 +27,7 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
 
         def report(progress: Progress) -> None:
             resent = float(getattr(evaluator, "resent", 0))
-            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, phases=context.phases.shares()))
+            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, spent=context.phases.shares()))
 
         settings = sections.selfplay
         try:

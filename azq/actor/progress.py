@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azq import _core
-from azq.metrics import Recent
-
-#: Figures of a slice that the searches count themselves.
-COUNTED = ("plies", "simulations", "exact_simulations", "cache_lookups", "cache_hits", "merged_leaves")
+from azq.metrics import FIGURES, Recent
 
 
 @dataclass(slots=True)
@@ -17,8 +15,6 @@ class Progress:
     """Running sums of one slice; `latency_s` sums the waits from submission to evaluation over all requests."""
 
     games: int = 0
-    plies: int = 0
-    simulations: int = 0
     evaluations: int = 0
     requests: int = 0
     latency_s: float = 0.0
@@ -28,10 +24,12 @@ class Progress:
     abandoned: int = 0
     weight_version: int = 0
     latencies_ms: Recent = field(default_factory=Recent)  # of single requests
-    exact_simulations: int = 0  # see azq.metrics, as the next three
-    cache_lookups: int = 0
-    cache_hits: int = 0
-    merged_leaves: int = 0
+    searched: Counter[str] = field(default_factory=Counter)  # what the searches count, see `SEARCH_COUNTERS`
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What becomes rates in heartbeats, by the counters of `azq.metrics`."""
+        return {"games": self.games, "evaluations": self.evaluations, "requests": self.requests, **self.searched}
 
     @property
     def mean_batch(self) -> float:
@@ -44,7 +42,10 @@ class Progress:
         return 1000 * self.latency_s / self.requests if self.requests else 0.0
 
 
-def counts_of(searches: Iterable[_core.Search]) -> dict[str, int]:
-    """What searches counted since they were made, together, by the names in `COUNTED`."""
-    found = list(searches)
-    return {name: sum(getattr(search, name) for search in found) for name in COUNTED}
+#: Counters that are not a slice's own: each search has them as attributes.
+SEARCH_COUNTERS = tuple(figure.counter for figure in FIGURES if figure.counter and figure.counter not in Progress().counts)
+
+
+def counts_of(searches: Sequence[_core.Search]) -> Counter[str]:
+    """What searches counted since they were made, together; a search that does not know of a counter has nothing to count."""
+    return Counter({name: sum(getattr(search, name, 0) for search in searches) for name in SEARCH_COUNTERS})

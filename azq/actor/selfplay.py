@@ -280,8 +280,7 @@ class SelfPlay:
             self._link.release(records)
 
     def _tell(self) -> None:
-        for name, count in counts_of([group.search for group in self._groups]).items():
-            setattr(self._progress, name, count - self._base[name])
+        self._progress.searched = counts_of([group.search for group in self._groups]) - self._base
         self._progress.search_s = sum(group.search_s for group in self._groups)
         self._report(self._progress)
 
