@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -99,3 +99,21 @@ class Board:
 
 def _text(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode(errors="replace")
+
+
+def merge(children: Sequence[ChildFigures]) -> dict[str, float]:
+    """The children's figures as their worker's, as each asks for; {} where no child has worked lately."""
+    if not children:
+        return {}
+    weights = [child.rates.get(metrics.EVALUATIONS_PER_S, 0.0) for child in children]
+    merged = {name: combine([child.rates.get(name, 0.0) for child in children], weights) for name, combine in metrics.OF_CHILDREN.items()}
+    return merged | phases.merged([spent for child in children if (spent := phases.of_heartbeat(child.rates))])
+
+
+def versions(children: Sequence[ChildFigures]) -> dict[str, int]:
+    """The newest weight version each run's games were searched with."""
+    newest: dict[str, int] = {}
+    for child in children:
+        if child.run:
+            newest[child.run] = max(newest.get(child.run, 0), child.weight_version)
+    return newest

@@ -10,6 +10,7 @@ import redis
 
 from azq import games
 from azq.actor.arenas import Arenas
+from azq.actor.progress import Meter
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
@@ -25,7 +26,6 @@ from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures
 from workers.children import Signs, owner_of
-from workers.rates import Meter
 
 if TYPE_CHECKING:
     from azq.games import Game

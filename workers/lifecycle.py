@@ -21,8 +21,7 @@ from azq.process.usage import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
-from workers.board import Board
-from workers.rates import merge, versions
+from workers.board import Board, merge, versions
 
 if TYPE_CHECKING:
     from azq.bus.base import Bus

@@ -7,6 +7,7 @@ import contextlib
 from azq import logs
 from azq.actor import Progress, SelfPlay, SliceEnd
 from azq.actor.pinning import pinned
+from workers.board import ChildFigures
 from workers.context import Context
 from workers.jobs import held_job
 
@@ -26,8 +27,8 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
         context.phases.restart()
 
         def report(progress: Progress) -> None:
-            resent = float(getattr(evaluator, "resent", 0))
-            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, spent=context.phases.shares()))
+            rates = context.meter.rates(progress, resent=float(getattr(evaluator, "resent", 0))) | context.phases.shares()
+            context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
         settings = sections.selfplay
         try:

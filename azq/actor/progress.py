@@ -1,4 +1,4 @@
-"""What a slice has done so far, for heartbeats and logs."""
+"""What a slice has done so far, for heartbeats and logs, and how fast slices go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azq import _core
-from azq.metrics import FIGURES, Recent
+from azq.metrics import EVAL_LATENCY_MS, EVALUATIONS_PER_S, FIGURES, MEAN_BATCH, RESENT, Rate, Recent
+
+_COUNTERS = {figure.name: figure.counter for figure in FIGURES if figure.counter}
 
 
 @dataclass(slots=True)
@@ -43,9 +45,39 @@ class Progress:
 
 
 #: Counters that are not a slice's own: each search has them as attributes.
-SEARCH_COUNTERS = tuple(figure.counter for figure in FIGURES if figure.counter and figure.counter not in Progress().counts)
+SEARCH_COUNTERS = tuple(counter for counter in _COUNTERS.values() if counter not in Progress().counts)
 
 
 def counts_of(searches: Sequence[_core.Search]) -> Counter[str]:
     """What searches counted since they were made, together; a search that does not know of a counter has nothing to count."""
     return Counter({name: sum(getattr(search, name, 0) for search in searches) for name in SEARCH_COUNTERS})
+
+
+class Meter:
+    """Turns the running sums of a slice into rates, over slices."""
+
+    def __init__(self) -> None:
+        self._rates = {name: Rate() for name in (*_COUNTERS.values(), "requests")}
+        self._resent = 0.0  # by the slice of now
+        self._resent_before = 0.0  # by the slices before it
+        self.begin()
+
+    def begin(self) -> None:
+        """A new slice starts from zero."""
+        self._seen: Counter[str] = Counter()
+        self._resent_before, self._resent = self._resent_before + self._resent, 0.0
+
+    def rates(self, progress: Progress, *, resent: float = 0.0) -> dict[str, float]:
+        """The figures as of now, by their names in heartbeats."""
+        counts, self._resent = Counter(progress.counts), resent
+        for name, rate in self._rates.items():
+            rate.add(counts[name] - self._seen[name])
+        self._seen = counts
+        rates = {name: self._rates[counter].per_s() for name, counter in _COUNTERS.items()}
+        requests = self._rates["requests"].per_s()
+        return rates | {
+            MEAN_BATCH: rates[EVALUATIONS_PER_S] / requests if requests else 0.0,
+            EVAL_LATENCY_MS: progress.latency_ms,
+            RESENT: self._resent_before + resent,
+            **progress.latencies_ms.named(EVAL_LATENCY_MS),
+        }

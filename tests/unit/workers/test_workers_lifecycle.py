@@ -14,15 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import metrics
-from azq.actor.progress import Progress
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
-from workers.board import Board, ChildFigures
+from workers.board import Board, ChildFigures, merge, versions
 from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
-from workers.rates import Meter, merge, versions
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")
 FIGURES = ChildFigures(True, "my-run", 12, {name: 1.5 + place for place, name in enumerate((*metrics.OF_CHILDREN, *SPENT))})
@@ -71,17 +69,6 @@ def test_an_idle_worker_reports_no_rates_and_the_newest_version_counts() -> None
     assert merge([]) == {}
     children = [ChildFigures(run="a", weight_version=3), ChildFigures(run="a", weight_version=2), ChildFigures(), ChildFigures(run="b")]
     assert versions(children) == {"a": 3, "b": 0}
-
-
-def test_a_meter_goes_on_over_slices() -> None:
-    meter = Meter()
-    meter.begin()
-    meter.figures(Progress(games=4, evaluations=400, requests=4), "r")
-    meter.begin()
-    threading.Event().wait(0.05)  # rates of moments are all noise
-    rates = meter.figures(Progress(games=1, evaluations=100, requests=1), "r").rates
-    assert rates[metrics.MEAN_BATCH] == pytest.approx(100, rel=0.05)
-    assert rates[metrics.GAMES_PER_S] * 100 == pytest.approx(rates[metrics.EVALUATIONS_PER_S], rel=0.05)
 
 
 class FakeBus:
