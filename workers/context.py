@@ -9,7 +9,7 @@ import msgspec
 import redis
 
 from azq import games
-from azq.actor.arenas import Arenas
+from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus

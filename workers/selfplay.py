@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from azq import logs
-from azq.actor import Progress, SelfPlay, SliceEnd
+from azq.actor import Progress, SelfPlay, Slice, SliceEnd
 from azq.actor.pinning import pinned
 from workers.board import ChildFigures
 from workers.context import Context
@@ -35,15 +35,12 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
             with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
                 return SelfPlay(
                     context.ledger,
-                    lease,
-                    sections,
-                    game,
+                    Slice(lease, sections, game, record.created_ms),
                     evaluator,
                     context.arenas,
                     should_stop=context.stopping,
                     report=report,
                     phases=context.phases,
-                    made_ms=record.created_ms,
                 ).run()
         finally:
             evaluator.close()

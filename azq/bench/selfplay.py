@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from azq import games, metrics
-from azq.actor import Progress, SelfPlay
-from azq.actor.arenas import Arenas
+from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.cpu import cpu_s, peak_rss_mb
 from azq.bench.rig import RUN, Rig, rig
 from azq.bus.redis import RedisBus
@@ -126,7 +125,7 @@ def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> lis
 
     evaluator = _evaluator(machine, rules, kind, phases)
     try:
-        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report, phases=phases).run()
+        SelfPlay(ledger, Slice(lease, sections, rules), evaluator, Arenas(), report=report, phases=phases).run()
     finally:
         evaluator.close()
     return marks

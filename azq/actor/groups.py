@@ -1,4 +1,6 @@
-"""One group of games that is searched while the other groups' leaves are evaluated.
+"""Groups of games, each searched while the other groups' leaves are evaluated, and the arenas that they are searched in.
+
+Arenas and the evaluation cache outlive a slice: making hundreds of megabytes anew each minute would be felt.
 
 Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values per leaf.
 """
@@ -6,18 +8,24 @@ Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from azq import _core
+from azq.actor.slice import group_sizes, groups_that_fit
+from azq.config import RunSections
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.make import make_cache, make_search
+from azq.search.settings import exploring
 from azq.wire.arrays import outgrown, pack_record, unpack_record
+from azq.wire.leaves import most_leaves
 from azq.wire.messages import GameRecord
 
 
-class Group:
+class GameGroup:
     """A search with its buffers and the one request that it has in flight."""
 
     def __init__(self, search: _core.Search, game: _core.Game, leaves_per_step: int) -> None:
@@ -138,3 +146,58 @@ class Group:
                 self._search.clear(slot)
         self._search.changed_slots()
         self.handle = None
+
+
+class Arenas:
+    """Keeps the searches of one self-play setting; another setting replaces them."""
+
+    def __init__(self, make_search: Callable[..., Any] = make_search) -> None:
+        self._make_search = make_search
+        self._key: Hashable = None
+        self._searches: Sequence[_core.Search] = ()
+        self._cache: _core.EvaluationCache | None = None
+        self._run: Hashable = ""
+
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[_core.Search]:
+        """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
+
+        More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
+
+        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own. `run` tells runs
+        apart, also those that bear one name in turn.
+        """
+        key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
+        if key != self._key:
+            self.forget()  # the old arenas go before the new ones come
+            most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size())
+            groups = groups_that_fit(games, sections.selfplay.groups, sections.search.leaves_per_step, most)
+            self._cache = make_cache(game, sections.selfplay.cache_entries)
+            config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
+            self._searches = [
+                self._make_search(
+                    game,
+                    config,
+                    num_slots=size,
+                    seed=sections.run.seed,
+                    num_threads=sections.selfplay.threads,
+                    autoplay=True,
+                    cache=self._cache,
+                    merge_symmetries=sections.selfplay.merge_symmetries,
+                )
+                for size in group_sizes(games, groups)
+            ]
+            self._key = key
+        if run != self._run and self._cache is not None:
+            self._cache.clear()
+        self._run = run
+        return self._searches
+
+    def forget(self) -> None:
+        """Drops the searches; the next slice gets new ones."""
+        self._searches, self._key, self._cache = (), None, None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all arenas and the cache."""
+        cache_bytes = 0 if self._cache is None else self._cache.memory_bytes
+        return cache_bytes + sum(search.memory_bytes for search in self._searches)
