@@ -19,14 +19,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
-from azq.bus.origin import note_writer, unreadable
+from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import publish_file
 from azq.wire import acl
@@ -63,6 +62,10 @@ class EmbeddedServer:
         self._listen = listen  # host and port for other machines, besides the socket
         self._password = password  # empty: the one in its folder, or a new one
         self._socket = _socket_path(self._directory, role)
+        self._password_file = self._directory / "password"
+        self._users_file = self._directory / "users.acl"
+        self._settings_file = self._directory / "server.conf"
+        self._log_file = self._directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
 
@@ -113,16 +116,12 @@ class EmbeddedServer:
             self._pid = self._process.pid
             try:
                 self._wait_until_ready()
-                self._note(binary)
+                if self._role == "control" and server is not None:
+                    note_writer(self._directory, server)  # for the next start to choose a program that reads its file
             except BaseException:
                 self.stop()
                 raise
             return False
-
-    def _note(self, binary: Path) -> None:
-        """Notes which program writes the append-only file, for the next start to choose one that reads it."""
-        if self._role == "control" and (server := server_at(binary)) is not None:
-            note_writer(self._directory, server)
 
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
@@ -161,22 +160,6 @@ class EmbeddedServer:
             with contextlib.suppress(OSError):  # not empty where another server has started meanwhile
                 self._socket.parent.rmdir()
 
-    @property
-    def _password_file(self) -> Path:
-        return self._directory / "password"
-
-    @property
-    def _users_file(self) -> Path:
-        return self._directory / "users.acl"
-
-    @property
-    def _settings_file(self) -> Path:
-        return self._directory / "server.conf"
-
-    @property
-    def _log_file(self) -> Path:
-        return self._directory / "server.log"
-
     def _kept_password(self) -> str | None:
         try:
             return self._password_file.read_text("ascii").strip()
@@ -192,8 +175,7 @@ class EmbeddedServer:
         """An adopted server has the settings of whoever started it."""
         if self._listen is None:
             return
-        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-            port = int(client.info("server")["tcp_port"])
+        port = int(self._info("server")["tcp_port"])
         if port != self._listen[1]:
             raise ConfigError(
                 f"an embedded {self._role} server (pid {self._pid}) runs already and does not listen at port {self._listen[1]}; "
@@ -267,16 +249,20 @@ class EmbeddedServer:
             return False
 
     def _ask_pid(self) -> int:
-        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-            client.ping()  # INFO answers even while the file is being loaded
-            return int(client.info("server")["process_id"])
+        return int(self._info("server", loaded=True)["process_id"])
 
     def _loading(self) -> bool:
         try:
-            with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-                return bool(client.info("persistence").get("loading"))
+            return bool(self._info("persistence").get("loading"))
         except BrokerError:
             return False
+
+    def _info(self, section: str, *, loaded: bool = False) -> dict[str, Any]:
+        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
+            if loaded:
+                client.ping()  # INFO answers even while the file is being loaded
+            found: Any = client.info(section)
+        return dict(found)
 
     def _last_words(self) -> str:
         try:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from azq.bus.redis import order
+from azq.bus.base import order
 from azq.status.audit import KEPT_LINES, line_of
 from azq.status.schemas import AuditOut
 from azq.wire import keys

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi import status as http
 
 from azq.arena.rating import rate
-from azq.bus.redis import order
+from azq.bus.base import order
 from azq.config import RunSections, dump_run, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
