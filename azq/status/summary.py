@@ -10,7 +10,7 @@ from typing import Protocol
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.network import NetworkStatus, network_status
-from azq.status.workers import FleetRates, Team, WorkerStatus, fleet_rates, team_of, worker_status
+from azq.status.workers import FleetRates, WorkerStatus, Workforce, fleet_rates, team_of, worker_status
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
 
 
@@ -126,7 +126,7 @@ class RunStatus:
 
 
 def summarise(
-    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
+    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Workforce | None = None
 ) -> RunStatus:
     """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
     name = facts.view.record.run

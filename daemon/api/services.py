@@ -20,7 +20,7 @@ from azq.status.beats import Beats
 from azq.status.observe import LedgerReader
 from azq.status.planes import PlaneProbe
 from azq.status.ratings import Standings
-from azq.status.workers import Team
+from azq.status.workers import Workforce
 from azq.store import Store, open_store
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.admission import Quota
@@ -95,7 +95,7 @@ class Services:
         """The live processes. Raises `BrokerError`."""
         return self._beats().read()
 
-    def team(self, run: str) -> Team:
+    def team(self, run: str) -> Workforce:
         """The live processes that may work for a run. Raises `BrokerError`."""
         return self._beats().team(run, self.clock_ms())
 
