@@ -61,13 +61,13 @@ class EmbeddedServer:
         self._maxmemory = maxmemory
         self._listen = listen  # host and port for other machines, besides the socket
         self._password = password  # empty: the one in its folder, or a new one
-        self._socket = _socket_path(self._directory, role)
+        self.socket = _socket_path(self._directory, role)
         self._password_file = self._directory / "password"
         self._users_file = self._directory / "users.acl"
         self._settings_file = self._directory / "server.conf"
         self._log_file = self._directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._pid = 0
+        self.pid = 0  # of the running server; 0 before `start`
 
     @property
     def url(self) -> str:
@@ -80,16 +80,6 @@ class EmbeddedServer:
         if (password := self._kept_password()) is None:
             raise BrokerUnavailable(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
         return password
-
-    @property
-    def socket(self) -> Path:
-        """Its unix socket."""
-        return self._socket
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running server; 0 before `start`."""
-        return self._pid
 
     def known_url(self) -> str | None:
         """The address of the server that was started here at some time, whether it runs or not; None where there was none."""
@@ -106,14 +96,14 @@ class EmbeddedServer:
         with self._start_lock():
             self._make_socket_folder()
             if self._answers():
-                self._pid = self._ask_pid()
+                self.pid = self._ask_pid()
                 self._check_listening()
                 return True
             binary = find_server(self._directory if self._role == "control" else None)
             server = server_at(binary)
             self._write_settings(has_users=server is not None and server.version >= acl.SINCE)
             self._process = self._spawn(binary, detached)
-            self._pid = self._process.pid
+            self.pid = self._process.pid
             try:
                 self._wait_until_ready()
                 if self._role == "control" and server is not None:
@@ -155,10 +145,10 @@ class EmbeddedServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._pid = 0
-        if self._socket.parent != self._directory:
+        self.pid = 0
+        if self.socket.parent != self._directory:
             with contextlib.suppress(OSError):  # not empty where another server has started meanwhile
-                self._socket.parent.rmdir()
+                self.socket.parent.rmdir()
 
     def _kept_password(self) -> str | None:
         try:
@@ -169,7 +159,7 @@ class EmbeddedServer:
             raise ConfigError(f"{self._password_file} is not readable: {error.strerror}; run azq as the user who owns it") from None
 
     def _url_of(self, password: str) -> str:
-        return f"unix://:{quote(password, safe='')}@{quote(str(self._socket))}"
+        return f"unix://:{quote(password, safe='')}@{quote(str(self.socket))}"
 
     def _check_listening(self) -> None:
         """An adopted server has the settings of whoever started it."""
@@ -178,7 +168,7 @@ class EmbeddedServer:
         port = int(self._info("server")["tcp_port"])
         if port != self._listen[1]:
             raise ConfigError(
-                f"an embedded {self._role} server (pid {self._pid}) runs already and does not listen at port {self._listen[1]}; "
+                f"an embedded {self._role} server (pid {self.pid}) runs already and does not listen at port {self._listen[1]}; "
                 "stop it, then start again"
             )
 
@@ -189,9 +179,9 @@ class EmbeddedServer:
             raise ConfigError(f"cannot create {self._directory} for the broker: {error.strerror}; set another home") from None
 
     def _make_socket_folder(self) -> None:
-        self._socket.parent.mkdir(exist_ok=True, mode=0o700)
-        if self._socket.parent.stat().st_uid != os.getuid():
-            raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+        self.socket.parent.mkdir(exist_ok=True, mode=0o700)
+        if self.socket.parent.stat().st_uid != os.getuid():
+            raise ConfigError(f"{self.socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
 
     @contextlib.contextmanager
     def _start_lock(self) -> Iterator[None]:
@@ -206,7 +196,7 @@ class EmbeddedServer:
         if has_users:
             publish_file(self._users_file, acl.file_text(self.password, self._users()).encode(), 0o600)
             access = f"aclfile {_quoted(str(self._users_file))}"
-        lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
+        lines = settings(self._role, self._directory, self.socket, access, self._maxmemory, self._listen)
         publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
 
     def _users(self) -> str:
@@ -239,7 +229,7 @@ class EmbeddedServer:
                     raise StateConflict(why)
                 raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
-                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self.socket}; see {self._log_file}")
             pause.wait(_POLL_S)
 
     def _answers(self) -> bool:
