@@ -28,6 +28,13 @@ class Progress:
     latencies_ms: Recent = field(default_factory=Recent)  # of single requests
     searched: Counter[str] = field(default_factory=Counter)  # what the searches count, see `SEARCH_COUNTERS`
 
+    def answered(self, after_s: float, weight_version: int) -> None:
+        """Counts a request that was evaluated so long after its submission."""
+        self.requests += 1
+        self.latency_s += after_s
+        self.latencies_ms.add(1000 * after_s)
+        self.weight_version = weight_version
+
     @property
     def counts(self) -> dict[str, int]:
         """What becomes rates in heartbeats, by the counters of `azq.metrics`."""

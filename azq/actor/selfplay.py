@@ -168,21 +168,17 @@ class SelfPlay:
     def _receive(self, group: GameGroup) -> bool:
         """Waits a moment for the group's evaluations and applies them; False where they are not there yet."""
         if group.handle is None:
-            if self._clock() < self._submit_after_s:
+            if self._clock() >= self._submit_after_s:
+                self._submit(group)
+            else:
                 with self._phases("wait"):
                     self._wait(POLL_S)
-                return False
-            self._submit(group)
             return False
         evaluation = self._result(group, group.handle)
         if evaluation is None:
             return False
-        now = self._clock()
-        self._evaluated_s = now
-        self._progress.requests += 1
-        self._progress.latency_s += now - group.submitted_s
-        self._progress.latencies_ms.add(1000 * (now - group.submitted_s))
-        self._progress.weight_version = evaluation.weight_version
+        self._evaluated_s = self._clock()
+        self._progress.answered(self._evaluated_s - group.submitted_s, evaluation.weight_version)
         with self._phases("search"):
             self._progress.evaluations += group.apply(evaluation)
         return True
@@ -236,11 +232,10 @@ class SelfPlay:
         with self._phases("ledger"):
             records = self._held.adopt(room)
         for record in records:
+            self._progress.open_games += 1
             try:
                 group.start(record)
-                self._progress.open_games += 1
             except (WireError, IllegalActionError, GameContractError) as error:
-                self._progress.open_games += 1
                 self._abandon(record.uid, str(error))
         if len(records) < room:
             self._fill_after_s = self._clock() + ASK_AGAIN_S
