@@ -21,9 +21,9 @@ from azq.errors import BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify
-from azq.status.beats import Beats
+from azq.status.brokers import fleet_of
+from azq.status.heartbeats import Beats
 from azq.status.history import Recorder
-from azq.status.invitation import fleet_of
 from azq.status.observe import Observer
 from azq.wire import keys
 from azq.wire.codec import encode

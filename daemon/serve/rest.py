@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import h11
-import redis
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -21,9 +20,8 @@ from azq import games, logs
 from azq.bus.connect import open_client
 from azq.config import Config
 from azq.errors import AzqError
-from azq.ledger.types import RunView
-from azq.status.planes import open_planes
-from azq.store import Store, open_store, weights_folder
+from azq.status.brokers import open_planes
+from azq.store import open_run_store
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
@@ -157,12 +155,6 @@ def services_of(config: Config, core: Core) -> Services:
         config.home,
         games.names,
         open_planes(core.client, data),
-        store_of=partial(_store_of, config, core.client),
+        store_of=partial(open_run_store, config.store, client=core.client),
         beats=core.beats,
     )
-
-
-def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
-    """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
-    directory = weights_folder(view.record.directory, config.home, view.record.run)
-    return open_store(config.store, directory=directory, client=client)
