@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from azq.config import load
-from workers.factory import build_app
+from workers.worker import build_app
 
 app = build_app(load())

@@ -1,23 +1,26 @@
-"""What one pool child keeps between jobs: connections, the ledger, search arenas. Made in the child, after the fork."""
+"""What one pool child keeps between jobs, and how it holds one: connections, the ledger, search arenas. Made after the fork."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import redis
 
-from azq import games
+from azq import games, logs
 from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
+from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
 from azq.goals import Done, Goals
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
-from azq.ledger.types import RunView
+from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.settings import search_at
@@ -29,6 +32,14 @@ from workers.children import Signs, owner_of
 
 if TYPE_CHECKING:
     from azq.games import Game
+
+NO_LIMIT = 2**31  # a stopped worker is not the job's fault
+
+log = logs.get(__name__)
+
+
+class Interrupted(AzqError):
+    """The worker is stopping; the job is for somebody else."""
 
 
 class Context:
@@ -63,14 +74,28 @@ class Context:
         self._signs.asked()
         return self.board.stopping()
 
-    def busy(self, job_id: str, attempt: int) -> None:
-        """Says which job is held."""
-        self._signs.hold(job_id, attempt)
+    @contextmanager
+    def held(self, job_id: str, attempt: int) -> Iterator[Lease | None]:
+        """The lease on a job, or None where somebody else has it, it is over, or this message is stale.
 
-    def idle(self) -> None:
-        """Says that no job is held."""
-        self._signs.hold("")
-        self.board.write(self.slot, ChildFigures())
+        An error inside ends the job's attempt with the reason, in the ledger and in the log; the ledger gives its games back to the
+        pool and decides whether it is tried again. A lost lease or broker is no error of the job: its lease runs out by itself.
+        """
+        if self.stopping():
+            yield None  # the message of a stopping worker is not lost: nobody claimed the job, so it is published again
+            return
+        self._signs.hold(job_id, attempt)  # before the claim: whoever dies in between leaves a lease that the main process knows of
+        try:
+            lease = self.ledger.claim(job_id, attempt, self.owner, self.config.daemon.lease_s)
+            if lease is None:
+                log.info("claim_refused", job=job_id, attempt=attempt)
+                yield None
+                return
+            with self._answering(lease):
+                yield lease
+        finally:
+            self._signs.hold("")
+            self.board.write(self.slot, ChildFigures())
 
     def sections_now(self, view: RunView) -> RunSections:
         """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
@@ -94,6 +119,26 @@ class Context:
             return self._local(record, sections, game)
         self._evaluators += 1
         return self._stream(record.run, sections, game, f"{user_in(self.config.broker.data_planes[0])}:{self.owner}:{self._evaluators}")
+
+    @contextmanager
+    def _answering(self, lease: Lease) -> Iterator[None]:
+        try:
+            yield
+        except (LeaseLost, BrokerError) as error:
+            log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(error))
+        except Interrupted as error:
+            self._fail(lease, error, NO_LIMIT)
+        except Exception as error:
+            self._fail(lease, error, self.config.daemon.max_attempts)
+
+    def _fail(self, lease: Lease, error: Exception, max_attempts: int) -> None:
+        reason = reason_of(error)
+        expected = isinstance(error, AzqError)
+        log.error("job_failed", job=lease.job.job_id, attempt=lease.attempt, reason=reason, exc_info=None if expected else error)
+        try:
+            self.ledger.fail(lease, reason, max_attempts=max_attempts)
+        except (LeaseLost, BrokerError) as lost:
+            log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(lost))
 
     def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
         """The request stream; over several data planes the client's own of them, and another one when that is lost."""

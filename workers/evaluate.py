@@ -23,8 +23,7 @@ from azq.search.evaluator import Evaluator
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, encode
 from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
-from workers.context import Context
-from workers.jobs import Interrupted, held_job
+from workers.context import Context, Interrupted
 
 log = logs.get(__name__)
 
@@ -33,7 +32,7 @@ class Revoked(AzqError):
     """The run or the job was stopped; nobody needs this result."""
 
 
-class Pulse:
+class Renewal:
     """The tick of a long evaluation: renews the lease when due and ends the work when it should end."""
 
     def __init__(self, ledger: Ledger, lease: Lease, stopping: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +54,7 @@ class Pulse:
 
 def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult | None:
     """Evaluates and commits the result; None where the claim was refused or the work was given up."""
-    with held_job(context, job_id, attempt) as lease:
+    with context.held(job_id, attempt) as lease:
         if lease is None:
             return None
         ledger = context.ledger
@@ -63,10 +62,10 @@ def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResul
         sections = sections_of(record)
         game = context.game(sections)
         evaluator = context.evaluator(record, sections, game)
-        pulse = Pulse(ledger, lease, context.stopping)
+        tick = Renewal(ledger, lease, context.stopping)
         try:
             latest = latest_version(RedisBus(context.control), record.run)
-            result = evaluate(lease, sections, game, evaluator, latest, pulse, engines=context.config.worker.engines)
+            result = evaluate(lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines)
         except Revoked as error:
             log.info("evaluation_revoked", job=job_id, reason=str(error))
             ledger.release(lease, [])

@@ -12,11 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from celery import bootsteps
+from celery.apps.worker import Worker
+
 from azq import logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
 from azq.process.heartbeat import Presence
-from azq.process.liveness import WATCHDOG, notify, watchdog_interval_s
+from azq.process.liveness import READY, WATCHDOG, notify, watchdog_interval_s
 from azq.wire.kinds import Kind
 from workers.board import Board, merge, versions
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 END_AFTER_S = 1.0
 STOP_AFTER_S = 12.0  # a pool that has not ended by then never will (celery's warm shutdown can hang)
+LOOP_TICK_S = 1.0
 LOOP_TICKS = 3.0  # the event loop must have turned within so many watchdog intervals
 
 log = logs.get(__name__)
@@ -109,3 +113,46 @@ def end_for_sure(after_s: float) -> None:
     timer = threading.Timer(after_s, end)
     timer.daemon = True
     timer.start()
+
+
+class SoftWorker(Worker):  # type: ignore[misc]
+    """Celery's worker whose soft shutdown (SIGQUIT) tells the children at once and lasts only as long as they need."""
+
+    def wait_for_soft_shutdown(self) -> None:
+        """Waits until no child holds a job, at most the configured time."""
+        board: Board | None = self.app.azq.board
+        if board is None:
+            return
+        board.stop()
+        deadline = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout
+        pause = threading.Event()
+        while board.busy() and time.monotonic() < deadline:
+            pause.wait(0.05)
+
+
+class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Marks that the event loop turns, and READY once the broker is there; a consumer that is down for a reconnect marks nothing."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self._timer: Any = None
+
+    def start(self, consumer: Any) -> None:
+        """The consumer is up."""
+        self._mark(consumer)
+        self._timer = consumer.timer.call_repeatedly(LOOP_TICK_S, self._mark, (consumer,))
+        notify(READY, "STATUS=consuming")
+
+    def stop(self, consumer: Any) -> None:
+        """The consumer is down."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if consumer.app.azq.heart is not None:
+            consumer.app.azq.heart.loop_turned_s = None
+
+    @staticmethod
+    def _mark(consumer: Any) -> None:
+        if consumer.app.azq.heart is not None:
+            consumer.app.azq.heart.loop_turned_s = time.monotonic()

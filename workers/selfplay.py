@@ -14,14 +14,13 @@ from azq import logs
 from azq.actor import Progress, SelfPlay, Slice, SliceEnd
 from workers.board import ChildFigures
 from workers.context import Context
-from workers.jobs import held_job
 
 log = logs.get(__name__)
 
 
 def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
     """Plays the slice; None where the claim was refused. Every error but lost leases and brokers is written to the job."""
-    with held_job(context, job_id, attempt) as lease:
+    with context.held(job_id, attempt) as lease:
         if lease is None:
             return None
         view = context.ledger.run(lease.job.run)

@@ -9,7 +9,7 @@ import structlog
 from celery import signals
 
 from azq.config import BrokerConfig, Config
-from workers.factory import build_app
+from workers.worker import build_app
 
 
 def test_a_pool_child_keeps_no_setting_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
