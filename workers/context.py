@@ -24,8 +24,9 @@ from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.settings import search_at
+from azq.status.observe import read_weights
 from azq.wire.acl import user_in
-from azq.wire.messages import LATEST, RunRecord
+from azq.wire.messages import RunRecord
 from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures
 from workers.children import Signs, owner_of
@@ -103,7 +104,8 @@ class Context:
         if not sections.search.schedule:
             return sections
         games = self.ledger.counts(view.record.run).finished
-        steps = self._published_step(view.record.run) if "steps" in until else 0
+        newest = read_weights(RedisBus(self.control), view.record.run) if "steps" in until else []
+        steps = newest[0].step if newest else 0
         now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
         return sections.model_copy(update={"search": now})
 
@@ -165,14 +167,6 @@ class Context:
             return over(0, client)
         order = client_shards(run, client, len(urls), broker.shards_per_run)
         return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
-
-    def _published_step(self, run: str) -> int:
-        from azq.inference.ask.catalog import WeightCatalog
-
-        catalog = WeightCatalog(RedisBus(self.control), run)
-        catalog.refresh()
-        newest = catalog.find(LATEST)
-        return newest.step if newest else 0
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from azq.inference.ask.catalog import WeightCatalog
