@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.connect import connect_at_start
+from azq.bus.connect import connect_at_start, control_url_of
 from azq.config import Config
 from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token
-from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
+from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
@@ -38,12 +38,11 @@ def main(config: Config) -> int:
     """
     check_binding(config.daemon)
     check_tls(config.daemon)
-    if not config.broker.control_url:
-        raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
+    control_url_of(config.broker)
     config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(config.daemon))
-        client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+        client = connect_at_start(config.broker)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))

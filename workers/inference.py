@@ -16,7 +16,7 @@ from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
-from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
+from azq.errors import AccessRefused, BrokerError, ExitCode
 from azq.games import GameFiles
 from azq.inference.device.placement import place
 from azq.inference.serve.admission import specs
@@ -50,11 +50,8 @@ def main(config: Config) -> int:
 
     Raises ConfigError (no broker set, no such device), BrokerUnavailable or BrokerRefused when the broker fails at the start.
     """
-    control_url = config.broker.control_url
-    if not control_url:
-        raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     forget_environment()  # games in Python run in this process
-    client = connect_at_start(control_url, timeout_s=config.broker.connect_timeout_s)  # first: until then a signal simply ends the process
+    client = connect_at_start(config.broker)  # first: until then a signal simply ends the process
     with Interrupts() as stop, closing(RedisBus(client)) as control:
         placement = place(config.inference)
         prepare_process(placement.threads)

@@ -16,7 +16,7 @@ from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig
-from azq.errors import ConfigError, ExitCode
+from azq.errors import ExitCode
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
 from azq.learner.outage import Outage
@@ -48,12 +48,10 @@ def main(config: Config, run: str) -> int:
     """Learns until SIGTERM or SIGINT, then drains the sample stream, publishes and writes a checkpoint; returns an exit code.
 
     With several ranks this is one of them, as RANK says; rank 0 is the learner and starts the others unless torchrun did.
-    Raises `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run, `StateConflict` when another learner has the
-    run's folder or, on any host, the run, and what `azq.learner.learner.Learner.run` raises.
+    Raises `ConfigError` where no broker is set, `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run,
+    `StateConflict` when another learner has the run's folder or, on any host, the run, and what `Learner.run` raises.
     """
-    if not config.broker.control_url:
-        raise ConfigError("broker.control_url is empty; set it in azq.toml or let `azq up` start a broker")
-    client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+    client = connect_at_start(config.broker)
     agree_on_schema(client)
     ledger = Ledger(client)
     view = ledger.run(run)

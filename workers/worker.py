@@ -15,7 +15,7 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 
 from azq import logs
-from azq.bus.connect import connect, connect_at_start
+from azq.bus.connect import connect, connect_at_start, control_url_of
 from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError, ExitCode
@@ -39,7 +39,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     if not queues:
         raise ConfigError("no queues to serve; give --queues selfplay.cpu,eval.cpu")
     app = build_app(config, queues)
-    with closing(connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)) as client:
+    with closing(connect_at_start(config.broker)) as client:
         agree_on_schema(client)
     worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
         hostname=node_name(queues),
@@ -102,10 +102,9 @@ class WorkerParts:
 
 def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
     """The app with both tasks, able to serve `queues`; raises `ConfigError` where no broker is configured or a queue is malformed."""
-    if not config.broker.control_url:
-        raise ConfigError("broker.control_url is empty; set it in azq.toml or AZQ_BROKER__CONTROL_URL, or start everything with `azq up`")
+    control_url = control_url_of(config.broker)
     shared = WorkerParts(config, queues)
-    app = make_app(config.broker.control_url, tags=shared.tags)
+    app = make_app(control_url, tags=shared.tags)
     app.conf.worker_redirect_stdouts = False  # the log lines are complete as they are
     app.azq = shared
     app.steps["consumer"].add(LoopMark)

@@ -11,7 +11,9 @@ import pytest
 from azq.bus import connect as connecting
 from azq.bus.connect import connect_at_start
 from azq.bus.embedded import EmbeddedServer
+from azq.config import BrokerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable
+from azq.waiting import Backoff
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     listener.bind(str(tmp_path / "notify"))
     listener.settimeout(30.0)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    monkeypatch.setattr(connecting, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(connecting, "BACKOFF", Backoff(0.01, 0.01))
     with listener:
         yield listener
 
@@ -32,7 +34,7 @@ def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_
     url = server.url
     server.stop()
     found: list[object] = []
-    waiter = threading.Thread(target=lambda: found.append(connect_at_start(url)), daemon=True)
+    waiter = threading.Thread(target=lambda: found.append(connect_at_start(BrokerConfig(control_url=url))), daemon=True)
     waiter.start()
     said = [manager.recv(4096).decode() for _ in range(3)]  # several tries, and the broker is still away
     assert all(text.startswith("STATUS=waiting for the broker: no broker at unix://") for text in said)
@@ -51,9 +53,9 @@ def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_
 def test_a_person_hears_at_once_that_there_is_no_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     with pytest.raises(BrokerUnavailable):
-        connect_at_start(f"unix://{tmp_path / 'none.sock'}")
+        connect_at_start(BrokerConfig(control_url=f"unix://{tmp_path / 'none.sock'}"))
 
 
 def test_a_broker_that_refuses_is_not_waited_for(manager: socket.socket, broker) -> None:
     with pytest.raises(BrokerRefused):
-        connect_at_start(broker.control_url.replace("unix://:", "unix://:wrong"))
+        connect_at_start(BrokerConfig(control_url=broker.control_url.replace("unix://:", "unix://:wrong")))
