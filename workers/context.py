@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import redis
@@ -54,18 +55,15 @@ class Context:
         self.arenas = Arenas()
         self.meter = Meter()
         self.phases = Phases()
-        self._control: redis.Redis | None = None
         self._evaluators = 0
         self._signs = signs
 
-    @property
+    @cached_property
     def control(self) -> redis.Redis:
         """The connection to the control plane, made at the first use."""
-        if self._control is None:
-            self._control = connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
-        return self._control
+        return connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
 
-    @property
+    @cached_property
     def ledger(self) -> Ledger:
         """The ledger."""
         return Ledger(self.control)

@@ -72,7 +72,6 @@ class WorkerParts:
         self.board: Board | None = None
         self.heart: Heart | None = None
         self.care: Care | None = None
-        self._context: Any = None
 
     def open_control(self) -> RedisBus:
         """A new connection to the control plane."""
@@ -86,13 +85,12 @@ class WorkerParts:
         broker = self.config.broker
         return connect(broker.control_url, timeout_s=broker.connect_timeout_s)
 
+    @cached_property
     def context(self) -> Any:
         """This child's belongings, made at its first job: nothing heavy is imported by the main process."""
-        if self._context is None:
-            from workers.context import Context
+        from workers.context import Context
 
-            self._context = Context(self.config, self.signs)
-        return self._context
+        return Context(self.config, self.signs)
 
     @cached_property
     def signs(self) -> Signs:
@@ -118,13 +116,13 @@ def _add_tasks(app: Celery) -> None:
         """One slice of self-play."""
         from workers import selfplay
 
-        selfplay.run(app.azq.context(), job_id, attempt)
+        selfplay.run(app.azq.context, job_id, attempt)
 
     def evaluate(job_id: str, attempt: int) -> None:
         """One match or one grading."""
         from workers import evaluate
 
-        evaluate.run(app.azq.context(), job_id, attempt)
+        evaluate.run(app.azq.context, job_id, attempt)
 
     app.task(name=task_name(Kind.SELFPLAY), max_retries=3, default_retry_delay=5)(selfplay)
     app.task(name=task_name(Kind.EVAL), max_retries=3, default_retry_delay=5)(evaluate)
