@@ -189,7 +189,7 @@ class Choosing:
         self.closed = False
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        from azq.arena.position import position
+        from azq.arena.player import position
 
         self.asked += [list(history) for history in histories]
         return [self._choose(position(self._game, history)) for history in histories]

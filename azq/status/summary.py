@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from azq.arena.players import version_of
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.network import NetworkStatus, network_status
@@ -225,7 +226,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strengt
     """The newest grade (grades come newest first) and the rating of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
     rated = max(
-        ((version, rating) for rating in ratings if (version := _version(rating.player)) is not None),
+        ((version, rating) for rating in ratings if (version := version_of(rating.player)) is not None),
         default=None,
         key=lambda pair: pair[0],
     )
@@ -238,11 +239,6 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strengt
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
     )
-
-
-def _version(player: str) -> int | None:
-    kind, _, number = player.partition(":")
-    return int(number) if kind == "weights" and number.isdigit() else None
 
 
 __all__ = [

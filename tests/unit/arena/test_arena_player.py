@@ -10,8 +10,8 @@ import pytest
 from arena_doubles import CardGame, Cards
 
 from azq import games
-from azq.arena.players import Ground, Player, make_player
-from azq.arena.position import Line, from_the_start, position, seen
+from azq.arena.player import Ground, Line, Player, from_the_start, position, seen
+from azq.arena.players import make_player
 from azq.config import SearchConfig
 from azq.errors import EngineError
 

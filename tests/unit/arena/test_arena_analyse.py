@@ -10,8 +10,8 @@ from arena_doubles import CardGame, Knowing, Walk, WalkGame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.arena import expectation
-from azq.arena.expectation import expected_values, for_player
+from azq.arena import analyse
+from azq.arena.analyse import expected_values, for_player
 from azq.errors import ConfigError
 
 WALK: Any = WalkGame()
@@ -60,7 +60,7 @@ def test_hidden_hands_and_too_many_outcomes_are_refused(monkeypatch: pytest.Monk
     cards: Any = CardGame()
     with pytest.raises(ConfigError, match="hidden"):
         expected_values(cards, Knowing(lead, 9), [cards.new_initial_state()], 0)
-    monkeypatch.setattr(expectation, "MAX_LEAVES", 2)
+    monkeypatch.setattr(analyse, "MAX_LEAVES", 2)
     with pytest.raises(ConfigError, match="outcomes"):
         expected_values(WALK, Knowing(lead, 2), [walk(2, 1, 1)], 0)
 

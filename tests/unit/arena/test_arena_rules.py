@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from azq import games
-from azq.arena.rules.blob import RuleBlob, View, play, worth
+from azq.arena.rules import BlobView, RuleBlob
 
 
 def rounds(count: int, rules: set[int], seed: int = 1) -> tuple[np.ndarray, float]:
@@ -21,7 +21,7 @@ def rounds(count: int, rules: set[int], seed: int = 1) -> tuple[np.ndarray, floa
             if state.is_chance_node() or state.current_player() not in rules:
                 state.apply_action(rng.choice(state.legal_actions()))
             else:
-                state.apply_action(book.choose([state])[0])
+                state.apply_action(book.best_action(state))
         won = [round(15 * value) for value in state.returns()]
         points.append(won)
         exact += [won[seat] > 0 for seat in rules]
@@ -37,10 +37,10 @@ def test_a_table_of_rule_players_is_far_better_than_one_of_random_players() -> N
 
 
 def test_strong_hands_are_worth_more() -> None:
-    strong = View(("AS", "KS", "QS"), "S", 4, 3, None, 0, ())
-    weak = View(("2H", "3C", "4D"), "S", 4, 3, None, 0, ())
-    assert worth(strong) > 2.5
-    assert worth(weak) == 0
+    strong = BlobView(("AS", "KS", "QS"), "S", 4, 3, None, 0, ())
+    weak = BlobView(("2H", "3C", "4D"), "S", 4, 3, None, 0, ())
+    assert strong.worth() > 2.5
+    assert weak.worth() == 0
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_strong_hands_are_worth_more() -> None:
     ],
 )
 def test_cards_are_played_for_what_is_missing(bid: int, table: tuple[str, ...], legal: list[str], chosen: str) -> None:
-    assert play(View(tuple(legal), "S", 4, 5, bid, 0, table), legal) == chosen
+    assert BlobView(tuple(legal), "S", 4, 5, bid, 0, table).card(legal) == chosen
