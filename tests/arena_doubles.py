@@ -201,6 +201,8 @@ class Choosing:
 class Knowing:
     """An evaluator by a function of one observation: its values (V,), relative to the player to move."""
 
+    resent = 0
+
     def __init__(self, value: Callable[[NDArray[np.uint8]], Sequence[float]], num_actions: int) -> None:
         self._value = value
         self._num_actions = num_actions

@@ -26,8 +26,8 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
         context.phases.restart()
 
         def report(progress: Progress) -> None:
-            resent = float(getattr(evaluator, "resent", 0))
-            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, phases=context.phases.shares()))
+            figures = context.meter.figures(progress, record.run, resent=evaluator.resent, phases=context.phases.shares())
+            context.board.write(context.slot, figures)
 
         settings = sections.selfplay
         try:

@@ -8,8 +8,7 @@ from typing import Any
 from azq import _core
 from azq.actor.turn import group_sizes, groups_that_fit
 from azq.config import RunSections
-from azq.search.make import make_cache, make_search
-from azq.search.settings import exploring
+from azq.search.search import Search, exploring, make_cache, make_search
 from azq.wire.leaves import most_leaves
 
 MakeSearch = Callable[..., Any]
@@ -21,11 +20,11 @@ class Arenas:
     def __init__(self, make_search: MakeSearch = make_search) -> None:
         self._make_search = make_search
         self._key: Hashable = None
-        self._searches: Sequence[_core.Search] = ()
+        self._searches: Sequence[Search] = ()
         self._cache: _core.EvaluationCache | None = None
         self._run: Hashable = ""
 
-    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[_core.Search]:
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
         More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.

@@ -13,6 +13,7 @@ import numpy as np
 from azq import _core
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Record, Search
 from azq.wire.arrays import outgrown, pack_record, unpack_record
 from azq.wire.messages import GameRecord
 
@@ -20,7 +21,7 @@ from azq.wire.messages import GameRecord
 class Group:
     """A search with its buffers and the one request that it has in flight."""
 
-    def __init__(self, search: _core.Search, game: _core.Game, leaves_per_step: int) -> None:
+    def __init__(self, search: Search, game: _core.Game, leaves_per_step: int) -> None:
         capacity = search.num_slots * leaves_per_step
         self._search = search
         self._num_actions = game.num_distinct_actions()
@@ -35,8 +36,8 @@ class Group:
         self.search_s = 0.0  # CPU of this thread in the core so far
 
     @property
-    def search(self) -> _core.Search:
-        """The core's search, for its counters."""
+    def search(self) -> Search:
+        """The search, for its counters."""
         return self._search
 
     @property
@@ -84,7 +85,7 @@ class Group:
         self.handle, self._leaves = None, 0
         return count
 
-    def finished(self) -> list[_core.Record]:
+    def finished(self) -> list[Record]:
         """Records of the games that ended."""
         return [self._search.record(slot) for slot in self._search.finished_slots() if slot not in self._outgrown]
 
@@ -100,7 +101,7 @@ class Group:
     def take_broken(self) -> list[tuple[int, str]]:
         """Games that nobody can play on, number and reason: too long to be sent, or (Python games) their own rules raised."""
         untold, self._untold = self._untold, []
-        broken: dict[int, tuple[int, str]] = self._search.broken_slots() if hasattr(self._search, "broken_slots") else {}
+        broken = self._search.broken_slots()
         for slot in broken:
             self._search.clear(slot)
         return untold + [found for slot, found in broken.items() if slot not in self._outgrown]

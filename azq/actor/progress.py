@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from azq import _core
 from azq.metrics import Recent
+from azq.search.search import Search
 
 #: Figures of a slice that the searches count themselves.
 COUNTED = ("plies", "simulations", "exact_simulations", "cache_lookups", "cache_hits", "merged_leaves")
@@ -44,7 +44,7 @@ class Progress:
         return 1000 * self.latency_s / self.requests if self.requests else 0.0
 
 
-def counts_of(searches: Iterable[_core.Search]) -> dict[str, int]:
+def counts_of(searches: Iterable[Search]) -> dict[str, int]:
     """What searches counted since they were made, together, by the names in `COUNTED`."""
     found = list(searches)
     return {name: sum(getattr(search, name) for search in found) for name in COUNTED}

@@ -33,6 +33,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Record
 from azq.wire.arrays import outgrown, pack_record
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -238,7 +239,7 @@ class SelfPlay:
         self._progress.games += len(events)
         self._progress.open_games -= len(events)
 
-    def _event(self, record: _core.Record) -> SampleEvent:
+    def _event(self, record: Record) -> SampleEvent:
         returns = tuple(float(value) for value in record.returns)
         return SampleEvent(pack_record(record), returns, self._lease.owner, now_ms())
 

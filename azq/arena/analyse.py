@@ -14,6 +14,7 @@ from azq.arena.searcher import Searcher, values_of
 from azq.config import SearchConfig
 from azq.errors import ConfigError
 from azq.search.evaluator import Evaluator
+from azq.search.search import Result
 from azq.wire.messages import LATEST
 
 MAX_LEAVES = 1 << 16
@@ -51,7 +52,7 @@ def analyse(
     return [as_answer(result, state) for result, state in zip(searcher.results(actions), states, strict=True)]
 
 
-def as_answer(result: _core.Result, state: _core.State) -> dict[str, Any]:
+def as_answer(result: Result, state: _core.State) -> dict[str, Any]:
     """A result in plain values, ready for JSON."""
     return {
         "action": int(result.best_action),

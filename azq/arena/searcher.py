@@ -16,8 +16,7 @@ from azq.arena.player import MAX_SLOTS, Line, Tick, no_tick, position
 from azq.config import SearchConfig
 from azq.errors import EvaluationTimeout
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.search.make import make_search
-from azq.search.settings import strongest
+from azq.search.search import Result, make_search, strongest
 from azq.wire.leaves import most_leaves
 from azq.wire.messages import LATEST
 
@@ -76,17 +75,17 @@ class Searcher:
         self._num_actions, self._value_size = game.num_distinct_actions(), game.value_size()
         self._next_uid = 1
 
-    def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+    def results(self, histories: Sequence[Sequence[int]]) -> list[Result]:
         """Root statistics of each position, given as its actions from the initial state or as a `Line`.
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
-        results: list[_core.Result] = []
+        results: list[Result] = []
         for start in range(0, len(histories), self._slots):
             results += self._chunk(histories[start : start + self._slots])
         return results
 
-    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[Result]:
         waiting = 0
         try:
             for slot, actions in enumerate(histories):

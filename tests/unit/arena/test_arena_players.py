@@ -32,6 +32,8 @@ TIC_TAC_TOE = games.load("tic_tac_toe")
 class Watching:
     """A uniform evaluator that remembers what was asked."""
 
+    resent = 0
+
     def __init__(self, num_actions: int) -> None:
         self._uniform = UniformEvaluator(num_actions)
         self.batches: list[int] = []

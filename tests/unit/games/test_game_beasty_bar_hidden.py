@@ -13,7 +13,9 @@ from reference.random_play import decisions, play_on
 
 from azq import _core, games
 from azq.arena.rules import GreedyBeasty
+from azq.config import SearchConfig
 from azq.games import State
+from azq.search.search import exploring
 
 GAMES = {n: games.load("beasty_bar", players=n) for n in (2, 3, 4)}
 
@@ -90,7 +92,7 @@ def test_hidden_targets_are_the_others_hands() -> None:
 
 
 def test_a_search_cannot_tell_what_its_player_cannot() -> None:
-    config = _core.SearchConfig(algorithm="gumbel", num_simulations=64)
+    config = exploring(SearchConfig(num_simulations=64))
     for state in decisions(GAMES[2], 12, 8, 48):
         seen = []
         for world in (state, state.resample_from_infostate(state.current_player(), 1)):

@@ -1,17 +1,17 @@
-/// A game's templates behind the interfaces of any_game.hpp.
+/// The search of many games of one kind: a window of trees stepped in turn, the evaluations they share, the images they are asked in.
 #pragma once
 
 #include <atomic>
 #include <limits>
 #include <optional>
 
-#include "arena.hpp"
-#include "azq/cache.hpp"
-#include "azq/search.hpp"
-#include "azq/symmetry.hpp"
-#include "erased_state.hpp"
+#include "azq/any/erased_state.hpp"
+#include "azq/search/arena.hpp"
+#include "azq/search/cache.hpp"
+#include "azq/search/game_search.hpp"
+#include "azq/search/symmetry.hpp"
 
-namespace azq::bind {
+namespace azq {
 
 template <Game G>
 class ErasedCache final : public AnyCache {
@@ -29,9 +29,9 @@ class ErasedCache final : public AnyCache {
 };
 
 template <Game G>
-class ErasedSearch final : public AnySearch {
+class ManyGames final : public AnySearch {
   public:
-    ErasedSearch(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay, const Sharing& sharing)
+    ManyGames(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay, const Sharing& sharing)
         : context_(rules, config, seed, autoplay),
           arena_(static_cast<std::size_t>(num_slots), block_lines(SearchOf<G>::usual_lines(context_.node_capacity())) * kLine),
           larger_(kSampled<G> ? 0 : static_cast<std::size_t>(num_slots),
@@ -53,7 +53,7 @@ class ErasedSearch final : public AnySearch {
         for (const GameSearch<G>& game : slots_) bytes += game.tree().moved() ? larger_.block_bytes() : arena_.block_bytes();
         return bytes;
     }
-    Slot status(int slot) const override { return static_cast<Slot>(at(slot).status()); }
+    SlotStatus status(int slot) const override { return at(slot).status(); }
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
     const GameRecord& record(int slot) const override { return at(slot).record(); }
@@ -140,7 +140,7 @@ class ErasedSearch final : public AnySearch {
         std::vector<std::int32_t> remap = scratch();
         std::uint64_t done = 0;
         for (int slot = first; slot < last; ++slot) {
-            if (status(slot) == Slot::kEmpty) {
+            if (status(slot) == SlotStatus::kEmpty) {
                 GameRecord fresh;
                 fresh.uid = static_cast<std::uint64_t>(slot);
                 start(slot, std::move(fresh));
@@ -281,98 +281,4 @@ class ErasedSearch final : public AnySearch {
     std::vector<GameSearch<G>> slots_;
 };
 
-template <Game G>
-class ErasedGame final : public AnyGame {
-  public:
-    ErasedGame(const G& rules, const Params& params) : rules_(rules), params_(params) {}
-
-    std::string name() const override { return G::kName; }
-    const Params& params() const override { return params_; }
-
-    Dimensions dimensions() const override {
-        Dimensions size{};
-        size.players = G::kNumPlayers;
-        size.actions = G::kNumActions;
-        size.max_length = G::kMaxLength;
-        size.planes = G::kPlanes;
-        size.rows = G::kRows;
-        size.columns = G::kColumns;
-        size.scalars = G::kNumScalars;
-        size.packed_size = kPackedSize<G>;
-        size.symmetries = G::kNumSymmetries;
-        size.value_size = kValueSize<G>;
-        if constexpr (HasChance<G>) size.max_outcomes = G::kMaxOutcomes;
-        if constexpr (HasOutcomeTargets<G>) size.outcome_targets = G::kNumOutcomeTargets;
-        if constexpr (HasHiddenTargets<G>) size.hidden = G::kNumHidden;
-        size.has_margin = HasMargin<G>;
-        size.has_hidden = HasHidden<G>;
-        size.sampled = kSampled<G>;
-        return size;
-    }
-
-    std::unique_ptr<AnyState> new_initial_state() const override { return std::make_unique<ErasedState<G>>(rules_, rules_.initial()); }
-
-    std::pair<std::unique_ptr<AnyState>, std::string> parse(const std::string& notation) const override {
-        typename G::State state = rules_.initial();
-        std::string broken = rules_.parse(notation, state);
-        if (!broken.empty()) return {nullptr, std::move(broken)};
-        return {std::make_unique<ErasedState<G>>(rules_, state), ""};
-    }
-
-    std::vector<float> outcome_combination() const override {
-        std::vector<float> combination;
-        if constexpr (HasOutcomeTargets<G>) {
-            for (int i = 0; i < G::kNumOutcomeTargets; ++i) combination.push_back(rules_.kOutcomeWeights[i]);
-            combination.push_back(rules_.kOutcomeBias);
-        }
-        return combination;
-    }
-
-    int symmetric_action(int symmetry, int action) const override { return rules_.symmetric_action(symmetry, action); }
-    int symmetric_cell(int symmetry, int cell) const override { return rules_.symmetric_cell(symmetry, cell); }
-
-    std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
-                                           const Sharing& sharing) const override {
-        return std::make_unique<ErasedSearch<G>>(rules_, config, num_slots, seed, autoplay, sharing);
-    }
-
-    std::unique_ptr<AnyCache> make_cache(std::size_t entries) const override { return std::make_unique<ErasedCache<G>>(entries); }
-
-    std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
-        if constexpr (kSampled<G>) return nullptr;
-        else return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
-    }
-
-    std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const override {
-        return std::make_unique<ErasedPimc<G>>(rules_, num_determinizations, seed);
-    }
-
-    std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const override {
-        std::int64_t plies = 0;
-        for (std::int64_t game = 0; game < count; ++game) {
-            Rng rng(seed, static_cast<std::uint64_t>(game), 0, Purpose::kRandomGame);
-            typename G::State state = rules_.initial();
-            plies += play_randomly(rules_, state, rng);
-        }
-        return {count, plies};
-    }
-
-    std::int64_t random_redraws(std::int64_t count, std::uint64_t seed) const override {
-        std::int64_t redraws = 0;
-        if constexpr (HasHidden<G>) {
-            constexpr int kTimes = 32;  // so that the games themselves cost little
-            for (std::int64_t game = 0; game < count; ++game) {
-                Rng rng(seed, static_cast<std::uint64_t>(game), 0, Purpose::kRandomGame);
-                typename G::State state = rules_.initial();
-                redraws += redraw_randomly(rules_, state, kTimes, rng);
-            }
-        }
-        return redraws;
-    }
-
-  private:
-    G rules_;
-    Params params_;
-};
-
-}  // namespace azq::bind
+}  // namespace azq

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "azq/cache.hpp"
+#include "azq/search/cache.hpp"
 #include "azq/game.hpp"
 
 namespace azq {

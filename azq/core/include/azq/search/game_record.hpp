@@ -8,6 +8,15 @@
 
 namespace azq {
 
+/// Where the game of a slot stands.
+enum class SlotStatus : std::uint8_t {
+    kEmpty,
+    kBusy,      ///< Searching.
+    kIdle,      ///< Without autoplay: budget spent, waits for `play`.
+    kChance,    ///< Without autoplay: chance is to act, waits for `play` with an outcome.
+    kFinished,
+};
+
 /// One entry per ply, chance's included (`policies`: kNumActions per ply).
 struct GameRecord {
     std::uint64_t uid = 0;

@@ -2,7 +2,7 @@
 /// playouts (Ginsberg, "GIB: Imperfect information in a computationally challenging game", JAIR 14, 2001, section 3).
 #pragma once
 
-#include "azq/uct.hpp"
+#include "azq/search/uct.hpp"
 
 namespace azq {
 

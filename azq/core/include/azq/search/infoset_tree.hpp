@@ -1,7 +1,7 @@
 /// The tree of information sets: nodes without positions, found by a key of what their player knows.
 #pragma once
 
-#include "azq/records.hpp"
+#include "azq/search/tree_rows.hpp"
 
 namespace azq {
 
@@ -71,8 +71,8 @@ class NodeTable {
 };
 
 template <class G>
-class InfosetTree : public Records<InfosetNode, G::kMaxLegal> {
-    using Base = Records<InfosetNode, G::kMaxLegal>;
+class InfosetTree : public TreeRows<InfosetNode, G::kMaxLegal> {
+    using Base = TreeRows<InfosetNode, G::kMaxLegal>;
 
   public:
     using NodeT = InfosetNode;
@@ -82,7 +82,7 @@ class InfosetTree : public Records<InfosetNode, G::kMaxLegal> {
     }
 
     void attach(std::byte* memory, int node_capacity) {
-        this->attach_records(Room{memory, static_cast<std::int32_t>(Base::capacity_lines(node_capacity))});
+        this->attach_rows(Room{memory, static_cast<std::int32_t>(Base::capacity_lines(node_capacity))});
         nodes_.attach(memory + Base::capacity_lines(node_capacity) * Base::kLine, node_capacity);
     }
 

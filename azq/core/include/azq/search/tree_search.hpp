@@ -4,8 +4,8 @@
 /// root) a solved one. The search ends early when its root is solved.
 #pragma once
 
-#include "azq/ply.hpp"
-#include "azq/proof.hpp"
+#include "azq/search/ply.hpp"
+#include "azq/search/proof.hpp"
 
 namespace azq {
 

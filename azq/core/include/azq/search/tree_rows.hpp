@@ -61,7 +61,7 @@ struct Room {
 
 /// `NodeT` has a field num_edges, at most `MaxEdges`.
 template <class NodeT, int MaxEdges>
-class Records {
+class TreeRows {
   public:
     static_assert(std::is_trivially_copyable_v<NodeT>);
 
@@ -108,7 +108,7 @@ class Records {
 
   protected:
     /// Uses memory that the caller keeps alive; its content is not read.
-    void attach_records(const Room& room) {
+    void attach_rows(const Room& room) {
         memory_ = room.block;
         lines_ = room.lines;
         larger_ = room.larger;

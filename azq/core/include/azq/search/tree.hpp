@@ -1,11 +1,11 @@
-/// The search tree of a game without chance or secrets: every node holds its position. Layout: records.hpp.
+/// The search tree of a game without chance or secrets: every node holds its position. Layout: tree_rows.hpp.
 ///
 /// Keeping a subtree is one pass that slides records down. Values and bounds are player 0's (value.hpp).
 #pragma once
 
 #include "azq/game.hpp"
-#include "azq/records.hpp"
-#include "azq/value.hpp"
+#include "azq/search/tree_rows.hpp"
+#include "azq/search/value.hpp"
 
 namespace azq {
 
@@ -31,8 +31,8 @@ struct Node {
 };
 
 template <Game G>
-class Tree : public Records<Node<typename G::State>, G::kMaxLegal> {
-    using Base = Records<Node<typename G::State>, G::kMaxLegal>;
+class Tree : public TreeRows<Node<typename G::State>, G::kMaxLegal> {
+    using Base = TreeRows<Node<typename G::State>, G::kMaxLegal>;
 
   public:
     using NodeT = Node<typename G::State>;
@@ -43,7 +43,7 @@ class Tree : public Records<Node<typename G::State>, G::kMaxLegal> {
     using Base::node;
     using Base::num_nodes;
 
-    void attach(const Room& room) { this->attach_records(room); }
+    void attach(const Room& room) { this->attach_rows(room); }
 
     /// Empties the tree and makes `state` its root.
     void reset(const G& rules, const typename G::State& state) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq.config import SearchConfig, SearchStage
-from azq.search.settings import exploring, search_at, strongest
+from azq.search.search import exploring, search_at, strongest
 
 STAGED = SearchConfig(num_simulations=16, schedule=(SearchStage(at=0.3, num_simulations=32), SearchStage(at=0.7, num_simulations=64)))
 

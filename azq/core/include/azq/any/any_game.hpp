@@ -1,22 +1,26 @@
-/// What the binding sees of a game, whichever it is: each game instantiates these once, in its own translation unit.
+/// What a binding sees of a game, whichever it is: each game instantiates these once, in its own translation unit.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "azq/config.hpp"
+#include "azq/search/config.hpp"
 #include "azq/game.hpp"
-#include "azq/record.hpp"
-#include "batch.hpp"
-#include "registry.hpp"
-#include "tree_table.hpp"
+#include "azq/search/game_record.hpp"
+#include "azq/search/batch.hpp"
+#include "azq/search/tree_table.hpp"
 
-namespace azq::bind {
+namespace azq {
+
+using ParamValue = std::variant<bool, std::int64_t, double, std::string>;
+using Params = std::map<std::string, ParamValue>;
 
 class AnyState {
   public:
@@ -72,15 +76,13 @@ struct Totals {
     std::uint64_t plies;
 };
 
-enum class Slot : std::uint8_t { kEmpty, kBusy, kIdle, kChance, kFinished };
-
 /// Many games, one per slot. Calls on different slots may run in different threads.
 class AnySearch {
   public:
     virtual ~AnySearch() = default;
     virtual int num_slots() const = 0;
     virtual std::size_t memory_bytes() const = 0;
-    virtual Slot status(int slot) const = 0;
+    virtual SlotStatus status(int slot) const = 0;
     virtual int pending(int slot) const = 0;
     virtual bool take_changed(int slot) = 0;
     virtual const GameRecord& record(int slot) const = 0;
@@ -155,4 +157,4 @@ class AnyGame {
     virtual std::int64_t random_redraws(std::int64_t count, std::uint64_t seed) const = 0;  ///< 0: nothing is hidden.
 };
 
-}  // namespace azq::bind
+}  // namespace azq

@@ -4,19 +4,11 @@
 #include <type_traits>
 #include <utility>
 
-#include "azq/infoset.hpp"
-#include "azq/record.hpp"
-#include "azq/simulation.hpp"
+#include "azq/search/infoset_search.hpp"
+#include "azq/search/game_record.hpp"
+#include "azq/search/tree_search.hpp"
 
 namespace azq {
-
-enum class SlotStatus : std::uint8_t {
-    kEmpty,
-    kBusy,      ///< Searching.
-    kIdle,      ///< Without autoplay: budget spent, waits for `play`.
-    kChance,    ///< Without autoplay: chance is to act, waits for `play` with an outcome.
-    kFinished,
-};
 
 /// The search that a game's kind asks for.
 template <Game G>

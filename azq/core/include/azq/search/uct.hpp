@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "azq/chance.hpp"
-#include "azq/value.hpp"
+#include "azq/search/value.hpp"
 
 namespace azq {
 

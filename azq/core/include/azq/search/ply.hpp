@@ -7,12 +7,19 @@
 
 #include <vector>
 
-#include "azq/gumbel.hpp"
-#include "azq/puct.hpp"
+#include "azq/search/gumbel.hpp"
+#include "azq/search/puct.hpp"
 
 namespace azq {
 
-/// Most nodes that a simulation adds. With hidden hands it goes on through other players' new nodes (infoset.hpp): once through all
+/// Calls `what` with the algorithm of these settings: the one place that knows which there are. Each has the functions of `Puct`.
+template <class What>
+decltype(auto) with_algorithm(const SearchConfig& config, What&& what) {
+    if (config.algorithm == Algorithm::kPuct) return what(Puct{});
+    return what(Gumbel{});
+}
+
+/// Most nodes that a simulation adds. With hidden hands it goes on through other players' new nodes (infoset_search.hpp): once through all
 /// players, then on to the root's player, who is never further than two rounds of a card game away.
 template <Game G>
 inline constexpr int kMostNewNodes = HasHidden<G> ? 3 * G::kNumPlayers : 1;
@@ -21,18 +28,12 @@ inline constexpr int kMostNewNodes = HasHidden<G> ? 3 * G::kNumPlayers : 1;
 template <Game G>
 struct SearchContext {
     SearchContext(const G& game, const SearchConfig& settings, std::uint64_t run_seed, bool plays)
-        : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(most_candidates(settings), settings.num_simulations) {}
+        : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(with_algorithm(settings, [&](auto algorithm) { return algorithm.most_candidates(settings, G::kMaxLegal); }), settings.num_simulations) {}
 
-    /// Most nodes of a tree: the root, and one for each simulation through it under PUCT; under Gumbel a kept subtree (trimmed to
-    /// num_simulations nodes) and one for each simulation of the ply; with chance or hidden hands nothing is kept.
+    /// Most nodes of a tree; with chance or hidden hands nothing is kept from ply to ply.
     int node_capacity() const {
         if constexpr (kSampled<G>) return kMostNewNodes<G> * config.num_simulations + 1;
-        return config.algorithm == Algorithm::kPuct ? config.num_simulations + 1 : 2 * config.num_simulations + 1;
-    }
-
-    static int most_candidates(const SearchConfig& settings) {
-        if (settings.algorithm == Algorithm::kPuct) return 0;
-        return settings.max_considered_actions < G::kMaxLegal ? settings.max_considered_actions : G::kMaxLegal;
+        return with_algorithm(config, [&](auto algorithm) { return algorithm.node_capacity(config); });
     }
 
     G rules;
@@ -40,16 +41,6 @@ struct SearchContext {
     std::uint64_t seed;
     bool autoplay;
     HalvingSchedule schedule;
-};
-
-/// What the random numbers of a ply are keyed by, and how many decisions came before it (chance plies are none).
-struct PlyKey {
-    std::uint64_t seed;
-    std::uint64_t uid;
-    std::uint32_t ply;
-    std::int32_t decisions;
-
-    Rng rng(Purpose purpose) const { return Rng(seed, uid, ply, purpose); }
 };
 
 enum class Progress : std::uint8_t {
@@ -69,11 +60,7 @@ class PlySearch {
     std::uint64_t exact() const { return exact_; }    ///< Simulations so far that ended in an exact value and asked for no evaluation.
 
     Decision<G> decide() const {
-        const SearchConfig& config = context_->config;
-        const Rng rng = key_.rng(Purpose::kTemperature);
-        if (config.algorithm == Algorithm::kGumbel) return decide_gumbel(tree_, config, gumbel_, rng);
-        const bool draw = key_.decisions < config.temperature_plies && config.temperature > 0.0f;
-        return decide_puct<G>(tree_, config, draw, rng);
+        return with_algorithm(context_->config, [&](auto algorithm) { return algorithm.decide(tree_, context_->config, key_, plan_); });
     }
 
     /// Starts fetching what the first step touches.
@@ -112,29 +99,19 @@ class PlySearch {
     bool spent() const {
         const auto& root = tree_.root();
         if (root.solved() || (kSampled<G> && root.num_edges == 1)) return true;
-        const std::int32_t done = context_->config.algorithm == Algorithm::kGumbel ? simulations_ : root.visits - 1;
+        const std::int32_t done = with_algorithm(context_->config, [&](auto algorithm) { return algorithm.done(root, simulations_); });
         return done + static_cast<std::int32_t>(root.in_flight) >= context_->config.num_simulations;
     }
 
     void prepare_root() {
-        if (context_->config.algorithm == Algorithm::kGumbel) {
-            prepare_gumbel(tree_, context_->config, key_.rng(Purpose::kGumbel), gumbel_);
-        } else {
-            add_dirichlet_noise<G>(tree_, context_->config, key_.rng(Purpose::kDirichlet));
-        }
+        with_algorithm(context_->config, [&](auto algorithm) { algorithm.prepare(tree_, context_->config, key_, plan_); });
         prepared_ = true;
     }
 
     int select_edge(std::int32_t index) const {
-        const SearchConfig& config = context_->config;
-        const auto& node = tree_.node(index);
-        if (config.algorithm == Algorithm::kPuct) return select_puct(node, tree_.edges(index), config, index == TreeT::kRoot);
-        if (index == TreeT::kRoot) {
-            return select_gumbel_root(tree_, config, context_->schedule, gumbel_, simulations_ + node.in_flight);
-        }
-        float completed[TreeT::kMaxStride];
-        float scores[TreeT::kMaxStride];
-        return select_gumbel(node, tree_.edges(index), config, completed, scores);
+        return with_algorithm(context_->config, [&](auto algorithm) {
+            return algorithm.select(tree_, index, context_->config, context_->schedule, plan_, simulations_);
+        });
     }
 
     /// Drops the simulation under way, which changed nothing.
@@ -198,7 +175,7 @@ class PlySearch {
     std::size_t path_start_ = 0;
     std::vector<std::int32_t> pending_;  ///< Leaves handed out and not yet evaluated, in order.
     std::vector<Step> path_;             ///< Their paths, leaf included, and that of the simulation under way.
-    GumbelRoot<G> gumbel_;
+    RootPlan<G> plan_;
 };
 
 }  // namespace azq

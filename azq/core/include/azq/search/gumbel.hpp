@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "azq/decision.hpp"
+#include "azq/search/decision.hpp"
 
 namespace azq {
 
@@ -52,7 +52,7 @@ class HalvingSchedule {
 
 /// What a ply fixes at its root before the first simulation.
 template <Game G>
-struct GumbelRoot {
+struct RootPlan {
     static constexpr int kMaxStride = whole_lanes(G::kMaxLegal);
 
     float noisy_logits[kMaxStride];         ///< gumbel_scale * g + logit.
@@ -60,26 +60,6 @@ struct GumbelRoot {
     std::int32_t candidate[kMaxStride];     ///< Not 0: it is one.
     int num_candidates;
 };
-
-/// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
-template <Game G, class TreeT>
-void prepare_gumbel(const TreeT& tree, const SearchConfig& config, Rng rng, GumbelRoot<G>& plan) {
-    const Edges edges = tree.edges(TreeT::kRoot);
-    for (int i = 0; i < edges.count; ++i) {
-        plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
-        plan.kept_visits[i] = edges.visits[i];
-        plan.candidate[i] = 0;
-    }
-    for (int pad = edges.count; pad < edges.stride; ++pad) plan.candidate[pad] = plan.kept_visits[pad] = 0;
-    plan.num_candidates = edges.count < config.max_considered_actions ? edges.count : config.max_considered_actions;
-    for (int chosen = 0; chosen < plan.num_candidates; ++chosen) {
-        int best = -1;
-        for (int i = 0; i < edges.count; ++i) {
-            if (plan.candidate[i] == 0 && (best < 0 || plan.noisy_logits[i] > plan.noisy_logits[best])) best = i;
-        }
-        plan.candidate[best] = 1;
-    }
-}
 
 /// Completed Q for the actor: q where visited, elsewhere the mixed value (paper, appendix D)
 ///
@@ -149,30 +129,9 @@ int select_gumbel(const NodeT& node, const Edges& edges, const SearchConfig& con
     return best.at();
 }
 
-/// At the root: among the candidates with the considered number of visits, argmax of g + logit + sigma(completed q).
-/// `simulation` counts those started in this ply. A solved candidate keeps its turns in the schedule: such a simulation ends
-/// at once with the exact value and asks for no evaluation, so the ranking uses exact q and nothing below is searched again.
-template <Game G, class TreeT>
-int select_gumbel_root(const TreeT& tree, const SearchConfig& config, const HalvingSchedule& schedule, const GumbelRoot<G>& plan,
-                       int simulation) {
-    const auto& root = tree.root();
-    const Edges edges = tree.edges(TreeT::kRoot);
-    float completed[TreeT::kMaxStride];
-    const float scale = complete_q(root, edges, config, completed);
-    const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
-    FirstLargest best;
-    for (int i = 0; i < edges.stride; i += kLanes) {
-        const Ints turns = load<Ints>(edges.visits + i) + load_shorts(edges.in_flight + i) - load<Ints>(plan.kept_visits + i);
-        const Ints competes = (load<Ints>(plan.candidate + i) != 0) & (turns == considered);
-        const Floats score = load<Floats>(plan.noisy_logits + i) + scale * (load<Floats>(completed + i) + 1.0f);
-        best.take(i, competes ? score : in_all(kPadLogit));
-    }
-    return best.at();
-}
-
 /// The survivor of sequential halving: most visits in this ply, then the largest score; never an action proven lost.
 template <Game G>
-int survivor(const Edges& edges, float sign, const GumbelRoot<G>& plan, const float* logits, const float* completed, float scale) {
+int survivor(const Edges& edges, float sign, const RootPlan<G>& plan, const float* logits, const float* completed, float scale) {
     int best = -1;
     std::int32_t best_visits = 0;
     float best_score = 0.0f;
@@ -189,27 +148,95 @@ int survivor(const Edges& edges, float sign, const GumbelRoot<G>& plan, const fl
     return best;
 }
 
-/// Policy target: pi'. Plays the survivor; best_action is the survivor ranked without the Gumbel noise.
-/// root_value is the value of pi' under completed q: the visits of sequential halving are forced, their mean is not a value.
-template <Game G, class TreeT>
-Decision<G> decide_gumbel(const TreeT& tree, const SearchConfig& config, const GumbelRoot<G>& plan, Rng rng) {
-    const auto& root = tree.root();
-    if (root.solved()) return decide_proven<G>(tree, plan.noisy_logits, false, rng);
-    const Edges edges = tree.edges(TreeT::kRoot);
-    const float sign = root.sign();
-    Decision<G> decision;
-    float completed[TreeT::kMaxStride];
-    float weights[TreeT::kMaxStride];
-    const float scale = complete_q(root, edges, config, completed);
-    const float sum = improve_policy(edges, completed, scale, weights);
-    float value = 0.0f;
-    for (int i = 0; i < edges.count; ++i) value += weights[i] / sum * completed[i];
-    set_policy(decision, edges, weights);
-    decision.action = edges.action[survivor<G>(edges, sign, plan, plan.noisy_logits, completed, scale)];
-    decision.best_action = edges.action[survivor<G>(edges, sign, plan, edges.logit, completed, scale)];
-    decision.root_value = sign * clamp(sign * value, root.lower, root.upper);
-    decision.proven = false;
-    return decision;
-}
+/// The algorithm, as PlySearch asks for it.
+struct Gumbel {
+    static int most_candidates(const SearchConfig& config, int most_legal) {
+        return config.max_considered_actions < most_legal ? config.max_considered_actions : most_legal;
+    }
+
+    /// A kept subtree, trimmed to num_simulations nodes, and one node for each simulation of the ply.
+    static int node_capacity(const SearchConfig& config) { return 2 * config.num_simulations + 1; }
+
+    /// Simulations of the budget that are done: those of this ply.
+    template <class NodeT>
+    static std::int32_t done(const NodeT&, std::int32_t simulations) {
+        return simulations;
+    }
+
+    /// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
+    template <Game G, class TreeT>
+    static void prepare(const TreeT& tree, const SearchConfig& config, const PlyKey& key, RootPlan<G>& plan) {
+        Rng rng = key.rng(Purpose::kGumbel);
+        const Edges edges = tree.edges(TreeT::kRoot);
+        for (int i = 0; i < edges.count; ++i) {
+            plan.noisy_logits[i] = config.gumbel_scale * rng.gumbel() + edges.logit[i];
+            plan.kept_visits[i] = edges.visits[i];
+            plan.candidate[i] = 0;
+        }
+        for (int pad = edges.count; pad < edges.stride; ++pad) plan.candidate[pad] = plan.kept_visits[pad] = 0;
+        plan.num_candidates = edges.count < config.max_considered_actions ? edges.count : config.max_considered_actions;
+        for (int chosen = 0; chosen < plan.num_candidates; ++chosen) {
+            int best = -1;
+            for (int i = 0; i < edges.count; ++i) {
+                if (plan.candidate[i] == 0 && (best < 0 || plan.noisy_logits[i] > plan.noisy_logits[best])) best = i;
+            }
+            plan.candidate[best] = 1;
+        }
+    }
+
+    template <Game G, class TreeT>
+    static int select(const TreeT& tree, std::int32_t index, const SearchConfig& config, const HalvingSchedule& schedule,
+                      const RootPlan<G>& plan, std::int32_t simulations) {
+        const auto& node = tree.node(index);
+        if (index == TreeT::kRoot) return select_at_root(tree, config, schedule, plan, simulations + node.in_flight);
+        float completed[TreeT::kMaxStride];
+        float scores[TreeT::kMaxStride];
+        return select_gumbel(node, tree.edges(index), config, completed, scores);
+    }
+
+    /// At the root: among the candidates with the considered number of visits, argmax of g + logit + sigma(completed q).
+    /// `simulation` counts those started in this ply. A solved candidate keeps its turns in the schedule: such a simulation ends
+    /// at once with the exact value and asks for no evaluation, so the ranking uses exact q and nothing below is searched again.
+    template <Game G, class TreeT>
+    static int select_at_root(const TreeT& tree, const SearchConfig& config, const HalvingSchedule& schedule, const RootPlan<G>& plan,
+                              int simulation) {
+        const auto& root = tree.root();
+        const Edges edges = tree.edges(TreeT::kRoot);
+        float completed[TreeT::kMaxStride];
+        const float scale = complete_q(root, edges, config, completed);
+        const std::int32_t considered = schedule.considered(plan.num_candidates, simulation);
+        FirstLargest best;
+        for (int i = 0; i < edges.stride; i += kLanes) {
+            const Ints turns = load<Ints>(edges.visits + i) + load_shorts(edges.in_flight + i) - load<Ints>(plan.kept_visits + i);
+            const Ints competes = (load<Ints>(plan.candidate + i) != 0) & (turns == considered);
+            const Floats score = load<Floats>(plan.noisy_logits + i) + scale * (load<Floats>(completed + i) + 1.0f);
+            best.take(i, competes ? score : in_all(kPadLogit));
+        }
+        return best.at();
+    }
+
+    /// Policy target: pi'. Plays the survivor; best_action is the survivor ranked without the Gumbel noise.
+    /// root_value is the value of pi' under completed q: the visits of sequential halving are forced, their mean is not a value.
+    template <Game G, class TreeT>
+    static Decision<G> decide(const TreeT& tree, const SearchConfig& config, const PlyKey& key, const RootPlan<G>& plan) {
+        const auto& root = tree.root();
+        if (root.solved()) return decide_proven<G>(tree, plan.noisy_logits, false, key.rng(Purpose::kTemperature));
+        const Edges edges = tree.edges(TreeT::kRoot);
+        const float sign = root.sign();
+        Decision<G> decision;
+        float completed[TreeT::kMaxStride];
+        float weights[TreeT::kMaxStride];
+        const float scale = complete_q(root, edges, config, completed);
+        const float sum = improve_policy(edges, completed, scale, weights);
+        float value = 0.0f;
+        for (int i = 0; i < edges.count; ++i) value += weights[i] / sum * completed[i];
+        set_policy(decision, edges, weights);
+        decision.action = edges.action[survivor<G>(edges, sign, plan, plan.noisy_logits, completed, scale)];
+        decision.best_action = edges.action[survivor<G>(edges, sign, plan, edges.logit, completed, scale)];
+        decision.root_value = sign * clamp(sign * value, root.lower, root.upper);
+        decision.proven = false;
+        return decision;
+    }
+};
 
 }  // namespace azq

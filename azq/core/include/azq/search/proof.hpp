@@ -5,7 +5,7 @@
 /// upper bound the best upper bound, a child not yet created counting as unknown. Equal bounds: the node is solved.
 #pragma once
 
-#include "azq/tree.hpp"
+#include "azq/search/tree.hpp"
 
 namespace azq {
 

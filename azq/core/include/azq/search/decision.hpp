@@ -1,12 +1,17 @@
 /// What a spent search says: the policy target, the action to play and the root's value.
 #pragma once
 
-#include "azq/config.hpp"
+#include "azq/search/config.hpp"
 #include "azq/game.hpp"
-#include "azq/records.hpp"
-#include "azq/value.hpp"
+#include "azq/search/tree_rows.hpp"
+#include "azq/search/value.hpp"
 
 namespace azq {
+
+/// What an algorithm may fix at its root before a ply's first simulation, and for all plies (gumbel.hpp).
+template <Game G>
+struct RootPlan;
+class HalvingSchedule;
 
 template <Game G>
 struct Decision {
@@ -16,6 +21,16 @@ struct Decision {
     float root_value;              ///< For the player to move.
     bool proven;                   ///< root_value is exact.
     float others[kValueSize<G>];   ///< With a value per seat, entry r > 0: that of player (mover + r) mod n.
+};
+
+/// What the random numbers of a ply are keyed by, and how many decisions came before it (chance plies are none).
+struct PlyKey {
+    std::uint64_t seed;
+    std::uint64_t uid;
+    std::uint32_t ply;
+    std::int32_t decisions;
+
+    Rng rng(Purpose purpose) const { return Rng(seed, uid, ply, purpose); }
 };
 
 /// An edge drawn with probability weight / sum of weights; the last one with weight where rounding runs over the end.

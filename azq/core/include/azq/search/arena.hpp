@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <new>
 
-namespace azq::bind {
+namespace azq {
 
 /// One zeroed mapping of blocks. Pages come from the system as they are first touched; large ones where it has them, because
 /// with thousands of trees every step is also a miss in the address translation (measured: 1.4 times as many simulations).
@@ -52,4 +52,4 @@ class Arena {
     std::byte* memory_ = nullptr;
 };
 
-}  // namespace azq::bind
+}  // namespace azq

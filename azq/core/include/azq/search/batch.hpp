@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "azq/cache.hpp"
+#include "azq/search/cache.hpp"
 
-namespace azq::bind {
+namespace azq {
 
 /// A leaf as the cache knows it, and the symmetry that takes it there.
 struct NamedLeaf {
@@ -81,4 +81,4 @@ class Batch {
     std::uint64_t round_ = 0;
 };
 
-}  // namespace azq::bind
+}  // namespace azq

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "azq/game.hpp"
-#include "azq/records.hpp"
+#include "azq/search/tree_rows.hpp"
 
-namespace azq::bind {
+namespace azq {
 
 /// N nodes in the order of their creation, A actions; values and bounds are player 0's, or with chance or hidden hands those of
 /// the node's own actor.
@@ -56,4 +56,4 @@ TreeTable tabulate(const TreeT& tree) {
     return table;
 }
 
-}  // namespace azq::bind
+}  // namespace azq

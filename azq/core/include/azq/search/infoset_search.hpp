@@ -20,8 +20,8 @@
 #include <cstring>
 
 #include "azq/chance.hpp"
-#include "azq/infoset_tree.hpp"
-#include "azq/ply.hpp"
+#include "azq/search/infoset_tree.hpp"
+#include "azq/search/ply.hpp"
 
 namespace azq {
 

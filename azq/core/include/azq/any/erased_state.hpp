@@ -1,11 +1,11 @@
 /// A game's positions and its classical opponents behind the interfaces of any_game.hpp.
 #pragma once
 
-#include "any_game.hpp"
-#include "azq/pimc.hpp"
-#include "azq/uct.hpp"
+#include "azq/any/any_game.hpp"
+#include "azq/search/pimc.hpp"
+#include "azq/search/uct.hpp"
 
-namespace azq::bind {
+namespace azq {
 
 template <Game G>
 class ErasedState final : public AnyState {
@@ -110,4 +110,4 @@ class ErasedPimc final : public AnyPimc {
     Pimc<G> pimc_;
 };
 
-}  // namespace azq::bind
+}  // namespace azq
