@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from azq import games
 from azq.config import RunConfig, parse_run
 from azq.errors import AzqError, IllegalActionError, WireError
-from azq.games.loading import is_python_file
+from azq.games.files import is_python_file
 from azq.ledger.types import RunView
 from azq.replay.browse import Place
 from azq.status.viewer import GameSummary, GameView, summary, view

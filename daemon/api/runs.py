@@ -15,7 +15,7 @@ from azq.bus.redis import order
 from azq.config import RunSections, dump_run, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
-from azq.games.loading import is_python_file
+from azq.games.files import is_python_file
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
