@@ -126,7 +126,7 @@ class Context:
         return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _published_step(self, run: str) -> int:
-        from azq.inference.ask.catalog import WeightCatalog
+        from azq.inference.weights import WeightCatalog
 
         catalog = WeightCatalog(RedisBus(self.control), run)
         catalog.refresh()
@@ -136,9 +136,8 @@ class Context:
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from pathlib import Path
 
-        from azq.inference.ask.catalog import WeightCatalog
         from azq.inference.ask.local import LocalEvaluator
-        from azq.inference.serve.resident import fetch_from
+        from azq.inference.weights import WeightCatalog, fetch_from
         from azq.store import open_store
 
         store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)

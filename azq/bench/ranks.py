@@ -22,20 +22,17 @@ from azq import games
 from azq.bench.training import full_window
 from azq.config import Config, RunSections
 from azq.errors import AzqError
-from azq.learner.burst import Burst, Timing, run_burst
-from azq.learner.data.batches import Draws, Feed, Order
-from azq.learner.data.prefetch import feed_of
+from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.ranks.group import Group, Word, open_store, reach_store
-from azq.learner.ranks.reducing import Shared, sync_of, train_together
+from azq.learner.ranks.reducing import Shared, stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import stopwatch
+from azq.learner.rounds import Burst, Timing, run_burst
 from azq.learner.step.device import pick_device
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.loss import Symmetries
+from azq.learner.step.trainer import Alone, Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
-from azq.replay.columns import Columns
+from azq.replay.samples import Columns
 
 WINDOW = 100_000
 TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike

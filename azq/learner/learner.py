@@ -19,23 +19,21 @@ from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner import checkpoint
-from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.data.intake import BATCH, InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
-from azq.learner.step.schedule import network_at, progress
+from azq.learner.rounds import Burst, Team
+from azq.learner.step.growth import network_at
+from azq.learner.step.schedule import progress
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.strength import Strength
-from azq.learner.team import Team
-from azq.learner.tracking import Tracker
+from azq.learner.tracking import Strength, Tracker
 from azq.ledger.types import LearnerLease, RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
 from azq.phases import Phases
-from azq.replay.limiter import stall_selfplay, steps_allowed
 from azq.replay.segments import SegmentLog
-from azq.replay.window import Window, window_size
+from azq.replay.window import Window, stall_selfplay, steps_allowed, window_size
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus

@@ -21,29 +21,25 @@ from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import TrainState
-from azq.learner.data.batches import Draws
-from azq.learner.data.intake import Intake
-from azq.learner.data.prefetch import feed_of
-from azq.learner.data.restoring import game_key
+from azq.learner.data.batches import Draws, feed_of
+from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
 from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower, FollowerParts
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, Place
+from azq.learner.rounds import Solo
 from azq.learner.step.device import pick_device
-from azq.learner.step.growth import WEIGHTS
-from azq.learner.step.schedule import networks
-from azq.learner.step.symmetry import Symmetric, Symmetries
+from azq.learner.step.growth import WEIGHTS, networks
+from azq.learner.step.loss import Symmetric, Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, Network, WeightsMeta, build
 from azq.nets.spec import GameShape
 from azq.nets.weights import describe
-from azq.replay.columns import Columns
-from azq.replay.follow import SegmentFollower
-from azq.replay.samples import Rules, count_samples, count_trained
+from azq.replay.readers import SegmentFollower
+from azq.replay.samples import Columns, Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.store.base import SUFFIX

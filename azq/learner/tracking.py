@@ -7,13 +7,18 @@ arena/score_<opponent> arena/points_<opponent>.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from azq.errors import MissingExtra
+from azq.bus.base import Bus
+from azq.errors import MissingExtra, WireError
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GradeResult, MatchResult
 
 
 class Tracker(Protocol):
@@ -86,3 +91,49 @@ class TensorBoardTracker:
     def close(self) -> None:
         """Writes what is queued and closes the file."""
         self._writer.close()
+
+
+def elo_difference(wins: int, draws: int, losses: int) -> float:
+    """Elo points between two players by the logistic model; half a game is added to each side so that no score is infinite."""
+    score = (wins + draws / 2 + 0.5) / (wins + draws + losses + 1)
+    return 400.0 * math.log10(score / (1.0 - score))
+
+
+def match_curves(result: MatchResult) -> dict[str, float]:
+    """Tags of a match of the run's weights, none where an engine ended it; `arena/elo` is counted from the pure UCT opponent."""
+    games = result.wins + result.draws + result.losses
+    if not games:
+        return {}
+    opponent = "".join(letter if letter.isalnum() or letter in "_.-" else "_" for letter in result.spec.second)
+    share = result.share if result.seats > 2 else (result.wins + result.draws / 2) / games
+    curves = {f"arena/score_{opponent}": share, f"arena/points_{opponent}": result.points}
+    if result.second.startswith("uct:") and result.seats == 2:
+        curves["arena/elo"] = elo_difference(result.wins, result.draws, result.losses)
+    return curves
+
+
+class Strength:
+    """Follows the run's results stream; each result is given once."""
+
+    def __init__(self) -> None:
+        self._last_id = "0"
+
+    def read(self, bus: Bus, run: str) -> dict[str, float]:
+        """Curves of the results that came since the last call, the newest of each tag."""
+        curves: dict[str, float] = {}
+        for entry in bus.after(keys.results(run), self._last_id):
+            self._last_id = entry.id
+            curves |= _curves(entry.frame)
+        return curves
+
+
+def _curves(frame: bytes) -> dict[str, float]:
+    try:
+        return match_curves(decode(frame, MatchResult))
+    except WireError:
+        pass
+    try:
+        grade = decode(frame, GradeResult)
+    except WireError:
+        return {}  # its readers in the daemon report it
+    return {"arena/grade_error": grade.errors / max(1, grade.positions), "arena/grade_loss": grade.mean_loss}

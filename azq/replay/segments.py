@@ -18,10 +18,9 @@ from azq import logs
 from azq.errors import SegmentError, StoreError
 from azq.files import make_folders
 from azq.replay import framing
-from azq.replay.index import BLOCK_GAMES, SegmentIndex, misfit, moved_away, path_of, read_index
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, UidSet, misfit, moved_away, path_of, read_index
 from azq.replay.open_segment import OpenSegment
 from azq.replay.samples import count_samples
-from azq.replay.uids import UidSet
 from azq.wire.messages import SampleEvent
 
 ROLL_BYTES = 64 << 20

@@ -1,5 +1,8 @@
-"""The samples the learner draws from: the newest ones, in flat ring buffers.
+"""The samples the learner draws from: the newest ones, in flat ring buffers; how many of them, and how often.
 
+Each inserted sample is to be drawn `samples_per_insert` times (after the rate limiters of Reverb: Cassirer et al., 2021, section 3.3). The
+learner never draws more; self-play may run `limiter_slack` samples ahead of it. At any counts at most one side is stalled, so the run
+cannot lock.
 Letters: N samples, B batch, P bytes of a packed observation, A actions, V values, M bytes of a mask.
 """
 
@@ -14,11 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
-from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.samples import JOINT_GAMES, Rules, Samples, samples_of_all
+from azq.replay.samples import NO_COLUMNS, Columns, Rules, Samples
+from azq.replay.sampling import JOINT_GAMES, samples_of_all
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
+
+
+def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
+    """Batches that keep samples drawn per sample inserted within `samples_per_insert`; 0 before the window has its minimum."""
+    if inserted < config.min_window:
+        return 0
+    return max(0, int((config.samples_per_insert * inserted - consumed) // config.batch_size))
+
+
+def may_train(inserted: int, consumed: int, config: LearnerConfig) -> bool:
+    """True when there is a batch to train on within the limit."""
+    return steps_allowed(inserted, consumed, config) > 0
+
+
+def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
+    """True when self-play is more than `limiter_slack` samples ahead of a learner that could train."""
+    ahead = inserted - consumed / config.samples_per_insert
+    return may_train(inserted, consumed, config) and ahead > config.limiter_slack
 
 
 def window_size(total: int, config: LearnerConfig) -> int:

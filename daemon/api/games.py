@@ -13,7 +13,7 @@ from azq.config import RunConfig, parse_run
 from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunView
-from azq.replay.browse import Place
+from azq.replay.readers import Place
 from azq.status.viewer import GameSummary, GameView, summary, view
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.scopes import READ

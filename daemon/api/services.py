@@ -15,7 +15,7 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
-from azq.replay.browse import SegmentReader
+from azq.replay.readers import SegmentReader
 from azq.status.beats import Beats
 from azq.status.observe import LedgerReader
 from azq.status.planes import PlaneProbe

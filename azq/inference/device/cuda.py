@@ -11,12 +11,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.device.device_clock import DeviceClock
 from azq.inference.device.fallback import CaptureRefused, Failure, classify
-from azq.inference.device.forward import EagerForward, Flight, Outputs, gather
-from azq.inference.serve.batching import bucket_of
+from azq.inference.device.forward import EagerForward, Flight, Outputs, bucket_of, gather
 from azq.nets import Network, unpack
 from azq.phases import Event
+
+
+class DeviceClock:
+    """Adds up the time in which at least one batch ran; `make_event` makes a timing mark, recorded on the stream in use.
+
+    Batches land in the order in which they ended; one landed by another thread at the same moment may be counted twice or not at all.
+    """
+
+    def __init__(self, make_event: Callable[[], Event]) -> None:
+        self._make_event = make_event
+        self._landed: Event | None = None  # the end of the batch that landed last
+        self.busy_s = 0.0
+
+    def mark(self) -> Event:
+        """A mark at this point of the stream in use."""
+        event = self._make_event()
+        event.record()
+        return event
+
+    def landed(self, begin: Event, end: Event) -> None:
+        """Counts a finished batch, as far as it did not run while the one before it did."""
+        lengths = [begin.elapsed_time(end)]
+        if self._landed is not None:
+            lengths.append(self._landed.elapsed_time(end))
+        self._landed = end
+        self.busy_s += max(0.0, min(lengths)) / 1e3
+
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles

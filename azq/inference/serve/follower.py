@@ -12,10 +12,9 @@ import torch
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
-from azq.inference.serve.roster import LOOK_S, Roster
+from azq.inference.serve.roster import LOOK_S, NOT_THE_RUNS, Life, Roster, Unserved, retry_after_s
 from azq.inference.serve.served import ServedRun
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import NOT_THE_RUNS, Life, Unserved, retry_after_s
 from azq.ledger.types import RunView
 
 WAIT_S = 0.1  # for a weight event, which ends the wait at once

@@ -5,20 +5,27 @@ One thread follows and loads; the other asks for versions and borrows them. What
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from azq import logs
+from azq.bus.base import Bus
 from azq.clock import now_ms
+from azq.config import InferenceConfig, NetworkConfig, RunSections, parse_run
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
-from azq.inference.ask.catalog import WeightCatalog
+from azq.games import GameFiles
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
-from azq.inference.device.tuning import Limits, Tuned
-from azq.inference.serve.resident import ResidentModels
+from azq.inference.device.tuning import Limits, Tuned, tune
+from azq.inference.serve.roster import LONGEST_S, NOT_THE_RUNS, retry_after_s
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import LONGEST_S, NOT_THE_RUNS, retry_after_s
+from azq.inference.serve.trials import LOAD, Trials
+from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
+from azq.ledger.types import RunView
 from azq.nets import NetSpec
+from azq.wire import keys
 from azq.wire.messages import LATEST, WeightEvent
 
 RETRY_STORE_S = 5.0
@@ -165,3 +172,51 @@ class ServedRun:
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
         self._log.warning("weights_refused", run=self.run, version=version, kept=self.current, error=reason_of(error))
+
+
+class Admission:
+    """Makes what serves a run, on one thread; whatever a game raises propagates. A run that kills its worker while it loads is refused."""
+
+    def __init__(
+        self,
+        control: Bus,
+        fetch: Callable[[RunView], Fetch],
+        config: InferenceConfig,
+        engine: Engine,
+        worker: str,
+        spec_of: Callable[[RunSections], NetSpec] | None = None,
+    ) -> None:
+        self._control = control
+        self._fetch = fetch
+        self._config = config
+        self._engine = engine
+        self._spec_of = spec_of or specs()
+        self._loads = Trials(control, worker, LOAD)
+        self._place = f"{host_of(worker)}:{engine.placement.device}"  # unlike the worker it outlives its death
+
+    def __call__(self, view: RunView) -> ServedRun:
+        run = view.record.run
+        sections = parse_run(json.loads(view.record.sections), f"run {run}")
+
+        def noted() -> AbstractContextManager[None]:
+            return self._loads.noted(keys.trial(run, f"load@{self._place}"), f"loading run {run}")
+
+        with noted():
+            spec = self._spec_of(sections)
+
+        def make(network: NetworkConfig) -> Model:
+            return Model(spec, network, self._config, engine=self._engine)
+
+        models = ResidentModels(make, self._fetch(view), self._config.resident_versions, game=sections.run.game)
+        catalog = WeightCatalog(self._control, run)
+        return ServedRun(run, spec, catalog, models, lambda model: tune(model, self._engine, self._config), noted)
+
+
+def host_of(worker: str) -> str:
+    """The host in a worker's name, `<role>@<host>:<pid>`."""
+    return worker.partition("@")[2].rpartition(":")[0] or worker
+
+
+def specs(files: GameFiles = GameFiles()) -> Callable[[RunSections], NetSpec]:
+    """The shapes of any run's game; games in Python files only where they are allowed."""
+    return lambda sections: NetSpec.of(files.load(sections.run.game, sections.run.params))

@@ -24,16 +24,13 @@ from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuning import Limits
 from azq.inference.serve import requests
-from azq.inference.serve.admission import Admission
-from azq.inference.serve.batching import Waiting, plan
 from azq.inference.serve.follower import Follower
-from azq.inference.serve.requests import BadRequest, Pending
-from azq.inference.serve.resident import Fetch
-from azq.inference.serve.roster import Roster, Runs
-from azq.inference.serve.served import ServedRun
+from azq.inference.serve.requests import BadRequest, Pending, Waiting, plan
+from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
+from azq.inference.serve.served import Admission, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
-from azq.inference.serve.unserved import NOT_THE_RUNS
+from azq.inference.weights import Fetch
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases

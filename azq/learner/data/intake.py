@@ -1,7 +1,8 @@
-"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk."""
+"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk. A ledger that forgot games learns of them here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -9,22 +10,68 @@ from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
+from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.learner.data.restoring import RestoringLedger, restore
-from azq.ledger.types import LearnerLease
+from azq.ledger.types import LearnerLease, LedgerCounts
 from azq.phases import Phases
-from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.judging import judge
-from azq.replay.samples import Rules, Samples, mean_weight_version
+from azq.replay.samples import NO_COLUMNS, Columns, Rules, Samples, mean_weight_version
+from azq.replay.sampling import judge
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
-BATCH = 256  # games read at once
-
+_READ = 1000  # entries of the sample stream at once
 log = logs.get(__name__)
+
+
+class RestoringLedger(Protocol):
+    """What restoring asks of the ledger."""
+
+    def counts(self, run: str) -> LedgerCounts: ...
+    def open_uids(self, run: str) -> set[int]: ...
+    def restore(
+        self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None
+    ) -> int: ...
+
+
+def game_key(sections: RunSections) -> str:
+    """The game with its parameters, as stamped on segments and checkpoints."""
+    params = json.dumps(sections.run.params, sort_keys=True) if sections.run.params else ""
+    return sections.run.game + params
+
+
+def restore(run: str, ledger: RestoringLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
+    """Makes the ledger agree with the log, whatever it forgot; returns how many games were written off.
+
+    Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
+    """
+    last = max(ledger.counts(run).opened, segments.uids.highest)
+    kept = ledger.open_uids(run) | _on_their_way(run, bus)
+    missing = [span for gap in segments.uids.gaps(last) for span in _without(gap, kept)]
+    gone = ledger.restore(run, segments.games, segments.uids.highest, missing, lease)
+    log.warning("run_restored", run=run, games=segments.games, written_off=gone, lost="open games, arena results and history of before")
+    return gone
+
+
+def _on_their_way(run: str, bus: Bus) -> set[int]:
+    uids: set[int] = set()
+    last_id = "0"
+    while entries := bus.after(keys.samples(run), last_id, count=_READ):
+        last_id = entries[-1].id
+        uids |= {uid for entry in entries if (uid := uid_of(entry.frame))}
+    return uids
+
+
+def _without(span: tuple[int, int], kept: set[int]) -> list[tuple[int, int]]:
+    first, last = span
+    cuts = sorted(uid for uid in kept if first <= uid <= last)
+    edges = zip([first, *(cut + 1 for cut in cuts)], [*(cut - 1 for cut in cuts), last], strict=True)
+    return [(low, high) for low, high in edges if low <= high]
+
+
+BATCH = 256  # games read at once
 
 
 class InsertLedger(RestoringLedger, Protocol):

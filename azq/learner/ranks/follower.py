@@ -23,13 +23,10 @@ from azq.learner.ranks.group import Group, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
 from azq.learner.ranks.reducing import Shared, sync_of, train_together
 from azq.learner.ranks.rules import Place, invited, is_mine
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Snapshot, Trainer
-from azq.replay.browse import uid_of
-from azq.replay.columns import Columns
-from azq.replay.follow import SegmentFollower
-from azq.replay.judging import judge
-from azq.replay.samples import Rules
+from azq.learner.step.trainer import Alone, Snapshot, Trainer
+from azq.replay.readers import SegmentFollower, uid_of
+from azq.replay.samples import Columns, Rules
+from azq.replay.sampling import judge
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode

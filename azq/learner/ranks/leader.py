@@ -14,15 +14,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.burst import Burst, Timing
 from azq.learner.data.batches import Feed, Order
 from azq.learner.outage import Outage
 from azq.learner.ranks.group import Group, Word, open_store, timeouts
 from azq.learner.ranks.reducing import Shared, sync_of, train_together
 from azq.learner.ranks.rules import Place, next_table, shares, smoothed
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
-from azq.learner.team import Solo, TeamFigures
+from azq.learner.rounds import Burst, Solo, TeamFigures, Timing
+from azq.learner.step.trainer import Alone, Trainer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable

@@ -1,6 +1,7 @@
 """Training steps of several ranks: gradients reduced each step, on GPUs while backward still runs, or weights averaged every few steps."""
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
+import time
 from inspect import signature
 from typing import Any, Protocol
 
@@ -11,13 +12,77 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
-from azq.learner.burst import Burst, Timing, run_burst
 from azq.learner.data.batches import Feed, Order
-from azq.learner.ranks.group import Group
-from azq.learner.ranks.host_memory import HostReducing, shared_memory
-from azq.learner.ranks.stopwatch import Stopwatch, stopwatch
+from azq.learner.ranks.group import Group, shared_memory
+from azq.learner.rounds import Burst, Timing, run_burst
 from azq.learner.step.trainer import Trainer
 from azq.nets import Network, Outputs
+
+
+class Stopwatch(Protocol):
+    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def taken_s(self) -> float: ...
+
+
+class HostStopwatch:
+    """By the host's clock, where a call returns when its work is done."""
+
+    def __init__(self) -> None:
+        self._begun: float | None = None
+        self._taken_s = 0.0
+
+    def begin(self) -> None:
+        """Starts anew."""
+        self._begun = time.perf_counter()
+
+    def end(self) -> None:
+        """Adds what passed since `begin`."""
+        if self._begun is not None:
+            self._taken_s += time.perf_counter() - self._begun
+            self._begun = None
+
+    def taken_s(self) -> float:
+        """Seconds since the last call."""
+        taken, self._taken_s = self._taken_s, 0.0
+        return taken
+
+
+class CudaStopwatch:
+    """By marks on the device's queue of work, where calls return before their work is done."""
+
+    def __init__(self) -> None:
+        self._begun: Any = None
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def begin(self) -> None:
+        """Starts anew."""
+        self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._begun.record()
+
+    def end(self) -> None:
+        """Notes what passed since `begin`."""
+        if self._begun is not None:
+            ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            ended.record()
+            self._pairs.append((self._begun, ended))
+            self._begun = None
+
+    def taken_s(self) -> float:
+        """Seconds since the last call; waits for the device."""
+        if self._pairs:
+            self._pairs[-1][1].synchronize()
+        taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
+        self._pairs.clear()
+        return float(taken)
+
+
+def stopwatch(device: torch.device) -> Stopwatch:
+    """What measures work on a device."""
+    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
+
 
 POWER_SGD_RANK = 2
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
@@ -163,3 +228,57 @@ def _hook(compression: str) -> tuple[Any, Any]:
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWER_SGD_RANK, start_powerSGD_iter=POWER_SGD_AFTER)
         return powerSGD_hook.powerSGD_hook, state
     return default_hooks.allreduce_hook, None
+
+
+class HostReducing:
+    """Gradients of the whole batch each step, through `memory` as `shared_memory` gives it: a `Sync` for the ranks of one host.
+
+    The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
+    """
+
+    def __init__(self, module: Network, memory: Tensor, watch: Stopwatch) -> None:
+        self._module = module
+        self._parameters = list(module.parameters())
+        self._memory = memory
+        self._watch = watch
+        self._place = dist.get_rank()
+        self._share = 1.0
+        self._turn = 0
+        self._sums = torch.zeros(memory.shape[2])
+        self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
+        self._meeting = torch.zeros(1)
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        """How the rows of a step are shared from now on."""
+        self._share = rows[place] / sum(rows)
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+        return self._module.forward_all(planes, scalars)
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
+        (loss * self._share).backward()  # type: ignore[no-untyped-call]
+        slots = self._memory[self._turn]
+        self._turn = 1 - self._turn
+        gradients = [_gradient(parameter) for parameter in self._parameters]
+        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
+        self._watch.begin()
+        dist.all_reduce(self._meeting)
+        self._watch.end()
+        torch.sum(slots, 0, out=self._sums)
+        for gradient, part in zip(gradients, self._parts, strict=True):
+            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
+
+    def after_step(self, step: int) -> None:
+        """Nothing to do: all ranks took the same step."""
+
+    def waited_s(self) -> float:
+        """Seconds between a rank's last gradient and the others', since the last call."""
+        return self._watch.taken_s()
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:  # nothing of this loss depends on it
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad

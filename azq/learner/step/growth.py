@@ -1,8 +1,8 @@
-"""A larger network that says what the smaller one said (Chen et al., ICLR 2016: Net2Net, by zeros rather than copies). Pure functions.
+"""The networks a run goes through, each saying at first what the smaller one said (Chen et al., ICLR 2016: Net2Net, by zeros, not copies).
 
-Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new channels on behalf
-of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell them apart.
-A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
+Pure functions. Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new
+channels on behalf of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell
+them apart. A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
 """
 
 from __future__ import annotations
@@ -11,6 +11,20 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage
+
+
+def networks(network: NetworkConfig, config: LearnerConfig) -> list[NetworkConfig]:
+    """The networks that a run goes through, the first one first."""
+    return [network, *(network.model_copy(update={"blocks": stage.blocks, "channels": stage.channels}) for stage in config.growth)]
+
+
+def network_at(network: NetworkConfig, config: LearnerConfig, progress: float) -> NetworkConfig:
+    """What `network` has grown to at this share of the horizon; a horizon that moves away makes nothing smaller."""
+    sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in config.growth if stage.at <= progress)]
+    return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
+
 
 WEIGHTS, AVERAGE = "weights/", "ema/"
 

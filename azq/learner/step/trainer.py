@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -17,15 +17,51 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.device import autocast_dtype
-from azq.learner.step.ema import Ema
 from azq.learner.step.growth import grow_tensors
-from azq.learner.step.loss import Targets, all_losses, weighted
-from azq.learner.step.schedule import learning_rate
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone, Sync
-from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
+from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
+from azq.learner.step.optimizer import Ema, adamw, learning_rate
+from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
 from azq.phases import Event, Phases
 from azq.replay.samples import Samples
+
+
+class Sync(Protocol):
+    """What a training step asks of those that it trains with; `Alone` is the double that asks nobody."""
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
+
+    def after_step(self, step: int) -> None:
+        """Follows the optimiser's step number `step`, from 0."""
+
+    def waited_s(self) -> float:
+        """Seconds in which this rank did nothing but wait for others, since the last call."""
+
+
+class Alone:
+    """One rank."""
+
+    def __init__(self, module: Network) -> None:
+        self._module = module
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+        return self._module.forward_all(planes, scalars)
+
+    def backward(self, loss: Tensor) -> None:
+        """The batch's own gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def after_step(self, step: int) -> None:
+        """Nothing to do."""
+
+    def waited_s(self) -> float:
+        """0."""
+        return 0.0
+
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
@@ -145,7 +181,7 @@ class Trainer:
         """Trains this network from now on, with an average and an optimiser of its own."""
         self._module = module.to(self._device).train()
         self._ema = Ema(self._module, self._config.ema_decay)
-        self._optimizer = _optimizer(self._module, self._config)
+        self._optimizer = adamw(self._module, self._config)
         self.join(Alone(self._module))
 
     def grow(self, larger: Network) -> None:
@@ -235,16 +271,6 @@ class Trainer:
 
 def _timing_event() -> Event:
     return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
-
-
-def _optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    parameters = list(module.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.learning_rate, fused=fused)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

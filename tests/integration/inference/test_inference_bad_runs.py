@@ -13,7 +13,7 @@ from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.serve import unserved
+from azq.inference.serve import roster
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
@@ -94,8 +94,8 @@ class Place:
 
 @pytest.fixture
 def place(broker, monkeypatch):
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
-    monkeypatch.setattr(unserved, "LONGEST_S", 0.2)
+    monkeypatch.setattr(roster, "FIRST_S", 0.05)
+    monkeypatch.setattr(roster, "LONGEST_S", 0.2)
     made = Place(broker)
     yield made
     made.close()

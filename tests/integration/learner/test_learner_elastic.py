@@ -21,16 +21,16 @@ from azq import games
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.learner.burst import Burst
-from azq.learner.data.batches import Draws
-from azq.learner.data.prefetch import feed_of
+from azq.learner.data.batches import Draws, feed_of
 from azq.learner.opening import open_follower
 from azq.learner.ranks import leader as leader_module
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import Place
+from azq.learner.rounds import Burst
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
-from azq.replay.samples import count_samples, samples_of
+from azq.replay.samples import count_samples
+from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode

@@ -17,9 +17,9 @@ from azq.errors import ConfigError
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
 from azq.inference.device.placement import place
-from azq.inference.serve.admission import Admission, specs
 from azq.inference.serve.follower import Follower
 from azq.inference.serve.roster import Roster
+from azq.inference.serve.served import Admission, specs
 from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState

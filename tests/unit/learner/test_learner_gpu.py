@@ -9,17 +9,14 @@ import torch
 from azq import games
 from azq.bench.training import full_window
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.burst import Timing
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
-from azq.learner.data.batches import Direct, Draws, Order
-from azq.learner.data.prefetch import Prefetcher
+from azq.learner.data.batches import Direct, Draws, Order, Prefetcher
 from azq.learner.ranks.group import Group, open_store
-from azq.learner.ranks.reducing import sync_of
+from azq.learner.ranks.reducing import CudaStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import CudaStopwatch
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
+from azq.learner.rounds import Timing
+from azq.learner.step.loss import Symmetries
+from azq.learner.step.trainer import Alone, Trainer
 from azq.nets import NetSpec, build
 
 pytestmark = pytest.mark.gpu

@@ -11,10 +11,9 @@ from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.learner.outage import Outage
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
-from azq.learner.step.ema import Ema, decay_at
 from azq.learner.step.loss import losses
-from azq.learner.strength import elo_difference, match_curves
-from azq.learner.tracking import NullTracker, TensorBoardTracker
+from azq.learner.step.optimizer import Ema, decay_at
+from azq.learner.tracking import NullTracker, TensorBoardTracker, elo_difference, match_curves
 from azq.wire.messages import MatchResult, MatchSpec
 
 

@@ -9,15 +9,13 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.burst import Burst, Timing
 from azq.learner.data.batches import Batch
-from azq.learner.ranks import host_memory
+from azq.learner.ranks import group as group_module
 from azq.learner.ranks.group import Group, Word, open_store
-from azq.learner.ranks.reducing import sync_of
+from azq.learner.ranks.reducing import HostStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import HostStopwatch
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
+from azq.learner.rounds import Burst, Timing
+from azq.learner.step.trainer import Alone, Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
 
@@ -79,7 +77,7 @@ def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]
 
 def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on two hosts: the file that rank 0 made is not to be found."""
-    monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: None)
+    monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: None)
 
 
 @pytest.mark.parametrize("rows", [(48, 48), (64, 32)])

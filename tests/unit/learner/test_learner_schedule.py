@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage
-from azq.learner.step.schedule import learning_rate, network_at, networks, progress
+from azq.learner.step.growth import network_at, networks
+from azq.learner.step.optimizer import learning_rate
+from azq.learner.step.schedule import progress
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():

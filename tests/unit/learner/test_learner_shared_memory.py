@@ -13,11 +13,9 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.ranks import host_memory
-from azq.learner.ranks.group import Group
-from azq.learner.ranks.host_memory import HostReducing, shared_memory
-from azq.learner.ranks.reducing import Averaging, Reducing, sync_of
-from azq.learner.ranks.stopwatch import HostStopwatch
+from azq.learner.ranks import group as group_module
+from azq.learner.ranks.group import Group, shared_memory
+from azq.learner.ranks.reducing import Averaging, HostReducing, HostStopwatch, Reducing, sync_of
 from azq.nets import NetSpec, Network, build
 
 CPU = torch.device("cpu")
@@ -25,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(host_memory, "SHARED_FOLDER", str(tmp_path))
+    monkeypatch.setattr(group_module, "SHARED_FOLDER", str(tmp_path))
     return tmp_path
 
 
@@ -60,19 +58,19 @@ def full(file: int, start: int, size: int) -> None:
 
 @pytest.mark.parametrize("fault", ["no room", "no folder", "other host", "other file", "one sees nothing"])
 def test_where_one_cannot_share_none_does_and_gradients_travel(folder, monkeypatch, fault):
-    opened = host_memory._opened
+    opened = group_module.opened_memory
     if fault == "no room":
         monkeypatch.setattr(os, "posix_fallocate", full)
     elif fault == "no folder":
-        monkeypatch.setattr(host_memory.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
+        monkeypatch.setattr(group_module.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
     elif fault == "other host":
-        monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: opened(path + "x", mark, size))
+        monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path + "x", mark, size))
     elif fault == "other file":
-        monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: opened(path, mark[::-1], size))
+        monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path, mark[::-1], size))
 
     def body(group: Group) -> tuple[str, list[str]]:
         if fault == "one sees nothing" and group.place == 2:
-            host_memory._opened = lambda path, mark, size: None  # in this rank's process alone
+            group_module.opened_memory = lambda path, mark, size: None  # in this rank's process alone
         return kind_of_sync(group), os.listdir(folder)
 
     ranks = 3 if fault == "one sees nothing" else 2

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.inference.device.forward import bucket_of, buckets
 from azq.inference.device.tuning import Limits
-from azq.inference.serve.batching import Plan, Waiting, bucket_of, buckets, plan
+from azq.inference.serve.requests import Plan, Waiting, plan
 
 MAX_BATCH = 100
 queues = st.lists(
