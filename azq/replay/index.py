@@ -2,7 +2,7 @@
 
 magic (8), SHA-256 of what follows (32), `SegmentIndex` in msgpack
 
-The segment itself may then be moved away; only who wants its games misses it. Game numbers are dense from 1, so sets of them are a bit each.
+The segment itself may then be moved away; only who wants its games misses it. Game numbers are dense from 1: sets of them take a bit each.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ class Lanes:
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def slot(self, module: Network, turn: int, largest: int) -> Slot:
+    def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
         """Buffers of a network for a slot."""
-        return Slot(module, self, self._lanes[turn], largest)
+        return GraphSlot(module, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
         """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
@@ -120,8 +120,8 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: Slot, count: int, begun: Event, done: Event) -> None:
-        self._slot: Slot | None = slot
+    def __init__(self, slot: GraphSlot, count: int, begun: Event, done: Event) -> None:
+        self._slot: GraphSlot | None = slot
         self._count = count
         self._begun, self._done = begun, done
         self._landed: tuple[Outputs, bool] | None = None
@@ -155,7 +155,7 @@ class GraphFlight:
         return self._landed
 
 
-class Slot:
+class GraphSlot:
     """Buffers for the largest batch, pinned and on the device, and for each size a graph between those on the device.
 
     Copies are launched beside the graph: torch notes each stream on which pinned memory was used, and asks it when the memory is freed,

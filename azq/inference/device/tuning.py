@@ -23,7 +23,7 @@ SHARE_OF_LATENCY = 0.05  # of one batch in the running mean
 PROBE_S = 0.02  # spent on one size; a size that takes longer is run once
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """When a batch may go: once it holds `enough` leaves, or once its oldest request is `deadline_s` old."""
 
     enough: int
@@ -87,9 +87,9 @@ class Tuned:
         self._fixed_s = deadline_s  # what the operator said
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> BatchLimits:
         """As of now."""
-        return Limits(self._enough, choose_deadline_s(self._latency_s) if self._fixed_s is None else self._fixed_s)
+        return BatchLimits(self._enough, choose_deadline_s(self._latency_s) if self._fixed_s is None else self._fixed_s)
 
     def observe(self, leaves: int, latency_s: float) -> None:
         """Notes a batch that ran alone; one much smaller than `enough` says little."""

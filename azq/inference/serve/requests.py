@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from azq.bus.base import Entry
 from azq.errors import WireError
 from azq.inference.device.forward import Outputs
-from azq.inference.device.tuning import Limits
+from azq.inference.device.tuning import BatchLimits
 from azq.nets import NetSpec
 from azq.wire import codec, keys
 from azq.wire.leaves import answer_bytes, most_leaves
@@ -108,14 +108,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """What to do now: evaluate `members` (positions in the queue, oldest first), or wait at most `wait_s` for more."""
 
     members: tuple[int, ...]
     wait_s: float  # 0 with members; infinite for an empty queue
 
 
-def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Callable[[Hashable], Limits]) -> Plan:
+def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Callable[[Hashable], BatchLimits]) -> BatchPlan:
     """The next batch of a queue in order of arrival.
 
     A group may go once it holds `enough` leaves of its limits, once its next request would exceed `max_batch`, or once its
@@ -135,9 +135,9 @@ def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Ca
         else:
             wait_s = min(wait_s, deadline_s - age_s)
     if not ready:
-        return Plan((), wait_s)
+        return BatchPlan((), wait_s)
     oldest = min(ready, key=lambda members: waiting[members[0]].arrived_s)
-    return Plan(tuple(oldest), 0.0)
+    return BatchPlan(tuple(oldest), 0.0)
 
 
 def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) -> tuple[list[int], int]:

@@ -1,4 +1,4 @@
-"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk. A ledger that forgot games learns of them here."""
+"""Sample events into the replay buffer: each game once, acknowledged only when on disk; a ledger that forgot games learns of them here."""
 
 from __future__ import annotations
 
