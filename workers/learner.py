@@ -24,10 +24,10 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, WorkerConfig, parse_run
 from azq.errors import ConfigError, ExitCode
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.learner import Learner
-from azq.learner.opening import open_follower, open_learner
-from azq.learner.outage import Outage
-from azq.learner.ranks.rules import Place, place_of
+from azq.learner.opening import LearnerSetup, open_follower
+from azq.learner.ranks.rules import RankPlace, place_of
 from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
@@ -85,7 +85,7 @@ def main(config: Config, run: str) -> int:
     return int(ExitCode.OK)
 
 
-def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
+def follow(config: Config, view: RunView, bus: Bus, place: RankPlace, stop: threading.Event) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
@@ -97,14 +97,14 @@ def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threadin
 
 
 def _open(
-    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: Place, lease: LearnerLease
+    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: RankPlace, lease: LearnerLease
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = run_sections(view)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
-    return open_learner(
+    return LearnerSetup(
         run,
         directory,
         sections,
@@ -118,7 +118,7 @@ def _open(
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
         lease=lease,
-    )
+    ).open()
 
 
 def _game(config: Config, sections: RunSections) -> games.Game:
@@ -175,7 +175,7 @@ class Beat:
         self._run = run
         self._directory = directory
         self._config = config
-        self._outage = Outage()
+        self._outage = CircuitBreaker()
         self._started_ms = now_ms()
         self._due = 0.0
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from azq import logs
 from azq.errors import DO_NOT_RESTART
-from azq.learner.ranks.rules import Place
+from azq.learner.ranks.rules import RankPlace
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 30.0
@@ -45,7 +45,9 @@ class _Child:
 class Launcher:
     """The ranks from 1 on of one run; none where something else launches them."""
 
-    def __init__(self, run: str, place: Place, start: Callable[[str, int], Process], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run: str, place: RankPlace, start: Callable[[str, int], Process], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._run = run
         self._start = start
         self._clock = clock
@@ -84,7 +86,7 @@ class Launcher:
 
 
 @contextlib.contextmanager
-def launched(run: str, place: Place) -> Iterator[Launcher]:
+def launched(run: str, place: RankPlace) -> Iterator[Launcher]:
     """A launcher whose ranks end with the context."""
     launcher = Launcher(run, place, start_rank)
     try:

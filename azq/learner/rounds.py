@@ -14,7 +14,7 @@ from azq.learner.step.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
+class TrainingRound:
     """Steps of one plan."""
 
     step: int  # the first
@@ -25,8 +25,8 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """What a burst cost one rank."""
+class RoundTiming:
+    """What a round cost one rank."""
 
     steps: int
     rows: int  # of this rank in one step
@@ -44,19 +44,19 @@ class Timing:
         return self.steps * self.rows / self.own_s
 
 
-def run_burst(trainer: Trainer, feed: Feed, burst: Burst, order: Order) -> Timing:
+def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> RoundTiming:
     """Takes the steps; `order` is this rank's share of the first."""
     start = time.perf_counter()
-    for _ in range(burst.steps):
+    for _ in range(planned.steps):
         with trainer.phases("load"), feed.take(order) as batch:
-            trainer.train_on(batch, burst.progress)
+            trainer.train_on(batch, planned.progress)
         order = order.following
-    return Timing(burst.steps, order.rows, time.perf_counter() - start, 0.0)
+    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class TeamFigures:
-    """How the ranks do; times are means of the last burst."""
+class RanksFigures:
+    """How the ranks do; times are means of the last round."""
 
     ranks: int = 1  # that there should be
     healthy: int = 1  # that train
@@ -67,42 +67,42 @@ class TeamFigures:
     shares: tuple[int, ...] = ()  # rows of a step, by rank
 
 
-class Team(Protocol):
-    """What the learner's loop asks of those that train; `Solo` is the double that is one process."""
+class Ranks(Protocol):
+    """What the learner's loop asks of those that train; `OneRank` is the double that is one process."""
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""
 
-    def train(self, burst: Burst) -> int:
-        """Takes a burst's steps; returns how many were taken: fewer when a rank was lost over them."""
+    def train(self, planned: TrainingRound) -> int:
+        """Takes a round's steps; returns how many were taken: fewer when a rank was lost over them."""
 
-    def figures(self) -> TeamFigures:
+    def figures(self) -> RanksFigures:
         """How the ranks do."""
 
     def close(self) -> None:
         """Ends threads and connections."""
 
 
-class Solo:
+class OneRank:
     """One process."""
 
     def __init__(self, trainer: Trainer, feed: Feed) -> None:
         self._trainer = trainer
         self._feed = feed
-        self._timing = Timing(0, 0, 0.0, 0.0)
+        self._timing = RoundTiming(0, 0, 0.0, 0.0)
 
     def look(self) -> None:
         """Nobody comes or goes."""
 
-    def train(self, burst: Burst) -> int:
-        """Takes all of the burst's steps."""
-        self._timing = run_burst(self._trainer, self._feed, burst, Order(burst.step, burst.rows, burst.size))
-        return burst.steps
+    def train(self, planned: TrainingRound) -> int:
+        """Takes all of the round's steps."""
+        self._timing = run_round(self._trainer, self._feed, planned, Order(planned.step, planned.rows, planned.size))
+        return planned.steps
 
-    def figures(self) -> TeamFigures:
+    def figures(self) -> RanksFigures:
         """One rank that waits for nobody."""
         timing = self._timing
-        return TeamFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
+        return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
 
     def close(self) -> None:
         """Ends the feed's thread."""

@@ -112,7 +112,7 @@ def match_curves(result: MatchResult) -> dict[str, float]:
     return curves
 
 
-class Strength:
+class ResultCurves:
     """Follows the run's results stream; each result is given once."""
 
     def __init__(self) -> None:

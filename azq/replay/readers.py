@@ -35,7 +35,7 @@ _record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """Where a game stands in the log; places sort by age."""
 
     segment: int  # number of the file, from 1
@@ -60,7 +60,7 @@ class SegmentReader:
         self._closed: dict[int, tuple[int, SegmentIndex]] = {}  # with when its file was written, ns
         self._lock = threading.Lock()
 
-    def newest(self, count: int, before: Place | None = None) -> list[tuple[Place, SampleEvent]]:
+    def newest(self, count: int, before: LogPlace | None = None) -> list[tuple[LogPlace, SampleEvent]]:
         """The newest games that stand before a place, newest first. Raises `NotFound` where there is no log, `StoreError`."""
         return list(self._events(self._places(count, before)))
 
@@ -70,14 +70,14 @@ class SegmentReader:
             for segment in self._candidates(uid):
                 index = self._index(segment)
                 if uid in index.uids:
-                    place = Place(segment, index.uids.index(uid))
+                    place = LogPlace(segment, index.uids.index(uid))
                     break
             else:
                 raise NotFound(f"no game {uid} in {self._directory}: it is still played, or was never finished")
         return next(event for _, event in self._events([place]))
 
-    def _places(self, count: int, before: Place | None) -> list[Place]:
-        places: list[Place] = []
+    def _places(self, count: int, before: LogPlace | None) -> list[LogPlace]:
+        places: list[LogPlace] = []
         with self._lock:
             for segment in reversed(self._segments()):
                 if before is not None and segment > before.segment:
@@ -85,7 +85,7 @@ class SegmentReader:
                 records = len(self._index(segment).offsets)
                 if before is not None and segment == before.segment:
                     records = min(records, before.record)
-                places += [Place(segment, record) for record in range(records - 1, max(-1, records - 1 - count + len(places)), -1)]
+                places += [LogPlace(segment, record) for record in range(records - 1, max(-1, records - 1 - count + len(places)), -1)]
                 if len(places) >= count:
                     break
         return places
@@ -144,7 +144,7 @@ class SegmentReader:
             self._indexes.popitem(last=False)
         return index
 
-    def _events(self, places: list[Place]) -> Iterator[tuple[Place, SampleEvent]]:
+    def _events(self, places: list[LogPlace]) -> Iterator[tuple[LogPlace, SampleEvent]]:
         for segment in dict.fromkeys(place.segment for place in places):
             with self._lock:
                 offsets = self._index(segment).offsets
@@ -153,7 +153,7 @@ class SegmentReader:
                     if place.segment == segment:
                         yield place, self._event(file, offsets, place)
 
-    def _event(self, file: BinaryIO, offsets: array[int], place: Place) -> SampleEvent:
+    def _event(self, file: BinaryIO, offsets: array[int], place: LogPlace) -> SampleEvent:
         try:
             file.seek(offsets[place.record])
             return decode(framing.read_record(file) or b"", SampleEvent)

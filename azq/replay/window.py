@@ -62,14 +62,15 @@ class Window:
             "values": (np.float32, (game.value_size(),)),
             "masks": (np.uint8, ((actions + 7) // 8,)),
         }
+        self.columns = columns
         self.shapes = shapes | columns.shapes()  # element type and shape of one sample's entry, by column
-        self._capacity = capacity
+        self.capacity = capacity
         self._total = 0
         self._lock = threading.Lock()
         self._rings: dict[str, NDArray[Any]] = {name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in self.shapes.items()}
 
     def __len__(self) -> int:
-        return min(self._total, self._capacity)
+        return min(self._total, self.capacity)
 
     @property
     def total(self) -> int:
@@ -79,15 +80,15 @@ class Window:
     @property
     def bytes_per_sample(self) -> int:
         """Memory of one sample."""
-        return sum(ring.nbytes for ring in self._rings.values()) // self._capacity
+        return sum(ring.nbytes for ring in self._rings.values()) // self.capacity
 
     def add(self, samples: Samples) -> None:
         """Adds samples with the window's columns, oldest first; the oldest of the ring make room."""
         count = len(samples)
-        keep = min(count, self._capacity)
+        keep = min(count, self.capacity)
         with self._lock:
-            start = (self._total + count - keep) % self._capacity
-            head = min(keep, self._capacity - start)  # the rest goes to the ring's beginning
+            start = (self._total + count - keep) % self.capacity
+            head = min(keep, self.capacity - start)  # the rest goes to the ring's beginning
             for name, ring in self._rings.items():
                 newest = getattr(samples, name)[count - keep :]
                 ring[start : start + head] = newest[:head]
@@ -96,7 +97,7 @@ class Window:
 
     def newest(self, ages: NDArray[np.int64]) -> Samples:
         """Samples by age, 0 the newest."""
-        places = (self._total - 1 - ages) % self._capacity
+        places = (self._total - 1 - ages) % self.capacity
         return Samples(**{name: ring[places] for name, ring in self._rings.items()})
 
     def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> bool:
@@ -104,7 +105,7 @@ class Window:
         with self._lock:
             if self._total != total:
                 return False
-            places = (total - 1 - ages) % self._capacity
+            places = (total - 1 - ages) % self.capacity
             for name, ring in self._rings.items():
                 # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
@@ -124,15 +125,13 @@ def rebuild(
     game: Rules,
     root_value_fraction: float,
     *,
-    capacity: int,
-    columns: Columns = NO_COLUMNS,
     progress: Callable[[str], None] = lambda what: None,
 ) -> None:
     """Fills an empty window from the log's newest games, so that it draws what the window before a restart drew.
 
     Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game, and what `SegmentLog.tail` raises.
     """
-    frames = segments.tail(capacity)
+    frames = segments.tail(window.capacity)
     while some := list(islice(frames, JOINT_GAMES)):
         progress("the window's games")
-        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, columns)[0])
+        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, window.columns)[0])

@@ -13,7 +13,7 @@ from azq.config import RunConfig, parse_run
 from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.loading import is_python_file
 from azq.ledger.types import RunView
-from azq.replay.readers import Place
+from azq.replay.readers import LogPlace
 from azq.status.viewer import GameSummary, GameView, summary, view
 from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
 from daemon.api.scopes import READ
@@ -33,7 +33,7 @@ def list_games(
 ) -> list[GameSummary]:
     """The recorded games, in the order in which the learner stored them, newest first."""
     place = decode_cursor("games", cursor, int, int)
-    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, Place(*place) if place else None)
+    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
     page, after = take_page(found, limit, lambda entry: encode_cursor("games", entry[0].segment, entry[0].record))
     link_next(request, response, after)
     return [summary(event) for _, event in page]

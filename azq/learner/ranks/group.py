@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.rounds import Burst, Timing
+from azq.learner.rounds import RoundTiming, TrainingRound
 
 WORD_BYTES = 4096
 _LENGTH = struct.Struct("<I")
@@ -36,13 +36,13 @@ class Word(msgspec.Struct, frozen=True):
     """What rank 0 tells the others."""
 
     op: str  # "train", "idle", "state" or "leave"
-    burst: Burst | None = None
+    planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
     rows: tuple[int, ...] = ()  # of a step, by place in the group
     state_bytes: int = 0
     step: int = 0  # of the state
 
 
-class Group:
+class RankGroup:
     """The members of an epoch, this process among them; one at a time in a process."""
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
@@ -81,12 +81,12 @@ class Group:
         """Returns when every member's host has come here."""
         dist.all_reduce(torch.zeros(1))
 
-    def gather(self, timing: Timing) -> list[Timing]:
-        """What a burst cost each member."""
+    def gather(self, timing: RoundTiming) -> list[RoundTiming]:
+        """What a round cost each member."""
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
         table = [torch.empty_like(ours) for _ in range(self.size)]
         dist.all_gather(table, ours)
-        return [Timing(int(steps), int(rows), wall_s, waited_s) for steps, rows, wall_s, waited_s in (row.tolist() for row in table)]
+        return [RoundTiming(int(steps), int(rows), wall_s, waited_s) for steps, rows, wall_s, waited_s in (row.tolist() for row in table)]
 
     def send_state(self, tensors: dict[str, Tensor], step: int) -> None:
         """Rank 0's tensors to all others, each of which is to `take_state` after the word."""

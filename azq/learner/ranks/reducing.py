@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
 from azq.learner.data.batches import Feed, Order
-from azq.learner.ranks.group import Group, shared_memory
-from azq.learner.rounds import Burst, Timing, run_burst
+from azq.learner.ranks.group import RankGroup, shared_memory
+from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.trainer import Trainer
 from azq.nets import Network, Outputs
 
@@ -107,7 +107,7 @@ class _AllHeads(nn.Module):
         return self.module.forward_all(planes, scalars)
 
 
-class Shared(Protocol):
+class RankSync(Protocol):
     """A `Sync` between ranks."""
 
     def share(self, place: int, rows: tuple[int, ...]) -> None: ...
@@ -197,7 +197,7 @@ class Averaging:
         return self._watch.taken_s()
 
 
-def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Shared:
+def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> RankSync:
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, stopwatch(device))
@@ -208,17 +208,19 @@ def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sha
     return Reducing(module, config.compression, stopwatch(device))
 
 
-def train_together(group: Group, sync: Shared, trainer: Trainer, feed: Feed, burst: Burst, order: Order) -> list[Timing]:
-    """Takes a burst's steps with the group; returns what they cost each member, by place."""
+def train_together(
+    group: RankGroup, sync: RankSync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order
+) -> list[RoundTiming]:
+    """Takes a round's steps with the group; returns what they cost each member, by place."""
     watch = stopwatch(trainer.device)
     watch.begin()
-    run_burst(trainer, feed, burst, order)
+    run_round(trainer, feed, planned, order)
     watch.end()
     # Before this rank waits for its device: where every host has queued its work, no device waits for a rank that is gone.
     group.meet()
     waited_s = sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
-    return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), waited_s))
+    return group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
 
 
 def _hook(compression: str) -> tuple[Any, Any]:

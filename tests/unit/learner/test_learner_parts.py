@@ -9,7 +9,7 @@ import torch
 
 from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
-from azq.learner.outage import Outage
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
@@ -99,7 +99,7 @@ def test_outage_pauses_grow_and_end():
             raise BrokerUnavailable("no broker at unix socket; start it")
         return "done"
 
-    outage = Outage(first_s=1.0, longest_s=3.0, clock=lambda: now[0])
+    outage = CircuitBreaker(first_s=1.0, longest_s=3.0, clock=lambda: now[0])
     tries = []
     for tick in range(12):
         now[0] = float(tick)
@@ -120,4 +120,4 @@ def test_a_broker_that_refuses_is_not_waited_for():
         raise BrokerRefused("wrong password")
 
     with pytest.raises(BrokerRefused):
-        Outage().attempt(call)
+        CircuitBreaker().attempt(call)

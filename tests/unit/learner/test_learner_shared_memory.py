@@ -14,7 +14,7 @@ from rank_processes import in_ranks
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import Group, shared_memory
+from azq.learner.ranks.group import RankGroup, shared_memory
 from azq.learner.ranks.reducing import Averaging, HostReducing, HostStopwatch, Reducing, sync_of
 from azq.nets import NetSpec, Network, build
 
@@ -31,12 +31,12 @@ def module() -> Network:
     return build(NetworkConfig(kind="mlp", blocks=1, channels=8), NetSpec.of(games.load("tic_tac_toe")), seed=0)
 
 
-def kind_of_sync(group: Group, **changes: object) -> str:
+def kind_of_sync(group: RankGroup, **changes: object) -> str:
     return type(sync_of(module(), LearnerConfig(device="cpu", **changes), CPU)).__name__
 
 
 def test_what_one_rank_writes_the_others_read_and_no_name_is_left(folder):
-    def body(group: Group) -> tuple[list[float], list[str]]:
+    def body(group: RankGroup) -> tuple[list[float], list[str]]:
         memory = shared_memory(5)
         assert memory is not None
         assert memory.shape == (2, 3, 5)
@@ -68,7 +68,7 @@ def test_where_one_cannot_share_none_does_and_gradients_travel(folder, monkeypat
     elif fault == "other file":
         monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path, mark[::-1], size))
 
-    def body(group: Group) -> tuple[str, list[str]]:
+    def body(group: RankGroup) -> tuple[str, list[str]]:
         if fault == "one sees nothing" and group.place == 2:
             group_module.opened_memory = lambda path, mark, size: None  # in this rank's process alone
         return kind_of_sync(group), os.listdir(folder)
@@ -81,7 +81,7 @@ def test_sums_are_those_of_every_step_and_the_same_bits_in_every_rank(folder):
     """Ranks at their own pace: a half of the memory is not written while another rank still reads it."""
     steps, shares = 60, (1, 2, 3)
 
-    def body(group: Group) -> np.ndarray:
+    def body(group: RankGroup) -> np.ndarray:
         model = module()
         memory = shared_memory(sum(parameter.numel() for parameter in model.parameters()))
         assert memory is not None

@@ -11,7 +11,7 @@ from replay_games import frame, play_game
 from azq import games
 from azq.errors import NotFound, StoreError
 from azq.replay.framing import MARK_BYTES
-from azq.replay.readers import FILES_SEARCHED, KEPT_INDEXES, Place, SegmentFollower, SegmentReader, uid_of
+from azq.replay.readers import FILES_SEARCHED, KEPT_INDEXES, LogPlace, SegmentFollower, SegmentReader, uid_of
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import decode, encode
@@ -29,7 +29,7 @@ def written(folder: Path, uids: range, *, roll_bytes: int = PER_FILE) -> Segment
     return log
 
 
-def uids(reader: SegmentReader, count: int, before: Place | None = None) -> list[int]:
+def uids(reader: SegmentReader, count: int, before: LogPlace | None = None) -> list[int]:
     return [event.record.uid for _, event in reader.newest(count, before)]
 
 

@@ -181,7 +181,7 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     again = SegmentLog(tmp_path, game.name, count=lambda event: count_trained(game, event))
     assert 0 < again.samples == log.samples == len(grown) < sum(map(count_samples, events))
     rebuilt = Window(game, 1000, columns)
-    rebuild(rebuilt, again, game, 0.25, capacity=1000, columns=columns)
+    rebuild(rebuilt, again, game, 0.25)
     ages = np.arange(len(grown))
     one, two = grown.newest(ages), rebuilt.newest(ages)
     for name in ("packed", "policies", "values", "masks", *columns.shapes()):

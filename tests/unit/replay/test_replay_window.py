@@ -108,7 +108,7 @@ def test_rebuilt_window_equals_the_one_that_grew(tmp_path, capacity):
     for event in events:
         grown.add(samples_of(game, event, 0.25))
     rebuilt = Window(game, capacity)
-    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25, capacity=capacity)
+    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25)
     assert len(rebuilt) == len(grown)
     drawn = [window.sample(np.random.default_rng(5), 64, 90) for window in (grown, rebuilt)]
     for one, other in zip(arrays(drawn[0]), arrays(drawn[1]), strict=True):
@@ -230,7 +230,7 @@ def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     game = games.load("tic_tac_toe")
     stored_games(tmp_path, game, 33)
     told = []
-    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, capacity=9999, progress=told.append)
+    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
     assert told == ["the window's games"] * 2
 
 
