@@ -24,12 +24,12 @@ from azq.config import Config, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import RankSync, stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.device import pick_device
 from azq.learner.step.loss import Symmetries
-from azq.learner.step.trainer import Alone, Trainer
+from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
 from azq.replay.samples import Columns
@@ -83,13 +83,13 @@ class _Rank:
     group: RankGroup
     trainer: Trainer
     feed: Feed
-    sync: RankSync
+    sync: Sync
     rows: int
 
     def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
         watch = stopwatch(self.trainer.device)
-        self.trainer.join(Alone(self.trainer.module))
+        self.trainer.leave()
         watch.begin()
         run_round(self.trainer, self.feed, planned, self._order())
         watch.end()
@@ -97,7 +97,7 @@ class _Rank:
 
     def at_once(self, planned: TrainingRound, *, together: bool) -> list[RoundTiming]:
         """Takes steps while the others do, with them or apart from them."""
-        self.trainer.join(self.sync if together else Alone(self.trainer.module))
+        self.trainer.join(self.sync if together else Sync(self.trainer.module))
         return train_together(self.group, self.sync, self.trainer, self.feed, planned, self._order())
 
     def _order(self) -> Order:
@@ -126,7 +126,7 @@ def main(text: str) -> None:
             _follow(rank)
     finally:  # threads that still run when the interpreter ends would abort it
         rank.feed.close()
-        rank.trainer.join(Alone(rank.trainer.module))
+        rank.trainer.leave()
         group.close()
 
 

@@ -1,4 +1,4 @@
-"""Where training curves go: four methods, TensorBoard by default.
+"""Where training curves go, TensorBoard by default, and the arena's results among them.
 
 Tags: loss/policy loss/value loss/<further head> train/lr train/samples_per_s replay/samples_per_insert replay/window
 replay/games selfplay/policy_lag selfplay/plies weights/version arena/elo arena/grade_error arena/grade_loss
@@ -22,35 +22,13 @@ from azq.wire.messages import GradeResult, MatchResult
 
 
 class Tracker(Protocol):
-    """Receives figures and text of a run."""
+    """Receives a run's figures."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Figures by tag at a training step."""
 
-    def text(self, tag: str, text: str, step: int) -> None:
-        """A note, such as the run's settings."""
-
     def flush(self) -> None:
         """Makes all that was given readable by others."""
-
-    def close(self) -> None:
-        """Flushes and releases the files."""
-
-
-class NullTracker:
-    """Keeps nothing."""
-
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Ignores them."""
-
-    def text(self, tag: str, text: str, step: int) -> None:
-        """Ignores it."""
-
-    def flush(self) -> None:
-        """Nothing to flush."""
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 class TensorBoardTracker:

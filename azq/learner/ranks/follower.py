@@ -19,10 +19,10 @@ from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
-from azq.learner.ranks.reducing import RankSync, sync_of, train_together
+from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.trainer import Alone, Snapshot, Trainer
+from azq.learner.step.trainer import Snapshot, Sync, Trainer
 from azq.replay.readers import SegmentFollower, uid_of
 from azq.replay.samples import Rules
 from azq.replay.sampling import judge
@@ -126,7 +126,7 @@ class Follower:
             self._serve(group, stop, on_turn)
         except RuntimeError as error:
             log.warning("group_lost", rank=self.place.rank, epoch=table.epoch, reason=str(error).partition("\n")[0][:200])
-        self.trainer.join(Alone(self.trainer.module))
+        self.trainer.leave()
         if group is not None:
             group.close()
 
@@ -135,7 +135,7 @@ class Follower:
         while not stop.is_set() and self._obey(group, sync):
             on_turn()
 
-    def _begin(self, group: RankGroup) -> RankSync:
+    def _begin(self, group: RankGroup) -> Sync:
         """Takes over rank 0's weights and optimiser."""
         word = group.hear()
         tensors = group.take_state(word)
@@ -146,7 +146,7 @@ class Follower:
         self.trainer.join(sync)
         return sync
 
-    def _obey(self, group: RankGroup, sync: RankSync) -> bool:
+    def _obey(self, group: RankGroup, sync: Sync) -> bool:
         """Does what rank 0 says next; False when the group is to part."""
         word = group.hear()
         if word.op == "train":
@@ -155,7 +155,7 @@ class Follower:
         self._take_in()
         return word.op != "leave"
 
-    def _train(self, group: RankGroup, sync: RankSync, word: Word) -> None:
+    def _train(self, group: RankGroup, sync: Sync, word: Word) -> None:
         planned = word.planned
         assert planned is not None
         mine = max(1, min(len(self.window), planned.size // max(1, self.place.ranks - 1)))

@@ -17,10 +17,10 @@ from azq.errors import WireError
 from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
-from azq.learner.ranks.reducing import RankSync, sync_of, train_together
+from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
 from azq.learner.rounds import OneRank, RanksFigures, RoundTiming, TrainingRound
-from azq.learner.step.trainer import Alone, Trainer
+from azq.learner.step.trainer import Sync, Trainer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -60,7 +60,7 @@ class Leader:
         self._alone = OneRank(trainer, feed)
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
         self._group: RankGroup | None = None
-        self._sync: RankSync | None = None
+        self._sync: Sync | None = None
         self._module = trainer.module
         self._broken = False
         self._due_s = 0.0
@@ -210,7 +210,7 @@ class Leader:
     def _release(self) -> None:
         group, self._group, self._sync = self._group, None, None
         self._last, self._speeds = (0.0, ()), ()
-        self._trainer.join(Alone(self._trainer.module))
+        self._trainer.leave()
         if group is not None:
             group.close()
 

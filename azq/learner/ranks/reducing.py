@@ -15,7 +15,7 @@ from azq.config import LearnerConfig
 from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, shared_memory
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import Network, Outputs
 
 
@@ -24,7 +24,8 @@ class Stopwatch(Protocol):
 
     def begin(self) -> None: ...
     def end(self) -> None: ...
-    def taken_s(self) -> float: ...
+    def taken_s(self) -> float:
+        """Seconds since the last call."""
 
 
 class HostStopwatch:
@@ -35,35 +36,30 @@ class HostStopwatch:
         self._taken_s = 0.0
 
     def begin(self) -> None:
-        """Starts anew."""
         self._begun = time.perf_counter()
 
     def end(self) -> None:
-        """Adds what passed since `begin`."""
         if self._begun is not None:
             self._taken_s += time.perf_counter() - self._begun
             self._begun = None
 
     def taken_s(self) -> float:
-        """Seconds since the last call."""
         taken, self._taken_s = self._taken_s, 0.0
         return taken
 
 
 class CudaStopwatch:
-    """By marks on the device's queue of work, where calls return before their work is done."""
+    """By marks on the device's queue of work, where calls return before their work is done; `taken_s` waits for the device."""
 
     def __init__(self) -> None:
         self._begun: Any = None
         self._pairs: list[tuple[Any, Any]] = []
 
     def begin(self) -> None:
-        """Starts anew."""
         self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._begun.record()
 
     def end(self) -> None:
-        """Notes what passed since `begin`."""
         if self._begun is not None:
             ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             ended.record()
@@ -71,7 +67,6 @@ class CudaStopwatch:
             self._begun = None
 
     def taken_s(self) -> float:
-        """Seconds since the last call; waits for the device."""
         if self._pairs:
             self._pairs[-1][1].synchronize()
         taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
@@ -107,24 +102,29 @@ class _AllHeads(nn.Module):
         return self.module.forward_all(planes, scalars)
 
 
-class RankSync(Protocol):
-    """A `Sync` between ranks."""
+class RankSync(Sync):
+    """A `Sync` between ranks, which counts by a watch the seconds between a rank's last gradient and the others'."""
 
-    def share(self, place: int, rows: tuple[int, ...]) -> None: ...
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs: ...
-    def backward(self, loss: Tensor) -> None: ...
-    def after_step(self, step: int) -> None: ...
-    def waited_s(self) -> float: ...
+    def __init__(self, module: Network, watch: Stopwatch) -> None:
+        super().__init__(module)
+        self._watch = watch
+        self._share = 1.0  # of a step's rows
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        self._share = rows[place] / sum(rows)
+
+    def waited_s(self) -> float:
+        return self._watch.taken_s()
 
 
-class Reducing:
+class Reducing(RankSync):
     """Gradients of the whole batch each step (Li et al., VLDB 2020), compressed where asked.
 
     Losses are means over a rank's rows, so each counts by its share of the rows; the mean over ranks is then that of the whole batch.
     """
 
     def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
-        self._watch = watch
+        super().__init__(module, watch)
         self._factor = 1.0
         self._ddp = DistributedDataParallel(_AllHeads(module), gradient_as_bucket_view=True, **_QUIET)
         hook, state = _hook(compression)
@@ -137,67 +137,75 @@ class Reducing:
         self._ddp.register_comm_hook(None, marked)
 
     def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
         self._factor = len(rows) * rows[place] / sum(rows)
 
     def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
         outputs: Outputs = self._ddp(planes, scalars)
         return outputs
 
     def backward(self, loss: Tensor) -> None:
-        """Leaves the whole batch's gradients in the parameters."""
         (loss * self._factor).backward()  # type: ignore[no-untyped-call]
         self._watch.end()
 
-    def after_step(self, step: int) -> None:
-        """Nothing to do: all ranks took the same step."""
 
-    def waited_s(self) -> float:
-        """Seconds between a rank's last gradient and the others', since the last call."""
-        return self._watch.taken_s()
+class HostReducing(RankSync):
+    """Gradients of the whole batch each step, through `memory` as `shared_memory` gives it: a `Sync` for the ranks of one host.
+
+    The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
+    """
+
+    def __init__(self, module: Network, memory: Tensor, watch: Stopwatch) -> None:
+        super().__init__(module, watch)
+        self._parameters = list(module.parameters())
+        self._memory = memory
+        self._place = dist.get_rank()
+        self._turn = 0
+        self._sums = torch.zeros(memory.shape[2])
+        self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
+        self._meeting = torch.zeros(1)
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
+        (loss * self._share).backward()  # type: ignore[no-untyped-call]
+        slots = self._memory[self._turn]
+        self._turn = 1 - self._turn
+        gradients = [_gradient(parameter) for parameter in self._parameters]
+        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
+        self._watch.begin()
+        dist.all_reduce(self._meeting)
+        self._watch.end()
+        torch.sum(slots, 0, out=self._sums)
+        for gradient, part in zip(gradients, self._parts, strict=True):
+            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
 
 
-class Averaging:
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:  # nothing of this loss depends on it
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
+
+
+class Averaging(RankSync):
     """Each rank steps by its own gradients; every `every` steps weights are averaged, by rows (local SGD: Stich, ICLR 2019)."""
 
     def __init__(self, module: Network, every: int, watch: Stopwatch) -> None:
-        self._module = module
+        super().__init__(module, watch)
         self._every = every
-        self._watch = watch
-        self._weight = 1.0
-
-    def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
-        self._weight = rows[place] / sum(rows)
-
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
-        return self._module.forward_all(planes, scalars)
-
-    def backward(self, loss: Tensor) -> None:
-        """This rank's own gradients."""
-        loss.backward()  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
-        """Averages when it is time."""
         if (step + 1) % self._every:
             return
         ours = list(self._module.parameters())
-        flat = torch.cat([parameter.reshape(-1) for parameter in ours]) * self._weight  # whatever the order of their memory
+        flat = torch.cat([parameter.reshape(-1) for parameter in ours]) * self._share  # whatever the order of their memory
         self._watch.begin()
         dist.all_reduce(flat)
         self._watch.end()
         for parameter, averaged in zip(ours, torch.split(flat, [parameter.numel() for parameter in ours]), strict=True):
             parameter.copy_(averaged.view_as(parameter))
 
-    def waited_s(self) -> float:
-        """Seconds of averaging since the last call."""
-        return self._watch.taken_s()
 
-
-def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> RankSync:
+def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sync:
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, stopwatch(device))
@@ -208,9 +216,7 @@ def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Ran
     return Reducing(module, config.compression, stopwatch(device))
 
 
-def train_together(
-    group: RankGroup, sync: RankSync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order
-) -> list[RoundTiming]:
+def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> list[RoundTiming]:
     """Takes a round's steps with the group; returns what they cost each member, by place."""
     watch = stopwatch(trainer.device)
     watch.begin()
@@ -230,57 +236,3 @@ def _hook(compression: str) -> tuple[Any, Any]:
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWER_SGD_RANK, start_powerSGD_iter=POWER_SGD_AFTER)
         return powerSGD_hook.powerSGD_hook, state
     return default_hooks.allreduce_hook, None
-
-
-class HostReducing:
-    """Gradients of the whole batch each step, through `memory` as `shared_memory` gives it: a `Sync` for the ranks of one host.
-
-    The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
-    """
-
-    def __init__(self, module: Network, memory: Tensor, watch: Stopwatch) -> None:
-        self._module = module
-        self._parameters = list(module.parameters())
-        self._memory = memory
-        self._watch = watch
-        self._place = dist.get_rank()
-        self._share = 1.0
-        self._turn = 0
-        self._sums = torch.zeros(memory.shape[2])
-        self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
-        self._meeting = torch.zeros(1)
-
-    def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
-        self._share = rows[place] / sum(rows)
-
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
-        return self._module.forward_all(planes, scalars)
-
-    def backward(self, loss: Tensor) -> None:
-        """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
-        (loss * self._share).backward()  # type: ignore[no-untyped-call]
-        slots = self._memory[self._turn]
-        self._turn = 1 - self._turn
-        gradients = [_gradient(parameter) for parameter in self._parameters]
-        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
-        self._watch.begin()
-        dist.all_reduce(self._meeting)
-        self._watch.end()
-        torch.sum(slots, 0, out=self._sums)
-        for gradient, part in zip(gradients, self._parts, strict=True):
-            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
-
-    def after_step(self, step: int) -> None:
-        """Nothing to do: all ranks took the same step."""
-
-    def waited_s(self) -> float:
-        """Seconds between a rank's last gradient and the others', since the last call."""
-        return self._watch.taken_s()
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    if parameter.grad is None:  # nothing of this loss depends on it
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad

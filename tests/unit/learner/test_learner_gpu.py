@@ -16,7 +16,7 @@ from azq.learner.ranks.reducing import CudaStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming
 from azq.learner.step.loss import Symmetries
-from azq.learner.step.trainer import Alone, Trainer
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 
 pytestmark = pytest.mark.gpu
@@ -113,7 +113,7 @@ def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
             assert all(np.abs(alone[name] - weights[name]).mean() <= bound for name in alone)
             group.meet()
             assert trainer._sync.waited_s() >= 0.0
-            trainer.join(Alone(trainer.module))
+            trainer.leave()
         assert [timing.rows for timing in group.gather(RoundTiming(1, 256, 0.1, 0.0))] == [256]
     finally:
         group.close()

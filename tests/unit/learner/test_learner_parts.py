@@ -13,7 +13,7 @@ from azq.learner.breaker import CircuitBreaker
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
-from azq.learner.tracking import NullTracker, TensorBoardTracker, elo_difference, match_curves
+from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -88,7 +88,6 @@ def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
     seen = {value.tag: event.step for event in events for value in event.summary.value}
     assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
-    NullTracker().scalars({"loss/policy": 1.0}, 1)
 
 
 def test_outage_pauses_grow_and_end():

@@ -15,7 +15,7 @@ from azq.learner.ranks.group import RankGroup, Word, open_store
 from azq.learner.ranks.reducing import HostStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
-from azq.learner.step.trainer import Alone, Trainer
+from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
 
@@ -202,7 +202,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
             assert places == [parameter.data_ptr() for parameter in trainer.module.parameters()]
             assert trainer.module.blocks[0].a.weight.is_contiguous(memory_format=layout)
             found.append(numbers(trainer))
-            trainer.join(Alone(trainer.module))
+            trainer.leave()
         return found
 
     store, _ = open_store(tmp_path / "meetings", LOOPBACK, 1, timeout_s=30.0)
