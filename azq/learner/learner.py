@@ -16,6 +16,7 @@ from azq import logs
 from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
+from azq.goals import Done, Goals
 from azq.learner import checkpoint
 from azq.learner.breaker import CircuitBreaker
 from azq.learner.checkpoint import Checkpoint, TrainState
@@ -23,13 +24,13 @@ from azq.learner.data.intake import BATCH, Intake
 from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.schedule import progress
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import ResultCurves, Tracker
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
 from azq.phases import Phases
+from azq.process.interrupts import StopSign
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -91,7 +92,7 @@ class Learner:
         self._leftovers = True  # entries read and not acknowledged may wait
         self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
 
-    def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
         `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
@@ -103,7 +104,7 @@ class Learner:
             on_turn(self.status())
         self.finish(on_turn)
 
-    def turn(self, stop: threading.Event) -> None:
+    def turn(self, stop: StopSign) -> None:
         """One round: what is due, intake, training."""
         if not self._agreed:
             self.take_in()
@@ -241,7 +242,7 @@ class Learner:
             bus.delete(keys.stall(run))
 
     def _follow_run(self, view: RunView) -> None:
-        self._progress = progress(view.record.until, view.active_ms / 60_000, self.intake.segments.games, self.trainer.step)
+        self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, self.intake.segments.games, self.trainer.step))
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)

@@ -114,7 +114,7 @@ class SegmentIndex(msgspec.Struct, frozen=True):
     sha256: bytes  # of the file
     games: int
     blocks: tuple[int, ...]  # samples of each `BLOCK_GAMES` games, in order
-    pages: dict[int, bytes]  # game numbers, as `azq.replay.uids.pack` has them
+    pages: dict[int, bytes]  # game numbers, as `azq.replay.index.pack` has them
 
     @property
     def samples(self) -> int:

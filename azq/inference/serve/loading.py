@@ -12,7 +12,7 @@ import torch
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
-from azq.inference.serve.roster import LOOK_S, NOT_THE_RUNS, Life, Roster, Unserved, retry_after_s
+from azq.inference.serve.roster import AGAIN, LOOK_S, NOT_THE_RUNS, Life, Roster, Unserved
 from azq.inference.serve.served import RunLoader, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.ledger.types import RunView
@@ -118,7 +118,7 @@ class LoadingThread:
                 return
             except Exception as error:  # what is served goes on; a restart would meet the same
                 self._stumbles += 1
-                again_s = retry_after_s(self._stumbles)
+                again_s = AGAIN.pause_s(self._stumbles)
                 self._log.error("follower_stumbled", reason=reason_of(error), again_s=again_s, exc_info=error)
                 self._stop.wait(again_s)
 

@@ -11,6 +11,7 @@ from azq import logs
 from azq.clock import now_ms
 from azq.errors import BrokerError, DeviceError, reason_of
 from azq.ledger.types import RunState, RunView
+from azq.waiting import Backoff
 
 LOOK_S = 0.25  # between looks at the names and at the runs that are awake
 REST_LOOK_S = 5.0  # between looks at the others
@@ -62,7 +63,7 @@ class Roster:
         return view.state in SERVED_STATES and (view.record.run in self._stirring or not rests(view, at_ms))
 
 
-FIRST_S, LONGEST_S = 5.0, 300.0
+AGAIN = Backoff(5.0, 300.0)  # until a thing that failed is tried again
 MAX_REASON = 200
 NOT_THE_RUNS = (BrokerError, DeviceError)  # errors for which no run is to blame
 Life = tuple[str, int]  # a run's name and when it was created
@@ -75,11 +76,6 @@ class FailedRun:
     reason: str
     count: int
     again_s: float
-
-
-def retry_after_s(failures: int) -> float:
-    """Seconds until a thing that failed so often is tried again."""
-    return float(min(FIRST_S * 2 ** min(failures - 1, 16), LONGEST_S))
 
 
 class Unserved:
@@ -100,8 +96,8 @@ class Unserved:
         before, reason = self._failures.get(life), reason_of(error, MAX_REASON)
         count = before.count + 1 if before else 1
         if before is None or before.reason != reason:
-            logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=retry_after_s(count))
-        self._failures[life] = FailedRun(reason, count, self._clock_s() + retry_after_s(count))
+            logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=AGAIN.pause_s(count))
+        self._failures[life] = FailedRun(reason, count, self._clock_s() + AGAIN.pause_s(count))
         self._tell()
 
     def mended(self, life: Life) -> None:

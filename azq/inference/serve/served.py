@@ -5,7 +5,6 @@ What one thread writes and the other reads is one reference each.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,16 +12,17 @@ from contextlib import AbstractContextManager, nullcontext
 from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import InferenceConfig, NetworkConfig, RunSections, parse_run
+from azq.config import InferenceConfig, NetworkConfig, RunSections
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.device.tuning import BatchLimits, Tuned, tune
-from azq.inference.serve.roster import LONGEST_S, NOT_THE_RUNS, retry_after_s
+from azq.inference.serve.roster import AGAIN, NOT_THE_RUNS
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import LOAD, Trials
 from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
+from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.wire import keys
@@ -131,7 +131,7 @@ class RunLoader:
         except NOT_THE_RUNS:
             raise
         except Exception as error:  # the next version is loaded without, or says why not
-            self._prepare_at_s = time.monotonic() + LONGEST_S
+            self._prepare_at_s = time.monotonic() + AGAIN.longest_s
             self._log.warning("spare_not_made", run=self.served.run, reason=reason_of(error))
             return False
 
@@ -167,7 +167,7 @@ class RunLoader:
         self._failures += 1
         again_s = float("inf") if isinstance(error, WeightsError) else RETRY_STORE_S
         if not isinstance(error, (WeightsError, StoreError)):
-            again_s = retry_after_s(self._failures)
+            again_s = AGAIN.pause_s(self._failures)
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
         self._log.warning("weights_refused", run=self.served.run, version=version, kept=self.served.current, error=reason_of(error))
@@ -195,7 +195,7 @@ class Admission:
 
     def __call__(self, view: RunView) -> RunLoader:
         run = view.record.run
-        sections = parse_run(json.loads(view.record.sections), f"run {run}")
+        sections = sections_of(view.record)
 
         def noted() -> AbstractContextManager[None]:
             return self._loads.noted(keys.trial(run, f"load@{self._place}"), f"loading run {run}")

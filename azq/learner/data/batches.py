@@ -64,7 +64,7 @@ class Draws:
 
 
 class Feed(Protocol):
-    """Hands out batches; `Direct` gathers each when it is asked for, `azq.learner.data.prefetch.Prefetcher` ahead of time."""
+    """Hands out batches; `Direct` gathers each when it is asked for, `azq.learner.data.batches.Prefetcher` ahead of time."""
 
     def take(self, order: Order) -> AbstractContextManager[Batch]:
         """The batch of an order, valid within the context."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Snapshot, Sync, Trainer
+from azq.process.interrupts import StopSign
 from azq.replay.readers import SegmentFollower, uid_of
 from azq.replay.samples import Rules
 from azq.replay.sampling import judge
@@ -60,7 +60,7 @@ class Follower:
         self._epoch = 0  # the last one that it was in
         self._beaten: tuple[bool, float] = (False, 0.0)
 
-    def run(self, stop: threading.Event, on_turn: Callable[[], object] = lambda: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None) -> None:
         """Trains until `stop` is set; `on_turn` is called at least every few seconds while rank 0 lives."""
         try:
             while not stop.is_set():
@@ -112,7 +112,7 @@ class Follower:
             log.warning("sample_refused", reason=reason)
         return seen
 
-    def _join(self, table: RankTable, stop: threading.Event, on_turn: Callable[[], object]) -> None:
+    def _join(self, table: RankTable, stop: StopSign, on_turn: Callable[[], object]) -> None:
         """One epoch, from the invitation to its end."""
         self._epoch = table.epoch
         self._beat(free=False)
@@ -130,7 +130,7 @@ class Follower:
         if group is not None:
             group.close()
 
-    def _serve(self, group: RankGroup, stop: threading.Event, on_turn: Callable[[], object]) -> None:
+    def _serve(self, group: RankGroup, stop: StopSign, on_turn: Callable[[], object]) -> None:
         sync = self._begin(group)
         while not stop.is_set() and self._obey(group, sync):
             on_turn()

@@ -14,6 +14,7 @@ from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
+from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -98,7 +99,7 @@ def test_outage_pauses_grow_and_end():
             raise BrokerUnavailable("no broker at unix socket; start it")
         return "done"
 
-    outage = CircuitBreaker(first_s=1.0, longest_s=3.0, clock=lambda: now[0])
+    outage = CircuitBreaker(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
     tries = []
     for tick in range(12):
         now[0] = float(tick)
