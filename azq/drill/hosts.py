@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from azq.drill.system import alive
+from azq.drill.processes import alive
 from azq.errors import MissingExtra
 
 NETWORK = "10.213.47"  # seen inside only

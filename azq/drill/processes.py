@@ -5,13 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from azq.drill.blows import CHILD
+from azq.process.start import foreign_environment
 from azq.process.usage import children
 
+CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
 PROC = Path("/proc")
+NO_SETTING: dict[str, str] = {}
+
+
+def start(command: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, with no other setting of azq than those in `env`; it writes to the end of a log."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env, start_new_session=True
+        )
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end of the block, where it still runs."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
 
 
 def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
@@ -25,20 +48,39 @@ def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
     return found
 
 
-class Held:
-    """One process, and no other that gets its number later."""
+def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
+    """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
+    files = [os.pidfd_open(pid) for pid in pids]
 
-    def __init__(self, pid: int) -> None:
-        self._file = os.pidfd_open(pid)
+    def send(number: signal.Signals) -> None:
+        for file in files:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(file, number)
 
-    def send(self, sig: signal.Signals) -> None:
-        """Sends a signal; nothing where it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._file, sig)
+    def lift() -> None:
+        send(signal.SIGCONT)
+        for file in files:
+            os.close(file)
 
-    def close(self) -> None:
-        """Forgets it."""
-        os.close(self._file)
+    send(sig)
+    return lift
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    return _state(pid) not in ("", "Z")
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process is there and was told to stop."""
+    return _state(pid) == "T"
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def _role(folder: Path) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.console.guests import with_game
 from azq.drill.evidence import Evidence
+from azq.drill.processes import alive, start, stopped
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
@@ -38,6 +38,7 @@ LEASE_S = 4.0
 JOURNAL_S = 1.0
 START_S = 90.0
 STOP_S = 120.0
+READY_S = 60.0
 POLL_S = 0.02
 
 T = TypeVar("T")
@@ -85,9 +86,7 @@ class System:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
         command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
-        with (self.folder / "up.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
+        self._process = start(command, self.folder / "up.log")
         self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
 
     def pid_of_all(self) -> int:
@@ -121,6 +120,10 @@ class System:
                 return answer
             threading.Event().wait(POLL_S)
         raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+
+    def rest(self, until_s: float, what: str = "rest") -> None:
+        """Waits until a moment of the monotonic clock."""
+        self.until(lambda: time.monotonic() >= until_s, what, max(0.0, until_s - time.monotonic()) + READY_S)
 
     @contextlib.contextmanager
     def watched(self, look: Callable[[], None]) -> Iterator[None]:
@@ -187,6 +190,14 @@ class System:
             return self.broker_pid(role.removeprefix("broker-"))
         return pid_of(role, self.beats(role))
 
+    def working(self, role: str) -> int:
+        """Process id of a role's process, waited for until it does its work."""
+        return self.until(lambda: self.pid(role), f"{role} at work", READY_S)
+
+    def replaced(self, role: str, before: int) -> bool:
+        """Whether another process does a role's work."""
+        return self.pid(role) not in (before, None)
+
     def serving(self) -> dict[str, int]:
         """Process ids of the roles that work, brokers among them; a stopped process does not."""
         beats = self.beats()
@@ -211,23 +222,6 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     return None
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    return _state(pid) not in ("", "Z")
-
-
-def stopped(pid: int) -> bool:
-    """Whether a process is there and was told to stop."""
-    return _state(pid) == "T"
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
 def _free_ports() -> int:
     """A port that nobody listens at, nor at the next one."""
     while True:
@@ -235,6 +229,3 @@ def _free_ports() -> int:
             port = int(first.getsockname()[1])
             with socket.create_server(("127.0.0.1", port + 1)):
                 return port
-
-
-__all__ = ["RUN", "System", "alive"]
