@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.learner.data.batches import Batch, Direct, Draws, Order
 from azq.learner.data.prefetch import Prefetcher, feed_of
 from azq.nets import NetSpec
