@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, cpu_s, free_port, percentile, until
+from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
@@ -35,8 +35,10 @@ from azq.host.brokers import Brokers, with_urls
 from azq.host.fronts import FrontPlan, Listen, children
 from azq.host.roles import in_roles
 from azq.inference.ask.client import StreamEvaluator
+from azq.process.proc import cpu_s
 from azq.process.start import child_environment, run_main
 from azq.process.supervisor import Supervisor
+from azq.waiting import until
 from azq.wire import keys
 from azq.wire.acl import user_in
 from azq.wire.codec import decode, encode

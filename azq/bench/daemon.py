@@ -10,10 +10,11 @@ from typing import Any
 import redis
 
 from azq.bench import fleet
-from azq.bench.rig import cpu_s, own_brokers, percentile
+from azq.bench.rig import own_brokers, percentile
 from azq.config import Config
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
+from azq.process.proc import cpu_s
 from daemon.main import settle
 from daemon.serve.core import build
 from daemon.serve.lock import DaemonLock

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.bench.rig import Rig, cpu_s, observations, percentile, rig
+from azq.bench.rig import Rig, observations, percentile, rig
 from azq.bench.selfplay import NETWORK
 from azq.config import Config, RunConfig, RunSections
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.phases import Phases
+from azq.process.proc import cpu_s
 
 if TYPE_CHECKING:
     from azq.inference.device.forward import Flight

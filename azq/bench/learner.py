@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from azq import games
-from azq.bench.rig import peak_rss_bytes, rules
+from azq.bench.rig import rules
 from azq.config import Config
 from azq.learner.data.batches import Draws, Feed, Order
 from azq.learner.data.prefetch import feed_of
@@ -21,6 +21,7 @@ from azq.learner.step.symmetry import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
+from azq.process.proc import peak_resident_bytes
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Samples
 from azq.replay.window import Window
@@ -72,7 +73,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
         "share_of_bare": round(whole["samples_per_s"] / bare["samples_per_s"], 3),
         "window_samples": window_samples,
         "window_bytes_per_sample": window.bytes_per_sample,
-        "peak_rss_mb": round(peak_rss_bytes() / 1e6, 1),
+        "peak_rss_mb": round(peak_resident_bytes() / 1e6, 1),
     }
 
 

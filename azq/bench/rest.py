@@ -21,10 +21,12 @@ from typing import Any
 import httpx2
 
 from azq.bench import fleet
-from azq.bench.rig import answer_of, child, cpu_s, free_port, own_brokers, percentile, until
+from azq.bench.rig import READY_S, answer_of, child, free_port, own_brokers, percentile
 from azq.config import Config
 from azq.config.own_token import with_own_token
+from azq.process.proc import cpu_s
 from azq.process.start import run_main
+from azq.waiting import until
 
 STOP_S = 60.0
 #: route -> share of the requests
@@ -53,7 +55,7 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
         command = [sys.executable, "-m", "azq", "daemon"]
         with fleet.beating(config, home, workers), fleet.serving(served, command, home / "daemon.log") as daemon:
             url = f"http://127.0.0.1:{port}"
-            until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}")
+            until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
             before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
             options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *map(fleet.run_name, range(runs))]

@@ -6,20 +6,17 @@ import contextlib
 import json
 import math
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import redis
 from numpy.typing import NDArray
@@ -34,20 +31,22 @@ from azq.host.brokers import Brokers
 from azq.host.roles import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor
+from azq.status.observe import read_workers
 from azq.store import open_store
+from azq.waiting import until
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import encode
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+from azq.wire.messages import Heartbeat, WeightEvent
 
 if TYPE_CHECKING:
     from azq.inference.device.model import Model
 
 RUN = "bench"
 READY_S = 60.0
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,7 @@ class Rig:
 
     def beats(self) -> list[Heartbeat]:
         """Heartbeats of the inference workers."""
-        beats = (decode(frame, Heartbeat) for frame in RedisBus(self.control).values(keys.BEAT_PREFIX).values())
-        return [beat for beat in beats if beat.role == "inference"]
+        return [beat for beat in read_workers(RedisBus(self.control)) if beat.role == "inference"]
 
     def serving(self, version: int) -> int:
         """Inference workers that serve this version of the weights or a newer one, by their heartbeats."""
@@ -108,7 +106,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
                 supervisor.start(ChildSpec(f"inference-{number}", [sys.executable, "-m", "azq", "inference"], log))
             workers = tuple(child.process.pid for child in supervisor.children.values() if child.process)
             machine = Rig(config, sections, brokers.control, ledger, weights, (*brokers.pids, *workers))
-            until(lambda: machine.serving(1) == inference, f"inference workers do not serve, see {home}/inference-*.log")
+            until(lambda: machine.serving(1) == inference, f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
         finally:
             supervisor.stop(tuple(supervisor.children), threading.Event().wait)
@@ -139,29 +137,10 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S, look_s: float = 0.05) -> None:
-    """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise EvaluationTimeout(failure)
-        threading.Event().wait(look_s)
-
-
 def free_port() -> int:
     """A port of this machine that was free a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def cpu_s(pids: Iterable[int]) -> float:
-    """User and system time of these processes so far, all threads, without children; a process that is gone counts nothing."""
-    used_s = 0.0
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-            used_s += (int(fields[11]) + int(fields[12])) * _TICK_S  # utime and stime: fields 14 and 15, counted from 1
-    return used_s
 
 
 def brokers_cpu_s(urls: Iterable[str]) -> float:
@@ -172,11 +151,6 @@ def brokers_cpu_s(urls: Iterable[str]) -> float:
             facts = client.info()
         used_s[facts["run_id"]] = float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
     return sum(used_s.values())
-
-
-def peak_rss_bytes() -> int:
-    """Largest resident memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def child(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
@@ -211,6 +185,6 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     directory = config.home / RUN
     sha256, uri = open_store(config.store, directory=directory / "weights", client=control).put(data)
     made_ms = now_ms()
-    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), made_ms))
+    ledger.create_run(record_of(RUN, sections, directory, made_ms))
     RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data

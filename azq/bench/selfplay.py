@@ -10,13 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from azq import metrics
-from azq.actor import Progress, SelfPlay
-from azq.actor.arenas import Arenas
-from azq.bench.rig import RUN, Rig, cpu_s, observations, peak_rss_bytes, rig, rules
+from azq.actor import Arenas, Progress, SelfPlay, Slice
+from azq.bench.rig import RUN, Rig, observations, rig, rules
 from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.errors import EvaluationTimeout, NotFound
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
+from azq.process.proc import cpu_s, peak_resident_bytes
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 if TYPE_CHECKING:
     from azq.inference.ask.local import LocalEvaluator
@@ -46,7 +48,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
     progress, start = after[0], before[0]
     evaluations = progress.evaluations - start.evaluations
-    simulations = progress.simulations - start.simulations
+    simulations = progress.searched["simulations"] - start.searched["simulations"]
     return {
         "game": sections.run.game,
         "evaluator": evaluator,
@@ -62,7 +64,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
         **_spared(progress, start),
-        "peak_rss_mb": round(peak_rss_bytes() / (1 << 20), 1),
+        "peak_rss_mb": round(peak_resident_bytes() / (1 << 20), 1),
         "simulations_per_s": round(simulations / wall_s, 1),
         "evaluations_per_s": round(evaluations / wall_s, 1),
         "games_per_s": round((progress.games - start.games) / wall_s, 3),
@@ -77,12 +79,12 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
 
 def _spared(progress: Progress, start: Progress) -> dict[str, float]:
     """Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf."""
-    lookups = max(1, progress.cache_lookups - start.cache_lookups)
-    simulations = max(1, progress.simulations - start.simulations)
+    searched = progress.searched - start.searched
+    lookups, simulations = max(1, searched["cache_lookups"]), max(1, searched["simulations"])
     return {
-        "cache_hit_share": round((progress.cache_hits - start.cache_hits) / lookups, 4),
-        "merged_share": round((progress.merged_leaves - start.merged_leaves) / lookups, 4),
-        "exact_share": round((progress.exact_simulations - start.exact_simulations) / simulations, 4),
+        "cache_hit_share": round(searched["cache_hits"] / lookups, 4),
+        "merged_share": round(searched["merged_leaves"] / lookups, 4),
+        "exact_share": round(searched["exact_simulations"] / simulations, 4),
     }
 
 
@@ -106,7 +108,7 @@ Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, 
 def _play(machine: Rig, kind: str, phases: Phases) -> list[Mark]:
     """One slice; a mark at each report."""
     ledger, sections = machine.ledger, machine.sections
-    view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
+    view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s))
     lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
@@ -118,7 +120,7 @@ def _play(machine: Rig, kind: str, phases: Phases) -> list[Mark]:
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:
-        SelfPlay(ledger, lease, sections, rules(sections), evaluator, Arenas(), report=report, phases=phases).run()
+        SelfPlay(ledger, Slice(lease, sections, rules(sections)), evaluator, Arenas(), report=report, phases=phases).run()
     return marks
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from azq.bench.rig import RUN, Rig, observations, percentile, rig, rules, until
+from azq.bench.rig import READY_S, RUN, Rig, observations, percentile, rig, rules
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
 from azq.store import open_store
+from azq.waiting import until
 
 NETWORK = NetworkConfig(kind="resnet", blocks=5, channels=132)  # 1.6 M parameters for connect four
 STORES = ("file", "redis", "s3")
@@ -89,7 +90,7 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
         began_s = time.monotonic()
         publisher.publish(data, version, step)
         published_s.append(time.monotonic() - began_s)
-        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, LOOK_S)
+        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
         seconds.append(time.monotonic() - began_s)
     return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
 
@@ -134,7 +135,7 @@ def _load(machine: Rig, workers: int) -> Iterator[Load]:
         thread = threading.Thread(target=load.run, name="load")
         thread.start()
         try:
-            until(lambda: load.answers > 0, "nobody answers the load")
+            until(lambda: load.answers > 0, "nobody answers the load", READY_S)
             yield load
         finally:
             load.stop.set()

@@ -6,13 +6,11 @@ The drill "network cut" cuts its machines off one after another, and heals them.
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,10 +18,10 @@ from typing import Any
 
 from azq import metrics
 from azq.bus import certificate
-from azq.bus.binary import find_server
 from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import parse_run
 from azq.drill.audit import read_books
@@ -36,11 +34,14 @@ from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
+from azq.status.observe import read_workers
+from azq.waiting import until
 from azq.wire import keys, tls
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
+from azq.wire.messages import Heartbeat, SampleEvent
 
 AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
@@ -87,8 +88,7 @@ class HostFleet:
             env |= {f"AZQ_BROKER__{role.upper()}_URL": f"unix://:{PASSWORD}@{socket}"}
             env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
-        sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
-        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), now_ms()))
+        self.ledger.create_run(record_of(RUN, parse_run(SECTIONS, "a drill"), self._folder / RUN, now_ms()))
         env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
@@ -125,12 +125,8 @@ class HostFleet:
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
         """The first true answer; names what did not come, and where logs are."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            if answer := condition():
-                return answer
-            threading.Event().wait(0.05)
-        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+        logs = f"logs are in {self._folder}"
+        return until(lambda: condition() or None, lambda: f"{what} did not come within {within_s:g} s; {logs}\n{self._last_words()}", within_s)
 
     def counts(self) -> LedgerCounts:
         """The ledger."""
@@ -144,7 +140,7 @@ class HostFleet:
 
     def beats(self, host: str) -> list[Heartbeat]:
         """Living processes of a host."""
-        found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        found = read_workers(RedisBus(self.client))
         for beat in found:
             self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         return [beat for beat in found if beat.host == host]

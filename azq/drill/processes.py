@@ -9,21 +9,21 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from azq.process.proc import PROC, children, command
 from azq.process.start import foreign_environment
-from azq.process.usage import children
 
 CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
-PROC = Path("/proc")
 NO_SETTING: dict[str, str] = {}
 
 
-def start(command: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
+def start(arguments: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
     """A process in a session of its own, with no other setting of azq than those in `env`; it writes to the end of a log."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env, start_new_session=True
-        )
+            arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env,
+            start_new_session=True,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
     """Process ids of the children of an `azq up` by role, brokers and a self-play worker's first child among them."""
     found: dict[str, int] = {}
     for child in children(pid, proc):
-        if (role := _role(proc / str(child))) is not None:
+        if (role := _role(child, proc)) is not None:
             found[role] = child
     if playing := children(found["selfplay"], proc) if "selfplay" in found else []:
         found[CHILD] = playing[0]
@@ -66,32 +66,15 @@ def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
     return lift
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    return _state(pid) not in ("", "Z")
-
-
-def stopped(pid: int) -> bool:
-    """Whether a process is there and was told to stop."""
-    return _state(pid) == "T"
-
-
-def _state(pid: int) -> str:
+def _role(pid: int, proc: Path) -> str | None:
+    words = command(pid, proc)
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def _role(folder: Path) -> str | None:
-    try:
-        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        where = (folder / "cwd").readlink()
+        where = (proc / str(pid) / "cwd").readlink()
     except OSError:
         return None
     if where.parent.name == ".broker":
         return f"broker-{where.name}"
-    for role, command in COMMANDS.items():
-        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(command)):
+    for role, arguments in COMMANDS.items():
+        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
             return role
     return None

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,20 +15,21 @@ from typing import TypeVar
 import redis
 
 from azq import metrics
-from azq.actor.turn import journal_interval_s
+from azq.actor.slice import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.console.guests import with_game
 from azq.drill.evidence import Evidence
-from azq.drill.processes import alive, start, stopped
+from azq.drill.processes import start
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.wire import keys
-from azq.wire.codec import decode
+from azq.process.proc import alive, stat_of
+from azq.status.observe import read_workers
+from azq.waiting import until
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
@@ -109,17 +109,15 @@ class System:
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
+
+        def look() -> T | None:
             if self._process is not None and self._process.poll() is not None:
                 raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
             for watch in self._watchers:
                 watch()
-            answer = condition()
-            if answer is not None and answer is not False:
-                return answer
-            threading.Event().wait(POLL_S)
-        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+            return condition()
+
+        return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
 
     def rest(self, until_s: float, what: str = "rest") -> None:
         """Waits until a moment of the monotonic clock."""
@@ -168,9 +166,9 @@ class System:
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats: list[Heartbeat] = []
+        beats: tuple[Heartbeat, ...] = ()
         with contextlib.suppress(AzqError), self.client() as client:
-            beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
+            beats = read_workers(RedisBus(client))
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         for beat in beats:
@@ -203,7 +201,7 @@ class System:
         beats = self.beats()
         pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
         pids |= {broker: self.pid(broker) for broker in self.brokers()}
-        return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
+        return {role: pid for role, pid in pids.items() if pid is not None and (found := stat_of(pid)) is not None and found.state != "T"}
 
     def log(self, role: str) -> Log:
         """What a process's log says from now on."""

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from azq import games
 from azq.arena.match import play_match, random_opening
-from azq.arena.players import Ground, NetworkPlayer
+from azq.arena.player import Ground
+from azq.arena.players import NetworkPlayer
 from azq.config import InferenceConfig, SearchConfig
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model, network_of
@@ -103,14 +104,13 @@ def match(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], ar
     result = play_match(spec, game, *(NetworkPlayer(version, ground) for ground in grounds))
     for evaluator in evaluators:
         evaluator.close()
-    count = result.wins + result.draws + result.losses
-    variance = (result.wins + result.draws / 4) / count - result.share**2
+    variance = (result.wins + result.draws / 4) / result.games - result.share**2
     return {
         "wins": result.wins,
         "draws": result.draws,
         "losses": result.losses,
         "score": round(result.share, 4),
-        "plus_minus": round(Z95 * math.sqrt(variance / count), 4),
+        "plus_minus": round(Z95 * math.sqrt(variance / result.games), 4),
         "num_simulations": args.num_simulations,
     }
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from azq.arena.match import play_match
-from azq.arena.players import Ground, make_player
+from azq.arena.player import Ground
+from azq.arena.players import make_player
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.wire.messages import LATEST, MatchResult, MatchSpec
@@ -56,8 +57,7 @@ def score(folder: Path, weights: Path, opponent: str, games: int, num_simulation
 
 def figures(result: MatchResult) -> dict[str, float]:
     """Share of the points won with the half width of its 95 % interval, and the mean return with its own."""
-    games = result.wins + result.draws + result.losses
-    share = (result.wins + result.draws / 2) / games
+    games, share = result.games, result.score
     return {
         "games": games,
         "share": round(share, 4),

@@ -16,7 +16,6 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
-from azq.drill.processes import alive
 from azq.drill.scenarios import Harm, Scenario, fault
 from azq.drill.system import RUN, System
 from azq.errors import StateConflict
@@ -24,6 +23,7 @@ from azq.inference.serve.requests import name_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.nets import NetSpec
+from azq.process.proc import alive
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import EvalReply, EvalRequest

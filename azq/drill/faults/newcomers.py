@@ -24,8 +24,8 @@ from azq.errors import ExitCode, StateConflict
 from azq.host.roles import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
+from azq.process.proc import children
 from azq.process.start import foreign_environment, machine_environment
-from azq.process.usage import children
 from azq.wire.keys import Role
 
 AZQ = (sys.executable, "-m", "azq")

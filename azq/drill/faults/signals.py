@@ -18,7 +18,7 @@ from azq.drill.processes import signalled
 from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System
 from azq.errors import BrokerError, EvaluationTimeout, StateConflict
-from azq.process.usage import children
+from azq.process.proc import children
 from azq.wire import keys
 
 NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to

@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, eventually, observations, serving, weights
+from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, serving, weights
+from waiting import until
 
 from azq.actor import Arenas
-from azq.actor.group import Group
+from azq.actor.groups import GameGroup
 from azq.arena.searcher import Searcher
 from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
@@ -124,7 +125,7 @@ def test_an_answer_that_does_not_encode_all_the_same_is_a_refusal(monkeypatch: p
         assert len(place.client.result(small, timeout_s=30.0).logits) == 2  # type: ignore[union-attr]
         with pytest.raises(EvaluationRefused, match="exceeds 8388608"):
             place.client.result(large, timeout_s=30.0)
-    eventually(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
+    until(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
 
 
 def test_a_batch_that_raises_what_nobody_foresaw_costs_the_request_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_self_play_makes_more_groups_rather_than_larger_requests() -> None:
     searches = Arenas().searches(GAME, sections(1024), 1024)
     assert [search.num_slots for search in searches] == [342, 341, 341]
     assert [search.num_slots for search in Arenas().searches(GAME, sections(8), 8)] == [4, 4]
-    group = Group(searches[0], GAME, 1)
+    group = GameGroup(searches[0], GAME, 1)
     assert most_leaves(GAME.packed_size(), WIDE.num_actions, 1) >= group.search.num_slots
 
 
