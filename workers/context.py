@@ -24,7 +24,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
-from azq.search.settings import search_at
+from azq.search.search import search_at
 from azq.status.observe import read_weights
 from azq.wire.acl import user_in
 from azq.wire.messages import RunRecord
@@ -167,9 +167,8 @@ class Context:
         return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
-        from azq.inference.ask.catalog import WeightCatalog
         from azq.inference.ask.local import LocalEvaluator
-        from azq.inference.serve.resident import fetch_from
+        from azq.inference.weights import WeightCatalog, fetch_from
         from azq.store import open_run_store
 
         store = open_run_store(self.config.store, record, self.config.home, self.control)

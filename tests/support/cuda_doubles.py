@@ -21,8 +21,8 @@ from azq.inference.device import cuda
 from azq.inference.device.cuda import Lanes
 from azq.inference.device.engine import Engine
 from azq.inference.device.fallback import Rung
+from azq.inference.device.forward import buckets
 from azq.inference.device.placement import place
-from azq.inference.serve.batching import buckets
 
 COPY = torch.ops.aten.copy_.default
 QUERIES = 2  # that an event answers with no before its stream gets on
@@ -212,6 +212,6 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     }.items():
         monkeypatch.setattr(torch.cuda, name, double)
     # On a CPU bits are unpacked by numpy, which no graph would notice.
-    monkeypatch.setattr(sys.modules["azq.nets.unpack"], "unpack_bits", unpack_bits, raising=False)
+    monkeypatch.setattr(sys.modules["azq.nets.network"], "unpack_bits", unpack_bits, raising=False)
     monkeypatch.setattr(cuda, "_pinned", lambda shape, kind: torch.zeros(shape, dtype=kind))
     return fake

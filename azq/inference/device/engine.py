@@ -13,11 +13,10 @@ from azq.errors import DeviceError
 from azq.inference.device import native
 from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.device.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
-from azq.inference.device.forward import EagerForward, Forward
+from azq.inference.device.forward import EagerForward, Forward, buckets
 from azq.inference.device.placement import Placement
-from azq.inference.serve.batching import buckets
 from azq.nets import NetSpec, Network
-from azq.nets.resnet import ResNet
+from azq.nets.residual import ResNet
 
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 
