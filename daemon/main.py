@@ -19,8 +19,7 @@ from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
 from daemon.serve.door import bind
-from daemon.serve.lock import LIFE_S, DaemonLock
-from daemon.serve.loop import Loop, build
+from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 
 if TYPE_CHECKING:
     from daemon.serve.rest import Rest

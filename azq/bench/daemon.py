@@ -16,8 +16,7 @@ from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
 from azq.process.proc import cpu_s
 from daemon.main import settle
-from daemon.serve.lock import DaemonLock
-from daemon.serve.loop import Loop, build
+from daemon.serve.loop import DaemonLock, Loop, build
 
 WARM_UP_TICKS = 5
 

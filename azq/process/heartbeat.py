@@ -21,7 +21,7 @@ from azq.wire.messages import SCHEMA, Heartbeat
 NO_RATES: Mapping[str, float] = MappingProxyType({})
 
 
-class ControlPlane(Protocol):
+class HeartbeatBus(Protocol):
     """What a heartbeat needs of `azq.bus.base.Bus`."""
 
     def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None: ...
@@ -47,11 +47,11 @@ class Presence:
         self._due_s = now_s + self._every_s
         return True
 
-    def beat(self, plane: ControlPlane, rates: Mapping[str, float] = NO_RATES, **changes: Any) -> None:
+    def beat(self, bus: HeartbeatBus, rates: Mapping[str, float] = NO_RATES, **changes: Any) -> None:
         """Says what there is to say now, what this process costs among it. Raises `BrokerError`."""
         heartbeat = msgspec.structs.replace(self._always, sent_ms=now_ms(), rates={**rates, **usage()}, **changes)
-        plane.put(keys.beat(self.worker), encode(heartbeat), life_s=self._life_s)
+        bus.put(keys.beat(self.worker), encode(heartbeat), life_s=self._life_s)
 
-    def leave(self, plane: ControlPlane) -> None:
+    def leave(self, bus: HeartbeatBus) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out. Raises `BrokerError`."""
-        plane.delete(keys.beat(self.worker))
+        bus.delete(keys.beat(self.worker))

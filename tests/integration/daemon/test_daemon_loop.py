@@ -36,8 +36,7 @@ from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
-from daemon.serve.lock import DaemonLock
-from daemon.serve.loop import Loop, broker_ms
+from daemon.serve.loop import DaemonLock, Loop, broker_ms
 
 CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=30.0, max_attempts=3)
 
