@@ -19,7 +19,7 @@ from azq.bench.rig import percentile
 from azq.config import Config
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
-from azq.host.roles import in_roles
+from azq.host.users import in_roles
 from azq.process.start import child_environment
 from azq.wire.connect import connect
 from azq.wire.keys import Role

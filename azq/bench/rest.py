@@ -18,7 +18,7 @@ from azq.bench.cpu import cpu_s
 from azq.bench.load import TOKEN_VARIABLE
 from azq.bench.rig import apart, percentile, until
 from azq.config import Config
-from azq.config.own_token import with_own_token
+from azq.config.access import with_own_token
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 

@@ -13,7 +13,7 @@ import time
 from azq.drill.harm import Harm
 from azq.drill.scenarios import Scenario
 from azq.drill.system import RUN, System
-from azq.host.roles import in_roles
+from azq.host.users import in_roles
 from azq.process.start import machine_environment
 from azq.process.usage import children
 

@@ -16,7 +16,7 @@ from azq.drill.harm import Harm
 from azq.drill.scenarios import Scenario
 from azq.drill.system import RUN, System
 from azq.errors import ExitCode, StateConflict
-from azq.host.roles import in_roles
+from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.process.start import child_environment
 

@@ -17,8 +17,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
-from azq.host.machines import Machines, owners_of
-from azq.host.roles import knows_roles
+from azq.host.users import Machines, knows_roles, owners_of
 from azq.process.supervisor import hangs
 from azq.wire.connect import connect
 from azq.wire.shards import data_names

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from azq.config.listening import is_loopback
+from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
 from daemon.api.auth import LOCAL, Identity, Keyring
 from daemon.api.origin import forwarding, why_foreign, why_no_json

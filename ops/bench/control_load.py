@@ -21,7 +21,7 @@ from azq.actor.link import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, dump_run
-from azq.host.roles import user_url
+from azq.host.users import user_url
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.wire import keys

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from azq.console.profile.plot import plot, pyplot_of
-from azq.console.profile.table import profile_of_shares
+from azq.console.profile import plot, profile_of_shares, pyplot_of
 
 BARS = (
     ("bare_evaluations_per_s", "bare network", "#9aa0a8"),

@@ -16,8 +16,8 @@ from azq import __version__
 from azq.bus.binary import OLDEST
 from azq.bus.redis import RedisBus
 from azq.config import StoreConfig
+from azq.config.access import is_loopback
 from azq.config.addresses import TLS_SCHEME
-from azq.config.listening import is_loopback
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger

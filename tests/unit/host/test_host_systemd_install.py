@@ -13,7 +13,6 @@ from azq.config import load
 from azq.errors import ConfigError
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers as systemd_brokers
-from azq.host.systemd import fronts as systemd_fronts
 from azq.host.systemd import install as systemd
 from azq.host.systemd import steps as systemd_steps
 from azq.host.systemd.install import Places, plan
@@ -114,7 +113,7 @@ def test_brokers_that_listen_have_fronts_a_certificate_and_settings_that_invite(
     assert found.broker.public_control_url == "rediss://192.168.0.5:7000/0"
     assert found.broker.public_data_urls == ("rediss://192.168.0.5:7001/0", "rediss://192.168.0.5:7002/0")
     assert (found.broker.tls_ca, found.store.url, found.broker.data_shards) == (Path("/etc/azq/broker.pem"), "redis", 2)
-    assert systemd_fronts.installed(config, None) == listen  # an installation after this one keeps it
+    assert systemd_brokers.installed_listen(config, None) == listen  # an installation after this one keeps it
 
 
 def test_a_second_installation_keeps_the_certificate_and_replaces_half_of_one(tmp_path: Path) -> None:
