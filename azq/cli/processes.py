@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, names
+
+if TYPE_CHECKING:
+    from azq.config import Config
+    from azq.wire.keys import Role
 
 
 def up(
@@ -46,16 +51,13 @@ def worker(
     overrides: Overrides = None,
 ) -> None:
     """Run a Celery worker for self-play and evaluation jobs."""
-    from azq.process.start import run_main, use_config
 
-    settings = use_config(config, overrides or [], "worker", tags=names(tags))
+    def main(settings: Config) -> int:
+        from workers.worker import main as work
 
-    def body() -> int:
-        from workers.worker import main
+        return work(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
 
-        return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
-
-    raise typer.Exit(run_main("worker", body))
+    _serve("worker", main, config, overrides, tags=names(tags))
 
 
 def inference(
@@ -64,17 +66,14 @@ def inference(
     overrides: Overrides = None,
 ) -> None:
     """Run an inference worker: evaluate leaves for every run."""
-    from azq.process.start import run_main, use_config
+
+    def main(settings: Config) -> int:
+        from workers.inference import main as serve
+
+        return serve(settings)
 
     chosen = [f'inference.device="{device}"'] if device else []
-    settings = use_config(config, [*(overrides or []), *chosen], "inference")
-
-    def body() -> int:
-        from workers.inference import main
-
-        return main(settings)
-
-    raise typer.Exit(run_main("inference", body))
+    _serve("inference", main, config, [*(overrides or []), *chosen])
 
 
 def learner(
@@ -83,30 +82,32 @@ def learner(
     overrides: Overrides = None,
 ) -> None:
     """Run the learner of one run."""
-    from azq.process.start import run_main, use_config
 
-    settings = use_config(config, overrides or [], "learner")
+    def main(settings: Config) -> int:
+        from workers.learner import main as learn
 
-    def body() -> int:
-        from workers.learner import main
+        return learn(settings, run)
 
-        return main(settings, run)
-
-    raise typer.Exit(run_main("learner", body))
+    _serve("learner", main, config, overrides)
 
 
 def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
     """Run the operations daemon and its REST interface."""
+
+    def main(settings: Config) -> int:
+        from daemon.main import main as operate
+
+        return operate(settings)
+
+    _serve("daemon", main, config, overrides)
+
+
+def _serve(role: Role, main: Callable[[Config], int], config: Path | None, overrides: list[str] | None, tags: Sequence[str] = ()) -> None:
+    """Ends with the exit code of a process's main, which imports what it needs once the role's log is set up."""
     from azq.process.start import run_main, use_config
 
-    settings = use_config(config, overrides or [], "daemon")
-
-    def body() -> int:
-        from daemon.main import main
-
-        return main(settings)
-
-    raise typer.Exit(run_main("daemon", body))
+    settings = use_config(config, overrides or [], role, tags=tags)
+    raise typer.Exit(run_main(role, lambda: main(settings)))
 
 
 def front(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import redis
 
 from azq.config import BrokerConfig, Config
@@ -126,14 +127,7 @@ class Machines:
 
 def as_row(seen: SeenMachine) -> dict[str, Any]:
     """For machines."""
-    of = seen.machine
-    return {
-        "name": seen.name,
-        "roles": list(of.roles),
-        "created_ms": of.created_ms,
-        "expires_ms": of.expires_ms,
-        "addresses": list(seen.addresses),
-    }
+    return {"name": seen.name, **msgspec.structs.asdict(seen.machine), "addresses": seen.addresses}
 
 
 def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:

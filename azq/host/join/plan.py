@@ -16,16 +16,17 @@ from azq.errors import ConfigError, StateConflict
 from azq.host.hardware import Service
 from azq.host.systemd.install import (
     CONFIG_FOLDER,
-    SYSUSERS_FILE,
     UNIT_FOLDER,
     Places,
     assets,
+    below,
+    first_steps,
     hidden_from_service,
     home_folders,
     installed_version,
     render,
 )
-from azq.host.systemd.steps import MakeFolder, RunCommand, Step, WriteFile
+from azq.host.systemd.steps import RunCommand, Step, WriteFile
 from azq.wire.connect import address
 
 SETTINGS, SECRETS, CERTIFICATE = "azq.toml", "azq.env", "broker.pem"
@@ -180,7 +181,7 @@ def plan_units(
     member: Membership, services: Sequence[Service], places: Places, templates: Mapping[str, str], force: bool, root: Path = Path("/")
 ) -> tuple[list[Step], list[str]]:
     """The steps of a join, in order, and what is to be said of files that stay. `root` is where files are looked for."""
-    config, folder = root / CONFIG_FOLDER.relative_to("/"), root / UNIT_FOLDER.relative_to("/")
+    config, folder = below(root, CONFIG_FOLDER), below(root, UNIT_FOLDER)
     files = plan_files(config, member, force)
     for service in services:
         if service.kind == "worker":
@@ -189,10 +190,7 @@ def plan_units(
     changed = any(plan.step for plan in (*files, *units))
     names = tuple(service.unit for service in services)
     steps: list[Step] = [
-        WriteFile(root / SYSUSERS_FILE.relative_to("/"), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
-        RunCommand(("systemd-sysusers", str(SYSUSERS_FILE))),
-        MakeFolder(config, 0o755),
-        MakeFolder(folder, 0o755),
+        *first_steps(root, places),
         *(file.step for file in (*files, *units) if file.step),
         RunCommand(("systemctl", "daemon-reload")),
         RunCommand(("systemctl", "enable", TARGET, *names)),

@@ -100,13 +100,8 @@ def render(template: str, variables: Mapping[str, str]) -> str:
 
 def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
     """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
-    config, units, roles = _below(root, places.config), _below(root, UNIT_FOLDER), places.roles
-    steps: list[Step] = [
-        WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
-        RunCommand(("systemd-sysusers", f"--root={root}", str(SYSUSERS_FILE))),
-        MakeFolder(config, 0o755),
-        MakeFolder(units, 0o755),
-    ]
+    config, units, roles = below(root, places.config), below(root, UNIT_FOLDER), places.roles
+    steps = first_steps(root, places, f"--root={root}")
 
     def add(name: str, content: Callable[[], str], mode: int = 0o600, *, keep: bool = True, secret: bool = True) -> None:
         steps.append(WriteFile(config / name, content, mode, keep=keep, secret=secret))
@@ -131,6 +126,16 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
     return steps
 
 
+def first_steps(root: Path, places: Places, *options: str) -> list[Step]:
+    """The user and the folders, with which every installation begins. `options`: of systemd-sysusers."""
+    return [
+        WriteFile(below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
+        RunCommand(("systemd-sysusers", *options, str(SYSUSERS_FILE))),
+        MakeFolder(below(root, places.config), 0o755),
+        MakeFolder(below(root, UNIT_FOLDER), 0o755),
+    ]
+
+
 def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int | None = None, listen: str | None = None) -> list[str]:
     """Installs below `root`, or only tells what that would do; returns one line a step.
 
@@ -142,9 +147,9 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     folder = assets()
     templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
-    config = _below(root, CONFIG_FOLDER)
+    config = below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / brokers.SETTINGS, data_shards)
-    server = find_server(_below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
+    server = find_server(below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
     found = server_at(server)
     places = Places(
         prefix=Path(sys.prefix),
@@ -192,7 +197,8 @@ def _flower_folder(folder: Path) -> Path:
     return folder / "ops" / "flower" if (folder / "ops" / "flower").is_dir() else folder / "flower"
 
 
-def _below(root: Path, path: Path) -> Path:
+def below(root: Path, path: Path) -> Path:
+    """Where an absolute path is in a host's root folder."""
     return root / path.relative_to("/")
 
 

@@ -25,7 +25,7 @@ except SystemExit:
     sys.stderr.write(" ".join(name for name in {HEAVY!r} if name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "azq up --game connect_four" in done.stdout
+    assert "Trains AlphaZero agents" in done.stdout
     assert done.stderr == ""
 
 
