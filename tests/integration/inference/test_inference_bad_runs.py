@@ -6,7 +6,8 @@ import json
 import threading
 
 import pytest
-from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, eventually, observations, weights
+from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, observations, weights
+from waiting import until
 
 from azq.bus.connect import connect as open_client
 from azq.bus.redis import RedisBus
@@ -105,7 +106,7 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
     clients = {name: place.run(name) for name in ("good", *BAD)}
     place.thread.start()
     for name, (_, reason) in BAD.items():
-        eventually(lambda name=name: place.conditions(name) != [], f"{name} is named", 30.0)
+        until(lambda name=name: place.conditions(name) != [], f"{name} is named", 30.0)
         assert place.conditions(name) == [f"not served by {Watch(place.client).summary(name).workers[0].host}: {reason}"]
         assert len(ask(clients["good"], observations(4)).logits) == 4
     assert place.conditions("good") == []
@@ -113,11 +114,11 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
         handle = clients[name].submit(observations(4))
         assert clients[name].result(handle, timeout_s=0.1) is None
         del place.bad[name]
-        eventually(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served", 30.0)
+        until(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served", 30.0)
         answer = clients[name].result(handle, timeout_s=30.0)
         assert answer is not None
         assert len(ask(clients["good"], observations(4)).logits) == 4
-    eventually(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more", 30.0)
+    until(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more", 30.0)
     assert place.failures == []
 
 
@@ -135,7 +136,7 @@ def test_a_run_that_kills_its_worker_as_it_loads_is_left_out_after_three_times(p
         if not place.thread.is_alive():
             place.thread = threading.Thread(target=place._serve)
             place.thread.start()
-        eventually(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows", 30.0)
+        until(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows", 30.0)
         if place.thread.is_alive():
             break
         assert place.failures.pop().exit_code is ExitCode.DEVICE

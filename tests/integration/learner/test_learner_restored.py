@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from learner_processes import RUN, Place, until
+from learner_processes import RUN, Place
+from waiting import until
 
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode

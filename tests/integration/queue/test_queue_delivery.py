@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from waiting import until
 
 import azq.queue
 from azq.bus.connect import connect
@@ -43,15 +43,6 @@ app.task(name="azq.selfplay")(run)
 app.task(name="azq.eval")(run)
 app.worker_main(["worker", "-P", "solo", "-Q", sys.argv[2], "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
 """
-
-
-def wait_until(condition, seconds: float = 30.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("the condition did not come true in time")
 
 
 @pytest.fixture
@@ -90,13 +81,13 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
     log = tmp_path / "worker.log"
     worker = start_worker(broker.control_url, "selfplay.jarvis,eval.jarvis", log)
     try:
-        wait_until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
+        until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
         client = connect(broker.control_url)
-        wait_until(lambda: client.hlen("azq.unacked") == 0)
+        until(lambda: client.hlen("azq.unacked") == 0)
         app.control.broadcast("shutdown")  # whoever reaches the broker could say so
         late = ledger.enqueue("r", "eval", "jarvis")
         publish(app, late)
-        wait_until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
+        until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
         assert worker.poll() is None
         assert client.pubsub_numsub("azq./0.celery.pidbox")[0][1] == client.pubsub_numpat() == 0
     finally:

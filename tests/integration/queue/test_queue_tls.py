@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from front_doubles import FrontProcess
+from waiting import until
 
 import azq.queue
 from azq.bus import certificate
@@ -56,15 +56,6 @@ def fronted(tmp_path: Path) -> Iterator[FrontProcess]:
     server.stop()
 
 
-def wait_until(condition, seconds: float = 60.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("the condition did not come true in time")
-
-
 def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: FrontProcess, tmp_path: Path) -> None:
     client = connect(fronted.url)
     ledger, app = Ledger(client), make_app(fronted.url)
@@ -81,7 +72,7 @@ def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: Fro
             for view in views:
                 publish(app, view)
                 ledger.mark_published(view.job.job_id, view.attempt)
-            wait_until(lambda views=views: all(ledger.job(view.job.job_id).state is JobState.DONE for view in views))
+            until(lambda views=views: all(ledger.job(view.job.job_id).state is JobState.DONE for view in views))
     finally:
         worker.terminate()
         worker.wait(30)

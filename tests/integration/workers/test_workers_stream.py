@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_doubles import NETWORK, RUN, Fleet, until
+from waiting import until
+from worker_doubles import NETWORK, RUN, Fleet
 
 from azq import games
 from azq.ledger.types import JobState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 CHROMIUM = Path("/usr/bin/chromium")
-SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

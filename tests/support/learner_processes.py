@@ -6,11 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from replay_games import play_game
@@ -25,15 +21,6 @@ from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, RunRecord
 
 RUN = "ttt"
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
-    """The first answer of a condition that holds; fails by name when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        threading.Event().wait(0.02)
-    return answer
 
 
 class Place:

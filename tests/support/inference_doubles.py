@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -138,14 +137,6 @@ def serving(server: InferenceServer) -> Iterator[None]:
     assert not thread.is_alive()
     if failures:
         raise failures[0]
-
-
-def eventually(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
-    """Polls until the condition holds."""
-    deadline_s, pause = time.monotonic() + within_s, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {within_s} s: {what}"
-        pause.wait(0.005)
 
 
 def ask(client: StreamEvaluator, packed: NDArray[np.uint8], weight_version: int = LATEST) -> Evaluation:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import redis
 from celery import Celery
+from waiting import until
 
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
@@ -25,19 +23,10 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RUN = "toe"
 LEASE_S = 1.5
 NETWORK = NetworkConfig(blocks=1, channels=16)
-
-
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
-    """Polls until the condition holds; fails by name when it does not."""
-    pause, deadline = threading.Event(), time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"no {what} within {timeout_s} s"
-        pause.wait(0.02)
-    return value
 
 
 class Fleet:
