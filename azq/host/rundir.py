@@ -35,6 +35,10 @@ class RunDir:
         """The file that holds the run's settings."""
         return self.path / "run.toml"
 
+    def log(self, name: str) -> Path:
+        """Where a process of this name writes its log."""
+        return self.path / "logs" / f"{name}.log"
+
     def exists(self) -> bool:
         """True once the run was created."""
         return self.settings.is_file()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from azq.config.addresses import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.hardware import Service
@@ -74,9 +75,8 @@ class Membership:
 
     def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
         """The settings that name the data planes; one plane has its own key."""
-        if len(self.data_urls) == 1:
-            return {"data_url": shown(self.data_urls[0])}
-        return {"data_urls": [shown(url) for url in self.data_urls], "shards_per_run": self.shards_per_run}
+        several = {"shards_per_run": self.shards_per_run} if len(self.data_urls) > 1 else {}
+        return {**data_settings([shown(url) for url in self.data_urls]), **several}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from azq.bus import certificate
 from azq.config import load
+from azq.config.addresses import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
 from azq.host.fronts import Listen, parse_listen
@@ -52,8 +53,7 @@ def host_settings(folder: Path, count: int, listen: Listen | None) -> str:
     if listen is None:
         return f"{text}\n{to_toml({'broker': broker})}" if broker else text
     data = [listen.url(place) for place in range(1, count + 1)]
-    told = {"public_data_url": data[0]} if count == 1 else {"public_data_urls": data}
-    broker |= {"public_control_url": listen.url(0), **told, "tls_ca": str(folder / CERTIFICATE)}
+    broker |= {"public_control_url": listen.url(0), **data_settings(data, "public_"), "tls_ca": str(folder / CERTIFICATE)}
     return f"{text}\n{to_toml({'broker': broker, 'store': {'url': 'redis'}})}"
 
 

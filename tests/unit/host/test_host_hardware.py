@@ -59,8 +59,8 @@ def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
-    session._ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
-    session._drain(SimpleNamespace(note=lambda _text: None))
+    session.ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
+    session.drain(SimpleNamespace(note=lambda _text: None))
     assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
     (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
     assert (noted.what, noted.about) == ("azq up was stopped", "mine")
