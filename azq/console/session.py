@@ -39,8 +39,7 @@ from azq.wire.keys import Role
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
-HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
-BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
+BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have to find their way back after it
 LONGEST_WAIT_S = 300.0  # for the last evaluation
 
 log = logs.get(__name__)
@@ -120,7 +119,7 @@ class Session:
                 self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
-            self.interrupts.wait(TICK_S)
+            self.interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
@@ -169,14 +168,14 @@ class Session:
         self._stop("eval", *(name for name in self.supervisor.children if name.startswith("inference")), "daemon")
 
     def _stop(self, *names: str) -> None:
-        self.supervisor.stop(names, self.interrupts.wait)
+        self.supervisor.stop(names, self.interrupts.pause)
 
     def _await_evaluation(self) -> None:
         """Waits until the daemon's round for the newest weights is over, where the run asks for evaluations, but not too long."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while self.config.arena.every_s and time.monotonic() < deadline and not self._evaluated():
             self.supervisor.tick()
-            self.interrupts.wait(LOOK_S)
+            self.interrupts.pause(LOOK_S)
 
     def _evaluated(self) -> bool:
         """Whether the newest weights had their round and none of its jobs is outstanding."""

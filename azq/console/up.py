@@ -12,7 +12,7 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RunSections, load
-from azq.console.session import HANG_AFTER_S, Session, Start
+from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
 from azq.games.loading import absolute
 from azq.host import rundir
@@ -23,8 +23,8 @@ from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
-from azq.process import pings
 from azq.process.interrupts import Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import read_weights
@@ -69,7 +69,7 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
-        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import resource
-import signal
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from azq.bus.front import MAX_CLIENTS, Front, listen, serve
 from azq.config import Config
 from azq.config.addresses import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
-from azq.process.sdnotify import READY, WATCHDOG, notify
+from azq.process.interrupts import Interrupts
+from azq.process.liveness import READY, WATCHDOG, notify
 from azq.process.start import bare_environment
 from azq.process.supervisor import ChildSpec
 from azq.wire import tls
@@ -101,13 +101,10 @@ def main(address: str, server: Path, certificate: Path, key: Path) -> int:
     if not separator or not port.isdigit():
         raise ConfigError(f"--listen {address!r} is not HOST:PORT")
     _raise_limit()
-    stops: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: stops.append(received))
-    with contextlib.closing(Front(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
+    with Interrupts() as stop, contextlib.closing(Front(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
         log.info("listening", address=address, server=str(server))
         notify(READY)
-        serve(front, partial(notify, WATCHDOG), lambda: bool(stops))
+        serve(front, partial(notify, WATCHDOG), stop.is_set)
     return int(ExitCode.OK)
 
 

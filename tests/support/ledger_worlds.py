@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from azq.bus.base import Bus
+from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
@@ -10,15 +15,15 @@ from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 class World:
     """A ledger, its bus and its clock."""
 
-    def __init__(self, make_ledger, bus) -> None:
+    def __init__(self, make_ledger: Callable[[Callable[[], int]], Any], bus: Bus) -> None:
         self.now = 1_000_000
         self.bus = bus
         self.ledger = make_ledger(lambda: self.now)
         self.ledger.create_run(record("r"))
 
-    def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0):
+    def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0) -> Lease:
         view = self.ledger.enqueue("r", kind, "cpu", games=3)
-        lease = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
+        lease: Lease | None = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
         assert lease is not None
         return lease
 
