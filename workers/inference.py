@@ -28,7 +28,7 @@ from azq.nets.process import prepare_process
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
-from azq.store import open_store, weights_folder
+from azq.store import open_run_store
 from azq.waiting import Backoff
 from azq.wire.gate import agree_on_schema
 
@@ -143,8 +143,6 @@ def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]
     """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
 
     def of(view: RunView) -> Fetch:
-        directory = weights_folder(view.record.directory, config.home, view.record.run)
-        store = open_store(config.store, directory=directory, client=client)
-        return fetch_from(store)
+        return fetch_from(open_run_store(config.store, view.record, config.home, client))
 
     return of

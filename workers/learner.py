@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import redis
 
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
-from azq.config import Config, RunSections, WorkerConfig, parse_run
+from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ConfigError, ExitCode
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
@@ -25,6 +24,7 @@ from azq.learner.ranks.rules import Place, place_of
 from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
@@ -58,7 +58,7 @@ def main(config: Config, run: str) -> int:
     ledger = Ledger(client)
     view = ledger.run(run)
     directory, bus = Path(view.record.directory), RedisBus(client)
-    place = place_of(os.environ, run_sections(view).learner.ranks)
+    place = place_of(os.environ, sections_of(view.record).learner.ranks)
     if place.rank:
         with Interrupts() as stop:
             return follow(config, view, bus, place, stop)
@@ -80,7 +80,7 @@ def main(config: Config, run: str) -> int:
 
 def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
-    sections = run_sections(view)
+    sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     game = _game(config, sections)
     follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
@@ -93,7 +93,7 @@ def _open(
     config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: LearnerBeat, place: Place, lease: LearnerLease
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
-    sections = run_sections(view)
+    sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
@@ -116,16 +116,6 @@ def _open(
 
 def _game(config: Config, sections: RunSections) -> games.Game:
     return games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
-
-
-def run_sections(view: RunView) -> RunSections:
-    """The settings that a run's record carries; raises `ConfigError` naming the run when they do not fit."""
-    place = f"settings of run {view.record.run!r}"
-    try:
-        values = msgspec.json.decode(view.record.sections)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{place} are not JSON: {error}; create the run again") from None
-    return parse_run(values, place)
 
 
 class Opening:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import redis
 
 from azq import games
@@ -22,13 +21,15 @@ from azq.host.brokers import Brokers
 from azq.host.rundir import with_game
 from azq.host.users import in_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Process, Supervisor
+from azq.status.observe import read_workers
 from azq.store import open_store
 from azq.waiting import until
 from azq.wire import keys
-from azq.wire.codec import decode, encode
-from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+from azq.wire.codec import encode
+from azq.wire.messages import WeightEvent
 
 RUN = "bench"
 READY_S = 60.0
@@ -92,15 +93,18 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
     made_ms = now_ms()
-    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), made_ms))
+    ledger.create_run(record_of(RUN, sections, directory, made_ms))
     RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data
 
 
 def served_versions(control: redis.Redis) -> list[int]:
     """The newest version that each inference worker serves of the rig's run, by their heartbeats; those that serve none are left out."""
-    beats = [decode(frame, Heartbeat) for frame in RedisBus(control).values(keys.BEAT_PREFIX).values()]
-    return [beat.weight_versions[RUN] for beat in beats if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1]
+    return [
+        beat.weight_versions[RUN]
+        for beat in read_workers(RedisBus(control))
+        if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1
+    ]
 
 
 def _pids(supervisor: Supervisor) -> tuple[int, ...]:

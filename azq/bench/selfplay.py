@@ -22,10 +22,8 @@ from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.search.evaluator import Evaluator
-from azq.wire import keys
-from azq.wire.codec import decode
+from azq.status.observe import read_workers
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat
 
 SIMULATIONS = 200
 NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
@@ -144,8 +142,7 @@ def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Ev
 
 def _inference_rates(machine: Rig) -> dict[str, float]:
     """What the inference worker said last: it served until now."""
-    beats = (decode(frame, Heartbeat) for frame in RedisBus(machine.control).values(keys.BEAT_PREFIX).values())
-    return next((dict(beat.rates) for beat in beats if beat.role == "inference"), {})
+    return next((dict(beat.rates) for beat in read_workers(RedisBus(machine.control)) if beat.role == "inference"), {})
 
 
 def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:

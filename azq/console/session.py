@@ -32,8 +32,7 @@ from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.queue import queue_name
 from azq.status.audit import write_command
-from azq.status.observe import read_round, read_weights
-from azq.status.watch import Watch
+from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
 
 TICK_S = 0.1  # between two looks after the children

@@ -15,24 +15,23 @@ from azq.config import RunSections, load
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
 from azq.games.loading import absolute
+from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.host.fronts import parse_listen
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
-from azq.status.observe import read_weights
-from azq.status.watch import Watch
+from azq.status.observe import Watch, read_weights
 from azq.wire.gate import agree_on_schema
 from azq.wire.messages import RunRecord
-
-UNTIL_KEYS = ("minutes", "games", "steps")
 
 log = logs.get(__name__)
 
@@ -91,24 +90,7 @@ def read_start(asked: UpRequest) -> Start:
     chosen = [f'run.game="{game}"'] if game else []
     config = load(asked.config_file, [*chosen, *asked.overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
-    return Start(rundir.with_game(config, config.run.game), folder, parse_until(asked.until), asked.as_json)
-
-
-def parse_until(text: str | None) -> dict[str, float]:
-    """`minutes=5` as {"minutes": 5.0}; several, comma-separated: the first one reached ends the run."""
-    until: dict[str, float] = {}
-    for part in (text or "").split(","):
-        if not part:
-            continue
-        key, _, value = part.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if key not in UNTIL_KEYS or number <= 0:
-            raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N with a positive number")
-        until[key] = number
-    return until
+    return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json)
 
 
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
@@ -121,13 +103,12 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
     start.run.create(sections)
-    body = msgspec.json.encode(sections.model_dump(mode="json"))
+    record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
-        record = RunRecord(start.run.name, body, start.until, str(start.run.path), now_ms())
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
-        view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
+        view.record, sections=record.sections, until=_from_here(ledger, bus, view, start.until), directory=record.directory
     )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
@@ -144,9 +125,5 @@ def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSecti
 def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:
     """A resumed run counts its end from where it stands."""
     weights = read_weights(bus, view.record.run)
-    done = {
-        "minutes": view.active_ms / 60_000,
-        "games": float(ledger.counts(view.record.run).finished),
-        "steps": float(weights[0].step if weights else 0),
-    }
-    return {key: value + done[key] for key, value in until.items()}
+    done = Done.of(view.active_ms, ledger.counts(view.record.run).finished, weights[0].step if weights else 0)
+    return Goals(until).later(done)

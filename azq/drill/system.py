@@ -27,9 +27,8 @@ from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import alive, stat_of
+from azq.status.observe import read_workers
 from azq.waiting import until
-from azq.wire import keys
-from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
@@ -163,9 +162,9 @@ class System:
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats: list[Heartbeat] = []
+        beats: tuple[Heartbeat, ...] = ()
         with contextlib.suppress(AzqError), self.client() as client:
-            beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
+            beats = read_workers(RedisBus(client))
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         for beat in beats:

@@ -18,13 +18,14 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
+from azq.goals import Done, Goals
 from azq.learner import checkpoint
 from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.data.intake import BATCH, InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
-from azq.learner.step.schedule import network_at, progress
+from azq.learner.step.schedule import network_at
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.strength import Strength
 from azq.learner.team import Team
@@ -262,7 +263,7 @@ class Learner:
 
     def _follow_run(self, view: RunView) -> None:
         parts = self._parts
-        self._progress = progress(view.record.until, view.active_ms / 60_000, parts.segments.games, parts.trainer.step)
+        self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, parts.segments.games, parts.trainer.step))
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)

@@ -29,7 +29,7 @@ from azq.host.join.token import Token, parse_token, with_login
 from azq.host.users import give_roles, knows_roles, machines_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate

@@ -18,7 +18,7 @@ from azq.inference.serve import follower, served, unserved
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
-from azq.status.watch import Watch
+from azq.status.observe import Watch
 from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.messages import RunRecord

@@ -6,15 +6,14 @@ import os
 import socket
 
 import pytest
-from learner_doubles import OneRunLedger
 
 from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord
-from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main, run_sections
+from azq.wire.messages import Heartbeat
+from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
 from workers.place import lock_folder
 
 
@@ -33,17 +32,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(StoreError, match="cannot be used"), lock_folder(tmp_path / "run"):
         pass
-
-
-def test_settings_of_a_run_that_do_not_fit_name_the_run():
-    ledger = OneRunLedger("ttt", MemoryBus())
-    assert run_sections(ledger.run("ttt")).learner.batch_size == 512
-    ledger.record = RunRecord("ttt", b"{", {}, "", 0)
-    with pytest.raises(ConfigError, match="run 'ttt'"):
-        run_sections(ledger.run("ttt"))
-    ledger.record = RunRecord("ttt", b'{"learner": {"batch": 1}}', {}, "", 0)
-    with pytest.raises(ConfigError, match=r"learner\.batch: unknown key"):
-        run_sections(ledger.run("ttt"))
 
 
 def test_without_a_broker_address_the_remedy_is_named():
