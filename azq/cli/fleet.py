@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 fleet_app = typer.Typer(no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
 systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
+
 
 def join(
     control: Annotated[str, typer.Argument(metavar="URL", help="The fleet's control plane: rediss://HOST:PORT/0.")],
@@ -141,7 +143,7 @@ def fleet_seed(
 @systemd_app.command("install")
 def systemd_install(
     root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    dry_run: DryRun = False,
     data_shards: Annotated[
         int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
     ] = None,
@@ -154,4 +156,17 @@ def systemd_install(
     from azq.host.systemd.install import install
 
     steps = install(root=root, dry_run=dry_run, data_shards=data_shards, listen=listen)
+    emit(steps, as_json, "\n".join(steps))
+
+
+@systemd_app.command("uninstall")
+def systemd_uninstall(
+    root: Annotated[Path, typer.Option("--root", help="Of an installation below this folder.")] = Path("/"),
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop the services and remove the units; settings, passwords and runs are kept."""
+    from azq.host.systemd.install import uninstall
+
+    steps = uninstall(root=root, dry_run=dry_run)
     emit(steps, as_json, "\n".join(steps))

@@ -1,4 +1,4 @@
-"""Installs the systemd units: the steps are planned by a pure function, then printed or carried out."""
+"""Installs and removes the systemd units: the steps are planned by a pure function, then printed or carried out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pwd
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from azq.bus.binary import find_server, server_at
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers
-from azq.host.systemd.steps import MakeFolder, RunCommand, Step, WriteFile, carry_out
+from azq.host.systemd.steps import MakeFolder, RemoveFile, RunCommand, Step, WriteFile, carry_out
 from azq.wire.acl import ROLES, SINCE
 from azq.wire.shards import data_names
 
@@ -145,7 +145,7 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     """
     root = root.absolute()
     folder = assets()
-    templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
+    templates = {path.name: path.read_text("utf-8") for path in _templates(folder)}
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
     config = below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / brokers.SETTINGS, data_shards)
@@ -165,9 +165,29 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
         return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), *notes, _next_command(dry_run=True)]
     if hidden:
         raise ConfigError(hidden)
-    if root == Path("/") and os.geteuid() != 0:
-        raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
+    _check_root(root)
     return [*(carry_out(step) for step in steps), *notes, _next_command(dry_run=False)]
+
+
+def plan_removal(root: Path, names: Sequence[str]) -> list[Step]:
+    """What a removal of the units of these names below `root` does, in order; settings, runs and the user who owns them stay. Pure."""
+    paths = [*(below(root, UNIT_FOLDER) / name for name in names), below(root, SYSUSERS_FILE)]
+    removed: list[Step] = [RemoveFile(path) for path in paths]
+    if root != Path("/") or not names:
+        return removed
+    stopped = [RunCommand(("systemctl", "stop", "azq*")), RunCommand(("systemctl", "disable", *names))]
+    return [*stopped, *removed, RunCommand(("systemctl", "daemon-reload"))]
+
+
+def uninstall(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
+    """Stops what runs and removes the units below `root`, or only tells what that would do; returns one line a step."""
+    root = root.absolute()
+    names = [path.name for path in _templates(assets())]
+    steps = plan_removal(root, [name for name in names if (below(root, UNIT_FOLDER) / name).exists()])
+    if not dry_run:
+        _check_root(root)
+    kept = f"{below(root, CONFIG_FOLDER)} and {below(root, STATE_FOLDER)} are kept, with settings, passwords and runs"
+    return [*(f"would {step}" if dry_run else carry_out(step) for step in steps), kept]
 
 
 def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
@@ -175,7 +195,10 @@ def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
     folders = tuple(homes)
     for path in paths:
         if any(path.is_relative_to(home) for home in folders):
-            return f"{path} is hidden from services, which see no home folders; install azq and its interpreter elsewhere, say in /opt/azq"
+            return (
+                f"{path} is hidden from services, which see no home folders; install azq and its interpreter elsewhere: "
+                "`sudo make install` does so, in /opt/azq"
+            )
     return ""
 
 
@@ -191,6 +214,15 @@ def assets() -> Path:
         if (folder / "systemd" / "azq.target").is_file():
             return folder
     raise ConfigError(f"unit templates are in neither of {', '.join(str(folder / 'systemd') for folder in candidates)}; install azq again")
+
+
+def _templates(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "systemd").iterdir() if path.name.startswith("azq"))
+
+
+def _check_root(root: Path) -> None:
+    if root == Path("/") and os.geteuid() != 0:
+        raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
 
 
 def _flower_folder(folder: Path) -> Path:

@@ -15,8 +15,8 @@ from azq.host.fronts import Listen
 from azq.host.systemd import brokers as systemd_brokers
 from azq.host.systemd import install as systemd
 from azq.host.systemd import steps as systemd_steps
-from azq.host.systemd.install import Places, plan
-from azq.host.systemd.steps import MakeFolder, RunCommand, WriteFile
+from azq.host.systemd.install import Places, plan, plan_removal
+from azq.host.systemd.steps import MakeFolder, RemoveFile, RunCommand, WriteFile
 from azq.wire import acl
 
 PLACES = Places(prefix=Path("/opt/azq"), server=Path("/usr/bin/valkey-server"))
@@ -195,6 +195,29 @@ def test_a_dry_run_writes_nothing_and_shows_no_password(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert any(line.startswith("would write") and "azq-worker@.service" in line for line in lines)
     assert not any("requirepass" in line or "unix://:" in line for line in lines)
+
+
+def test_a_removal_stops_what_runs_and_takes_units_and_nothing_else(tmp_path: Path) -> None:
+    units = ["azq-daemon.service", "azq.target"]
+    stop, disable, *removed, reload = plan_removal(Path("/"), units)
+    assert stop == RunCommand(("systemctl", "stop", "azq*"))
+    assert disable == RunCommand(("systemctl", "disable", *units))
+    assert reload == RunCommand(("systemctl", "daemon-reload"))
+    paths = [*(Path("/etc/systemd/system") / name for name in units), Path("/usr/lib/sysusers.d/azq.conf")]
+    assert removed == [RemoveFile(path) for path in paths]
+    assert not any(isinstance(step, RunCommand) for step in plan_removal(tmp_path, units))
+
+
+def test_an_installation_that_is_removed_leaves_its_settings(tmp_path: Path) -> None:
+    carry_out_files(tmp_path)
+    before = sorted((tmp_path / "etc/azq").iterdir())
+    told = systemd.uninstall(root=tmp_path, dry_run=True)
+    assert f"would remove {tmp_path}/etc/systemd/system/azq-daemon.service" in told
+    assert (tmp_path / "etc/systemd/system/azq-daemon.service").exists()
+    assert "are kept" in systemd.uninstall(root=tmp_path)[-1]
+    assert list((tmp_path / "etc/systemd/system").iterdir()) == []
+    assert sorted((tmp_path / "etc/azq").iterdir()) == before
+    systemd.uninstall(root=tmp_path)  # nothing is there any more
 
 
 def test_an_environment_in_a_home_folder_is_refused_with_the_remedy() -> None:
