@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import PLAYER_HELP, AsJson, RunName, emit, with_settings
+from azq.arena.players import FORMS as PLAYER_FORMS
+from azq.cli.options import AsJson, RunName, emit, with_settings
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def move(
 def match(
     settings: Config,
     game: Game,
-    first: Annotated[str, typer.Option("--first", help=PLAYER_HELP)],
+    first: Annotated[str, typer.Option("--first", help=PLAYER_FORMS)],
     second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")],
     games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
     run: RunName = None,
@@ -79,7 +80,7 @@ def grade(
     positions: Annotated[
         Path | None, typer.Option("--positions", help="JSON lines of graded positions; those shipped with the game by default.")
     ] = None,
-    player: Annotated[str, typer.Option("--player", help=PLAYER_HELP)] = "latest",
+    player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
     run: RunName = None,
     weights: Latest = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 400,

@@ -11,9 +11,9 @@ from typing import Any
 from azq import games
 from azq.arena import positions
 from azq.arena.grade import Grade, grade
-from azq.arena.match import play_match, whole_groups
-from azq.arena.players import Ground, Player, make_player
-from azq.arena.points import Unit, unit
+from azq.arena.match import Unit, play_match, unit, whole_groups
+from azq.arena.player import Ground, Player
+from azq.arena.players import kind_of, make_player
 from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
@@ -43,7 +43,7 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
     if seating.num_simulations < 1:
         raise ConfigError(f"--num-simulations {seating.num_simulations} must be at least 1")
     with ExitStack() as stack:
-        agents = {name: _agent(config, seating, name, stack) for name in dict.fromkeys(names) if _is_network(name)}
+        agents = {name: _agent(config, seating, name, stack) for name in dict.fromkeys(names) if kind_of(name).network}
         game = next((agent.game for agent in agents.values()), None) or _rules(config, seating)
         engines = [name.partition(":")[2] for name in names]  # whoever sits at this terminal may start what he names
         ground = Ground(game, None, SearchConfig(), seating.num_simulations, slots=seating.slots, engines=engines)
@@ -57,10 +57,6 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
             stack.callback(player.close)
             players.append(player)
         yield game, players
-
-
-def _is_network(name: str) -> bool:
-    return name == "latest" or name.startswith("weights:")
 
 
 def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> move.Agent:

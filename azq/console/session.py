@@ -30,10 +30,10 @@ from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
-from azq.queue import queue_name
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
+from azq.wire.kinds import Kind, queue_name
 
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
@@ -93,7 +93,7 @@ class Session:
         yield from children(self.brokers.fronts, self.start.run.path / "logs")
         tag = self.config.run.tag
         tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
-        searches = {kind: ["worker", "--queues", queue_name(kind, tag), *tags] for kind in ("selfplay", "eval")}
+        searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         serves = self.config.selfplay.evaluator == "stream" or self.config.arena.every_s
         inference = inference_children(self.config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self.start.run.name]}

@@ -14,7 +14,7 @@ from azq.clock import now_ms
 from azq.config import RunSections, load
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
-from azq.games.loading import absolute
+from azq.games.files import absolute
 from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock

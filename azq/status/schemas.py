@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from azq.arena.players import PATTERN as PLAYER_PATTERN
 from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
@@ -15,6 +16,7 @@ from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
@@ -26,10 +28,7 @@ def goals(until: Until) -> dict[str, float]:
 
 
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
-PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, worker.engines
-    r"^(weights:[1-9][0-9]{0,8}|latest|random|rule|solver|pubeval|(uct|pimc):[1-9][0-9]{0,6}|gnubg:[0-9]|gtp:[ -~]{1,200})$"
-)
-Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
+PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN, max_length=204)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -100,8 +99,8 @@ class Resumption(Body):
 class NewMatch(Body):
     """A match: one seat for `first`, all others for `second`, who are named as in docs/9-arena.md."""
 
-    first: Player
-    second: Player
+    first: PlayerName
+    second: PlayerName
     games: Positive = 40
     num_simulations: Positive = 64
     opening_plies: Annotated[int, Field(ge=0, le=100)] = 4
@@ -130,7 +129,7 @@ class NewJob(Body):
     )
 
     run: Name
-    kind: Literal["selfplay", "eval"]
+    kind: Kind
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
     games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
@@ -143,11 +142,11 @@ class NewJob(Body):
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
         asked = (self.match is not None) + (self.grade is not None)
-        if self.kind == "eval" and asked != 1:
+        if self.kind is Kind.EVAL and asked != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind == "selfplay" and asked:
+        if self.kind is Kind.SELFPLAY and asked:
             raise ValueError("`match` and `grade` belong to eval jobs")
-        if self.kind == "eval" and (self.games or self.slice_s):
+        if self.kind is Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 
