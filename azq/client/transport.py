@@ -23,6 +23,7 @@ from azq.errors import (
     WireError,
 )
 from azq.status.schemas import EventOut
+from azq.waiting import Backoff
 
 URN = "urn:azq:error:"
 BY_STATUS: dict[int, type[AzqError]] = {
@@ -58,8 +59,7 @@ def _classes() -> dict[str, type[AzqError]]:
 
 
 ATTEMPTS = 4
-FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 10.0
+BACKOFF = Backoff(0.2, 10.0)
 BUSY = frozenset({429, 503})
 UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing reached the daemon
 
@@ -113,7 +113,7 @@ class Transport:
             except httpx2.TransportError as error:
                 if last or not (repeatable or isinstance(error, UNSENT)):
                     raise self._away(error) from None
-                self._sleep(FIRST_WAIT_S * (1 << attempt))
+                self._sleep(BACKOFF.pause_s(attempt + 1))
                 continue
             if response.is_success:
                 return response
@@ -150,7 +150,7 @@ def _document(response: httpx2.Response) -> Any:
 def _wait_s(response: httpx2.Response, attempt: int) -> float:
     said: str = response.headers.get("retry-after", "")
     wait_s = float(said) if said.isascii() and said.isdigit() else 0.0
-    return min(LONGEST_WAIT_S, max(wait_s, FIRST_WAIT_S * (1 << attempt)))
+    return min(BACKOFF.longest_s, max(wait_s, BACKOFF.pause_s(attempt + 1)))
 
 
 START = "start"

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from azq.client import Client
-from azq.client.transport import ATTEMPTS, LONGEST_WAIT_S, error_of, parse_events
+from azq.client.transport import ATTEMPTS, BACKOFF, error_of, parse_events
 from azq.errors import (
     AccessDenied,
     AzqError,
@@ -130,7 +130,7 @@ def test_patience_ends_and_waits_as_long_as_it_is_told_within_reason() -> None:
     assert (len(script.asked), script.waited) == (ATTEMPTS, [3.0] * (ATTEMPTS - 1))
     script = Script(problem(503, **{"Retry-After": "86400"}), job())
     script.client().job("r:1")
-    assert script.waited == [LONGEST_WAIT_S]
+    assert script.waited == [BACKOFF.longest_s]
 
 
 def test_what_is_refused_for_good_is_not_repeated() -> None:
