@@ -19,6 +19,10 @@ def queue_of(kind: str, tag: str) -> str:
     return f"{kind}.{tag}"
 
 
+# What stands for a learner that says nothing: it has done nothing and asks for nothing.
+SILENT = LearnerStatus(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, False, False, 0.0, 0)
+
+
 class Offering(Protocol):
     """Slots on some queues; a heartbeat fulfils it."""
 

@@ -21,7 +21,7 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.paging import decode_cursor, encode_cursor
+from daemon.api.conventions import decode_cursor, encode_cursor
 from daemon.api.services import Services
 from daemon.serve.health import Health
 
