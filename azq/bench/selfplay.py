@@ -23,6 +23,8 @@ from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.search.evaluator import Evaluator
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 SIMULATIONS = 200
 NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
@@ -110,7 +112,7 @@ Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, 
 def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> list[Mark]:
     """One slice; a mark at each report."""
     ledger = machine.ledger
-    view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
+    view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s))
     lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")

@@ -15,6 +15,7 @@ from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
@@ -130,7 +131,7 @@ class NewJob(Body):
     )
 
     run: Name
-    kind: Literal["selfplay", "eval"]
+    kind: Kind
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
     games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
@@ -143,11 +144,11 @@ class NewJob(Body):
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
         asked = (self.match is not None) + (self.grade is not None)
-        if self.kind == "eval" and asked != 1:
+        if self.kind is Kind.EVAL and asked != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind == "selfplay" and asked:
+        if self.kind is Kind.SELFPLAY and asked:
             raise ValueError("`match` and `grade` belong to eval jobs")
-        if self.kind == "eval" and (self.games or self.slice_s):
+        if self.kind is Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 

@@ -15,7 +15,6 @@ from azq.ledger.types import JobView
 from azq.metrics import Figure
 from azq.status.brokers import PlaneFacts
 from azq.status.queues import live_queues, slots_of
-from azq.status.state import queue_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
 from daemon.serve.health import Pulse
@@ -91,7 +90,7 @@ def of_jobs(workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> Iterator[M
     yield _gauge("azq_workers", "Processes with a live heartbeat.", ["role"], (([role], count) for role, count in sorted(roles.items())))
     slots = (([queue], slots_of(workers, queue)) for queue in live_queues(workers))
     yield _gauge("azq_queue_slots", "Jobs that live workers can hold.", ["queue"], slots)
-    counts = Counter((queue_of(view.job.kind, view.job.tag), str(view.state)) for view in jobs)
+    counts = Counter((view.job.queue, str(view.state)) for view in jobs)
     yield _gauge("azq_jobs", "Jobs that have not ended.", ["queue", "state"], sorted(counts.items()))
 
 

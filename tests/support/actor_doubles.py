@@ -13,7 +13,8 @@ from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import Lease
 from azq.search.evaluator import UniformEvaluator
-from azq.wire.messages import RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 RUN = "toe"
@@ -41,7 +42,7 @@ class Table:
         self.arenas = Arenas()
 
     def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0) -> Lease:
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=slice_s)
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s))
         self.ledger.mark_published(job.job.job_id, 1)
         lease = self.ledger.claim(job.job.job_id, 1, "me", lease_s)
         assert lease is not None
