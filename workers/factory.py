@@ -19,7 +19,7 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
-from azq.process.sdnotify import READY, STOPPING, notify
+from azq.process.liveness import READY, STOPPING, notify
 from azq.queue import detect_tags, make_app, split_queue
 from workers.board import Board
 from workers.children import Care, Signs

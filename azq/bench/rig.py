@@ -7,11 +7,9 @@ import math
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import redis
 
@@ -20,7 +18,6 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.console.guests import with_game
-from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.host.roles import in_roles
 from azq.ledger import Ledger
@@ -29,6 +26,7 @@ from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Process, Supervisor
 from azq.status.observe import read_workers
 from azq.store import open_store
+from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import WeightEvent
@@ -65,6 +63,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
                 until(
                     lambda: len(served_versions(brokers.control)) == inference,
                     f"inference workers do not serve, see {home}/inference-*.log",
+                    READY_S,
                 )
                 yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
             finally:
@@ -81,15 +80,6 @@ def apart(config: Config, home: Path) -> Config:
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that so large a share of the values does not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-
-
-def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S, look_s: float = 0.05) -> None:
-    """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise EvaluationTimeout(failure)
-        threading.Event().wait(look_s)
 
 
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections, home: Path) -> bytes:

@@ -13,7 +13,6 @@ import numpy as np
 from azq import games, metrics
 from azq.actor import Progress, SelfPlay
 from azq.actor.arenas import Arenas
-from azq.bench.cpu import cpu_s, peak_rss_mb
 from azq.bench.rig import RUN, Rig, rig
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
@@ -21,6 +20,7 @@ from azq.errors import EvaluationTimeout, NotFound
 from azq.inference.ask.client import StreamEvaluator
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
+from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.search.evaluator import Evaluator
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
@@ -44,7 +44,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         phases = Phases()
         marks = _play(machine, sections, evaluator, phases)
         before, after = _measured(marks, seconds)
-        memory_mb = peak_rss_mb(os.getpid())
+        memory_mb = peak_resident_bytes() / (1 << 20)
         served = _inference_rates(machine)
     spent_s, wall_s = after[1] - before[1], after[2] - before[2]
     if not spent_s or not wall_s:

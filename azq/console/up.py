@@ -38,8 +38,8 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
-from azq.process import pings
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.status.audit import write_command
@@ -51,8 +51,7 @@ from azq.wire.messages import RunRecord
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
-HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
-BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
+BROKER_HANG_AFTER_S = 8.0  # shorter than HANG_AFTER_S, for all others have to find their way back after it
 
 log = logs.get(__name__)
 
@@ -97,7 +96,7 @@ def up(
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
-        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
@@ -235,7 +234,7 @@ class Session:
                 self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
-            self._interrupts.wait(TICK_S)
+            self._interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
@@ -283,11 +282,11 @@ class Session:
         self._stop("eval", *(name for name in self._supervisor.children if name.startswith("inference")), "daemon")
 
     def _stop(self, *names: str) -> None:
-        self._supervisor.stop(names, self._interrupts.wait)
+        self._supervisor.stop(names, self._interrupts.pause)
 
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()
-        self._interrupts.wait(seconds)
+        self._interrupts.pause(seconds)
 
 
 def _patient_wait(seconds: float) -> None:

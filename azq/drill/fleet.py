@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from azq.config import parse_run
 from azq.drill.books import read_books
 from azq.drill.hosts import Host, Lan
 from azq.drill.proof import Books, Disk
-from azq.errors import BrokerError, EvaluationTimeout
+from azq.errors import BrokerError
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
@@ -33,6 +31,7 @@ from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
 from azq.status.observe import read_workers
+from azq.waiting import until
 from azq.wire import keys, tls
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, SampleEvent
@@ -125,13 +124,9 @@ class Fleet:
         self.client.close()
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
-        """The first true answer; names what did not come, and where logs are."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            if answer := condition():
-                return answer
-            threading.Event().wait(0.05)
-        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+        """The first answer that is neither None nor False; names what did not come, and where logs are."""
+        logs = f"logs are in {self._folder}"
+        return until(condition, lambda: f"{what} did not come within {within_s:g} s; {logs}\n{self._last_words()}", within_s)
 
     def counts(self) -> LedgerCounts:
         """The ledger."""

@@ -34,6 +34,7 @@ from azq.ledger.types import LearnerLease, RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
 from azq.phases import Phases
+from azq.process.interrupts import StopSign
 from azq.replay.limiter import stall_selfplay, steps_allowed
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, window_size
@@ -110,7 +111,7 @@ class Learner:
         self._leftovers = True  # entries read and not acknowledged may wait
         self._due = {"place": 0.0, "status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
 
-    def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
         `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
@@ -122,7 +123,7 @@ class Learner:
             on_turn(self.status())
         self.finish(on_turn)
 
-    def turn(self, stop: threading.Event) -> None:
+    def turn(self, stop: StopSign) -> None:
         """One round: what is due, intake, training."""
         if not self._agreed:
             self._take_in()

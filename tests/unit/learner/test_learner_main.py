@@ -13,7 +13,7 @@ from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
-from workers.learner import OPENING_EVERY_S, Beat, Opening, main
+from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
 from workers.place import lock_folder
 
 
@@ -41,7 +41,7 @@ def test_without_a_broker_address_the_remedy_is_named():
 
 def test_heartbeats_appear_and_go(tmp_path):
     bus = MemoryBus()
-    beat = Beat(bus, "ttt", tmp_path, WorkerConfig())
+    beat = LearnerBeat(bus, "ttt", tmp_path, WorkerConfig())
     beat.turn(None)
     sent = decode(bus.get(keys.beat(beat.worker)), Heartbeat)
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
@@ -56,7 +56,7 @@ def test_a_learner_that_reads_a_long_log_asks_systemd_for_time_and_beats(tmp_pat
         manager.bind(str(tmp_path / "notify"))
         manager.setblocking(False)
         monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
-        opening = Opening("ttt", Beat(bus, "ttt", tmp_path, WorkerConfig()), clock=lambda: now[0])
+        opening = Opening("ttt", LearnerBeat(bus, "ttt", tmp_path, WorkerConfig()), clock=lambda: now[0])
         opening.turn("file 1 of 2")
         with pytest.raises(BlockingIOError):
             manager.recv(1000)
