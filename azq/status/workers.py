@@ -30,6 +30,9 @@ class WorkerStatus:
     weight_versions: dict[str, int]
 
 
+_AS_SAID = [name for name in Heartbeat.__struct_fields__ if name in WorkerStatus.__slots__]
+
+
 @dataclass(frozen=True, slots=True)
 class FleetRates:
     """What a set of workers does together."""
@@ -77,21 +80,8 @@ def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:
 
 def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
     """A heartbeat as operators read it."""
-    return WorkerStatus(
-        worker=beat.worker,
-        role=beat.role,
-        host=beat.host,
-        pid=beat.pid,
-        version=beat.version,
-        run=beat.run,
-        queues=beat.queues,
-        tags=beat.tags,
-        slots=beat.slots,
-        age_s=max(0, now_ms - beat.sent_ms) / 1000,
-        up_s=max(0, beat.sent_ms - beat.started_ms) / 1000,
-        rates=dict(beat.rates),
-        weight_versions=dict(beat.weight_versions),
-    )
+    age_s, up_s = max(0, now_ms - beat.sent_ms) / 1000, max(0, beat.sent_ms - beat.started_ms) / 1000
+    return WorkerStatus(**{name: getattr(beat, name) for name in _AS_SAID}, age_s=age_s, up_s=up_s)
 
 
 def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
