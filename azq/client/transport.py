@@ -13,10 +13,9 @@ import httpx2
 
 from azq import errors
 from azq.errors import AzqError, ConfigError, DaemonUnavailable, WireError
-from azq.status.schemas import EventOut
+from azq.status.schemas import ERROR_URN, EventOut
 from azq.waiting import Backoff
 
-URN = "urn:azq:error:"
 BY_NAME = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, AzqError)}
 BY_STATUS: dict[int, type[AzqError]] = {
     **dict.fromkeys((401, 403, 421), errors.AccessDenied),
@@ -37,7 +36,7 @@ START = "start"
 def error_of(status: int, body: Any, place: str) -> AzqError:
     """The error that an answer stands for: by the problem's `type`, else by its status; `place` names the request."""
     document = body if isinstance(body, dict) else {}
-    kind = BY_NAME.get(str(document.get("type", "")).removeprefix(URN)) or BY_STATUS.get(status, AzqError)
+    kind = BY_NAME.get(str(document.get("type", "")).removeprefix(ERROR_URN)) or BY_STATUS.get(status, AzqError)
     return kind(str(document.get("detail") or f"{place} was answered with status {status}; is this an azq daemon?"))
 
 

@@ -315,6 +315,9 @@ class HealthOut(BaseModel):
     failed_ticks: int
 
 
+ERROR_URN = "urn:azq:error:"  # before an error's class name, a problem's `type`
+
+
 class ProblemOut(BaseModel):
     """RFC 9457 problem document."""
 

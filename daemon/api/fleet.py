@@ -18,7 +18,7 @@ from azq.errors import BrokerError
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
 from azq.status.queues import QueueStatus, queue_table, tags_of
-from azq.status.schemas import HealthOut, Name
+from azq.status.schemas import ERROR_URN, HealthOut, Name
 from azq.status.summary import summarise
 from azq.status.workers import WorkerStatus, worker_status
 from daemon.api import figures
@@ -79,7 +79,7 @@ def readyz(request: Request, use: Use) -> HealthOut | Response:
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
     if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
         return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind="urn:azq:error:NotReady", instance="/readyz", headers={"Retry-After": "2"}
+            HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind=f"{ERROR_URN}NotReady", instance="/readyz", headers={"Retry-After": "2"}
         )
     return _health(request, use, "ready")
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from azq import errors, logs
 from azq.errors import AzqError, InvalidRequest
 from azq.masking import masked
+from azq.status.schemas import ERROR_URN
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -66,7 +67,7 @@ def problem(
 
 def urn(kind: type[AzqError]) -> str:
     """The name of an error class as a problem's `type`; `azq.client` reads it back."""
-    return f"urn:azq:error:{kind.__name__}"
+    return ERROR_URN + kind.__name__
 
 
 def status_of(error: AzqError) -> HTTPStatus:
