@@ -17,8 +17,8 @@ from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify, watchdog_interval_s
-from workers.board import Board
-from workers.rates import merge, versions
+from azq.wire.kinds import Kind
+from workers.board import Board, merge, versions
 
 if TYPE_CHECKING:
     from azq.bus.base import Bus
@@ -31,8 +31,8 @@ log = logs.get(__name__)
 
 
 def role_of(queues: Sequence[str]) -> str:
-    """The role a worker of these queues is listed under."""
-    return "selfplay" if any(queue.startswith("selfplay.") for queue in queues) else "eval"
+    """The role a worker of these queues is listed under: the first kind of job that it takes."""
+    return next((kind for kind in Kind if any(queue.startswith(f"{kind}.") for queue in queues)), Kind.EVAL)
 
 
 def node_name(queues: Sequence[str]) -> str:

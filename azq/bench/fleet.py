@@ -28,7 +28,8 @@ from azq.process.supervisor import ChildSpec, spawn
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
-from azq.wire.messages import SCHEMA, EvalRound, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import SCHEMA, EvalRound, Heartbeat, Job, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 
 TAG = "cpu"
 LEASE_S = 3600.0
@@ -111,7 +112,7 @@ def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs
     ledger, bus, made_ms = Ledger(client), RedisBus(client), now_ms()
     ledger.create_run(record_of(name, sections, f"/runs/{name}", made_ms))
     for number in range(ENDED_JOBS + jobs + 1):
-        job = ledger.enqueue(name, "selfplay", TAG, games=1024, slice_s=60.0)
+        job = ledger.enqueue(Job("", name, Kind.SELFPLAY, TAG, games=1024, slice_s=60.0))
         ledger.mark_published(job.job.job_id, job.attempt)
         if number < ENDED_JOBS + jobs:
             lease = ledger.claim(job.job.job_id, job.attempt, f"host{number}:1", LEASE_S)

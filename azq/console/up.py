@@ -46,6 +46,7 @@ from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
 from azq.wire.gate import agree_on_schema
 from azq.wire.keys import Role
+from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import RunRecord
 
 TICK_S = 0.1  # between two looks after the children
@@ -206,10 +207,7 @@ class Session:
         yield from children(self._brokers.fronts, self._start.run.path / "logs")
         tag = self._config.run.tag
         tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
-        searches = {
-            "selfplay": ["worker", "--queues", f"selfplay.{tag}", *tags],
-            "eval": ["worker", "--queues", f"eval.{tag}", *tags],
-        }
+        searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
         inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self._name]}

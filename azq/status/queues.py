@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from azq.ledger.types import JobState, JobView
-from azq.status.state import EVAL, Offer, Offering, queue_of
+from azq.status.state import Offer, Offering
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
 
@@ -31,7 +32,7 @@ def live_queues(workers: Sequence[Offering]) -> tuple[str, ...]:
 
 def live_tags(workers: Sequence[Offering], kind: str) -> tuple[str, ...]:
     """Hardware tags for which a job of this kind finds a live worker, sorted."""
-    prefix = queue_of(kind, "")
+    prefix = f"{kind}."
     return tuple(queue.removeprefix(prefix) for queue in live_queues(workers) if queue.startswith(prefix))
 
 
@@ -45,7 +46,7 @@ def eval_tag(workers: Sequence[Offering], wanted: str) -> str:
 
     Evaluation jobs need no hardware of their own: their leaves go to the inference workers.
     """
-    tags = live_tags(workers, EVAL)
+    tags = live_tags(workers, Kind.EVAL)
     return next((tag for tag in (wanted, "cpu", *tags) if tag in tags), wanted)
 
 
@@ -54,7 +55,7 @@ def is_full(workers: Sequence[Offering], jobs: Iterable[JobView], queue: str) ->
 
     Jobs of another queue count as far as they exceed the slots that only that queue has.
     """
-    leased = Counter(queue_of(view.job.kind, view.job.tag) for view in jobs if view.state is JobState.LEASED)
+    leased = Counter(view.job.queue for view in jobs if view.state is JobState.LEASED)
     shared = {other for beat in workers if queue in beat.queues for other in beat.queues} - {queue}
     elsewhere = {other: sum(beat.slots for beat in workers if other in beat.queues and queue not in beat.queues) for other in shared}
     held = leased[queue] + sum(max(0, leased[other] - elsewhere[other]) for other in shared)
@@ -82,7 +83,7 @@ def queue_table(workers: Sequence[Heartbeat], jobs: Sequence[JobView], now_ms: i
     """Every queue that has a live worker or a job, by name."""
     by_queue: dict[str, list[JobView]] = {queue: [] for queue in live_queues(workers)}
     for view in jobs:
-        by_queue.setdefault(queue_of(view.job.kind, view.job.tag), []).append(view)
+        by_queue.setdefault(view.job.queue, []).append(view)
     return [_status(queue, workers, views, now_ms) for queue, views in sorted(by_queue.items())]
 
 

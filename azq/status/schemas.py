@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec.structs import asdict
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic_core import core_schema
 
 from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
@@ -15,6 +16,7 @@ from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
@@ -31,6 +33,8 @@ PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, 
 )
 Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
+# The words alone: a type that is an enumeration would be a schema of its own, with a text for other readers.
+JobKind = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([kind.value for kind in Kind]))]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -130,7 +134,7 @@ class NewJob(Body):
     )
 
     run: Name
-    kind: Literal["selfplay", "eval"]
+    kind: JobKind
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
     games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
@@ -143,11 +147,11 @@ class NewJob(Body):
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
         asked = (self.match is not None) + (self.grade is not None)
-        if self.kind == "eval" and asked != 1:
+        if self.kind == Kind.EVAL and asked != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind == "selfplay" and asked:
+        if self.kind == Kind.SELFPLAY and asked:
             raise ValueError("`match` and `grade` belong to eval jobs")
-        if self.kind == "eval" and (self.games or self.slice_s):
+        if self.kind == Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from azq import metrics
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
 
@@ -45,7 +46,7 @@ class FleetRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class Workforce:
     """Everything that a run's status says of its workers."""
 
     beats: tuple[Heartbeat, ...]
@@ -55,13 +56,13 @@ class Team:
     lag: Callable[[str, int], float]  # of their weights behind a version of a run, see `lag_of`
 
 
-def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """These workers; `status` tells how each is read."""
     listed = tuple(map(status, beats))
-    return Team(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
+    return Workforce(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
 
 
-def joined(shared: Team, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+def joined(shared: Workforce, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have but a learner of their own.
 
     A learner plays and evaluates nothing, so the sums of the shared ones stand.
@@ -69,7 +70,7 @@ def joined(shared: Team, own: Sequence[Heartbeat], status: Callable[[Heartbeat],
     more, beats = tuple(map(status, own)), (*shared.beats, *own)
     players = [beat for beat in own if beat.role != "learner"]
     rates, lag = (fleet_rates(beats), lag_of(beats)) if players else (shared.rates, shared.lag)
-    return Team(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
+    return Workforce(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
 
 
 def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:
@@ -88,8 +89,8 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
     """The rates of all these workers, summed or averaged as each asks for."""
     busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
     return FleetRates(
-        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
+        games_per_s=_total(workers, metrics.GAMES_PER_S, (Kind.SELFPLAY,)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, tuple(Kind)),
         evaluations_per_s=_evaluations_per_s(workers),
         mean_batch=_mean_batch(workers),
         network_busy=sum(busy) / len(busy) if busy else 0.0,
@@ -104,7 +105,7 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
     said: list[float] = []
     held: dict[str, list[int]] = {}
     for beat in workers:
-        if beat.role == "selfplay":
+        if beat.role == Kind.SELFPLAY:
             said += [beat.rates[metrics.POLICY_LAG]] if metrics.POLICY_LAG in beat.rates else []
             for run, version in beat.weight_versions.items():
                 held.setdefault(run, []).append(version)
@@ -125,7 +126,7 @@ def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> f
 
 def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
     """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
-    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, ("selfplay", "eval"))
+    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, tuple(Kind))
 
 
 def _mean_batch(workers: Sequence[Heartbeat]) -> float:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from azq.wire.kinds import Kind
+
 SCHEMA = 2
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
 READABLE = (UNCHECKED, SCHEMA)
@@ -80,14 +82,19 @@ class WeightEvent(Message, frozen=True):
 class Job(Message, frozen=True):
     """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
 
-    job_id: str  # "<run>:<number>"
+    job_id: str  # "<run>:<number>"; empty until the ledger has given it one
     run: str
-    kind: str  # "selfplay" | "eval"
+    kind: Kind
     tag: str
     priority: int = 6  # 0 most urgent, 9 least
     games: int = 0
     slice_s: float = 0.0
     payload: bytes = b""
+
+    @property
+    def queue(self) -> str:
+        """The Celery queue that it waits in, also where its tag is malformed and none carries it."""
+        return f"{self.kind}.{self.tag}"
 
 
 class MatchSpec(Message, frozen=True):

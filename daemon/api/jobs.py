@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi import status as http
@@ -13,8 +13,9 @@ from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.queues import eval_tag, live_tags
-from azq.status.schemas import JobOut, Name, NewJob
-from azq.status.state import EVAL, SELFPLAY, queue_of
+from azq.status.schemas import JobKind, JobOut, Name, NewJob
+from azq.wire.kinds import Kind, queue_name
+from azq.wire.messages import Job
 from daemon.api.access import OPERATE, READ
 from daemon.api.conventions import LINKED, REPLAYS, Creating, Paged
 from daemon.api.services import Services, Use
@@ -31,9 +32,8 @@ def enqueue_job(body: NewJob, use: Use, creation: Creating) -> JobOut:
     if view is None:
         tag, games, slice_s = _settle(body, use)
         with use.admission.job():
-            view, replayed = use.ledger.enqueue_once(
-                once, body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload()
-            )
+            job = Job("", body.run, Kind(body.kind), tag, body.priority, games, slice_s, body.payload())
+            view, replayed = use.ledger.enqueue_once(once, job)
     creation.note(view.job.job_id, replayed=replayed)
     return JobOut.of(view)
 
@@ -44,7 +44,7 @@ def list_jobs(
     pages: Paged,
     run: Name | None = None,
     active: bool = True,
-    kind: Literal["selfplay", "eval"] | None = None,
+    kind: JobKind | None = None,
     tag: Tag | None = None,
     state: JobState | None = None,
     since: Annotated[int, Query(ge=0, lt=2**53, description="Created at this time or later, in ms since 1970.")] = 0,
@@ -98,18 +98,18 @@ def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
     sections = sections_of(view.record)
     workers = use.workers()
-    tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == EVAL else sections.run.tag)
+    tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == Kind.EVAL else sections.run.tag)
     tags = live_tags(workers, body.kind)
     if tag not in tags:
         raise UnknownTagError(
-            f"no live worker takes {queue_of(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
-            f"start `azq worker --queues {queue_of(body.kind, tag)}` on such a host, or ask for one of these"
+            f"no live worker takes {queue_name(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
+            f"start `azq worker --queues {queue_name(body.kind, tag)}` on such a host, or ask for one of these"
         )
     return tag, *_size(body, sections)
 
 
 def _size(body: NewJob, sections: RunSections) -> tuple[int, float]:
     """Games and slice of a job, the run's own where the request names none."""
-    if body.kind == SELFPLAY:
+    if body.kind == Kind.SELFPLAY:
         return body.games or sections.selfplay.games_in_flight, body.slice_s or sections.selfplay.slice_s
     return (body.match.games if body.match else 0), 0.0

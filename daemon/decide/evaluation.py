@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from azq.config import ArenaConfig, RunSections
 from azq.status.queues import eval_tag, slots_of
-from azq.status.state import EVAL, ObservedRun, Offering, queue_of
+from azq.status.state import ObservedRun, Offering
+from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import GradeSpec, MatchSpec
 from daemon.decide.actions import EnqueueEval
 
@@ -33,10 +34,10 @@ def next_round(
     arena = sections.arena
     if arena.every_s == 0 or seen.weight_version <= seen.round_version:
         return None
-    if any(finished or view.job.kind == EVAL for view in seen.jobs):
+    if any(finished or view.job.kind == Kind.EVAL for view in seen.jobs):
         return None
     tag = eval_tag(workers, sections.run.tag)
-    begins = not (seen.round_version or finished) and slots_of(workers, queue_of(EVAL, tag))
+    begins = not (seen.round_version or finished) and slots_of(workers, queue_name(Kind.EVAL, tag))
     if begins and (first := _grade(sections, seen.weight_version, has_positions, most=FIRST_POSITIONS)):
         return EnqueueEval(name, tag, seen.weight_version, tuple(first))
     waited_ms = now_ms - seen.round_ms if seen.round_ms else seen.active_ms

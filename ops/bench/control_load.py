@@ -17,7 +17,7 @@ from pathlib import Path
 
 import redis
 
-from azq.actor.link import RECORDS_PER_CALL
+from azq.actor.lease import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
@@ -27,7 +27,8 @@ from azq.ledger.records import record_of
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.connect import connect
-from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, SampleEvent
 
 ACTIONS, VALUES = 7, 1
 RUN = "load"
@@ -56,7 +57,7 @@ def measure(client: redis.Redis, worker: redis.Redis, learner: redis.Redis, game
     ledger = Ledger(client)
     sections = RunSections()
     ledger.create_run(record_of(RUN, sections))
-    job = ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=600.0)
+    job = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=600.0))
     ledger = Ledger(worker)
     lease = ledger.claim(job.job.job_id, job.attempt, "load", 600.0)
     assert lease is not None, "the job is this script's own"

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from azq import games
-from azq.actor import Arenas, SelfPlay, SliceEnd
+from azq.actor import Arenas, SelfPlay, Slice, SliceEnd
 from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import Lease
 from azq.search.evaluator import UniformEvaluator
-from azq.wire.messages import RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 RUN = "toe"
@@ -41,17 +42,16 @@ class Table:
         self.arenas = Arenas()
 
     def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0) -> Lease:
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=slice_s)
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s))
         self.ledger.mark_published(job.job.job_id, 1)
         lease = self.ledger.claim(job.job.job_id, 1, "me", lease_s)
         assert lease is not None
         return lease
 
     def play(self, lease: Lease | None = None, evaluator: Any = None, **options: Any) -> SliceEnd:
-        settings = options.pop("settings", sections())
-        return SelfPlay(
-            self, lease or self.lease(), settings, GAME, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options
-        ).run()
+        given = {name: options.pop(name) for name in ("made_ms", "patience_s") if name in options}
+        part = Slice(lease or self.lease(), options.pop("settings", sections()), GAME, **given)
+        return SelfPlay(self, part, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options).run()
 
     def balanced(self) -> bool:
         counts = self.ledger.counts(RUN)

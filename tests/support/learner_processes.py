@@ -18,7 +18,8 @@ from azq.config import RunSections
 from azq.ledger import Ledger
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, LearnerStatus, RunRecord
 
 RUN = "ttt"
 
@@ -33,7 +34,7 @@ class Place:
         self.game = games.load("tic_tac_toe")
         self.processes: list[subprocess.Popen[bytes]] = []
         self.ledger.create_run(self._record(sections))
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=10_000, slice_s=60.0).job
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=10_000, slice_s=60.0)).job
         lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
         assert lease is not None
         self.lease = lease

@@ -9,7 +9,7 @@ from azq.bus.base import Bus
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 
 class World:
@@ -22,7 +22,7 @@ class World:
         self.ledger.create_run(record("r"))
 
     def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0) -> Lease:
-        view = self.ledger.enqueue("r", kind, "cpu", games=3)
+        view = self.ledger.enqueue(Job("", "r", kind, "cpu", games=3))
         lease: Lease | None = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
         assert lease is not None
         return lease

@@ -19,10 +19,12 @@ from azq.ledger import MemoryLedger
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import (
     GradeResult,
     Heartbeat,
     HistoryPoint,
+    Job,
     LearnerStatus,
     MatchResult,
     MatchSpec,
@@ -196,7 +198,7 @@ class Site:
 
     def plant_jobs(self) -> None:
         """A leased job with open games, a finished game, and a job that waits."""
-        view = self.ledger.enqueue(RUN, "selfplay", "cpu", games=8, slice_s=60)
+        view = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=8, slice_s=60))
         lease = self.ledger.claim(view.job.job_id, 1, "w", 600.0)
         assert lease is not None
         opened = self.ledger.adopt(lease, 8)
@@ -204,4 +206,4 @@ class Site:
         self.ledger.finish_games(lease, finished)
         ids = [entry.id for entry in self.bus.newest(keys.samples(RUN), 3)]
         self.ledger.record_inserted(RUN, 3, 1, ack=ids)
-        self.ledger.enqueue(RUN, "selfplay", "cuda", games=8, slice_s=60)
+        self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cuda", games=8, slice_s=60))

@@ -21,7 +21,8 @@ from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Heartbeat, Job, RunRecord, SampleEvent
 
 ROOT = Path(__file__).parents[2]
 RUN = "toe"
@@ -79,7 +80,7 @@ class Fleet:
         return "\n".join(path.read_text() for path in sorted(self._tmp_path.glob("worker*.log")))
 
     def send(self, slice_s: float, games: int = 16) -> JobView:
-        view = self.ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=slice_s)
+        view = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s))
         self.publish(view)
         return view
 

@@ -22,7 +22,8 @@ from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
@@ -103,7 +104,7 @@ def test_events_come_live_and_go_on_where_a_lost_connection_and_a_restart_left_o
             data = json.loads(event["data"])
             assert (data["run"], data["kind"], data["about"]) == ("first", "run.paused", {"reason": "lunch"})
         place.ledger.set_run_state("first", RunState.RUNNING)
-    job = place.ledger.enqueue("first", "selfplay", "cpu")  # while no daemon runs at all
+    job = place.ledger.enqueue(Job("", "first", Kind.SELFPLAY, "cpu"))  # while no daemon runs at all
     with place.serving() as (url, _), listening(f"{url}/v1/events", **{"Last-Event-ID": event["id"]}) as told:
         rest = list(itertools.islice((one for one in told if '"first"' in one["data"]), 2))
         assert [one["event"] for one in rest] == ["run.running", "job.queued"]

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from azq import __version__
 from azq.bus import embedded
 from azq.bus.connect import connect
-from azq.bus.origin import ServerProgram
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import ServerProgram
 from azq.cli.app import app
 from azq.config import Config, load
 from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict
@@ -35,7 +35,8 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.gate import agree_on_schema
-from azq.wire.messages import SCHEMA, AdmittedMachine, RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import SCHEMA, AdmittedMachine, Job, RunRecord
 
 
 def free_port(beside: int = 1) -> int:
@@ -116,7 +117,7 @@ def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Red
     home, port, owner = listening
     token = parse_token(invitation(config_of(home), Invitee("box"))["token"])
     Ledger(owner).create_run(RunRecord("r", b"{}", {}, "x", 1))
-    job = Ledger(owner).enqueue("r", "selfplay", "cpu")
+    job = Ledger(owner).enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     with connect(with_login(f"redis://127.0.0.1:{port}/0", token)) as client:
         agree_on_schema(client)
         ledger, bus = Ledger(client), RedisBus(client)

@@ -21,7 +21,8 @@ from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 WORKER = """
 import sys
@@ -68,7 +69,7 @@ def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: Fro
             if killed:
                 fronted.kill()
                 fronted.start()
-            views = [ledger.enqueue("r", "selfplay", "cpu") for _ in range(3)]
+            views = [ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")) for _ in range(3)]
             for view in views:
                 publish(app, view)
                 ledger.mark_published(view.job.job_id, view.attempt)
@@ -84,7 +85,7 @@ def test_a_job_is_not_handed_to_a_broker_with_another_certificate(
 ) -> None:
     ledger = Ledger(connect(fronted.url))
     ledger.create_run(RunRecord("r", b"{}", {}, "x", 1))
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     stranger = certificate.ensure(tmp_path / "stranger", "127.0.0.1")[0]
     for url in (trusting(fronted.plain_url, str(stranger)), fronted.plain_url):
         with pytest.raises(BrokerUnavailable, match="does not take job r:1"):

@@ -16,7 +16,8 @@ from azq.ledger.types import RunState
 from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_event_id
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, MatchResult, MatchSpec, RunEvent, RunRecord, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, RunEvent, RunRecord, WeightEvent
 
 RUNS = ("a", "b")
 START = EventId(0, 0, "a", "")
@@ -93,7 +94,7 @@ def test_a_new_reader_hears_only_what_comes_and_new_runs_from_their_beginning() 
     ledger.create_run(RunRecord("b", b"{}", {}, "x", 1))
     reader.join(["a", "b"])
     ledger.set_run_state("a", RunState.PAUSED, "lunch")
-    job = ledger.enqueue("b", "selfplay", "cpu")
+    job = ledger.enqueue(Job("", "b", Kind.SELFPLAY, "cpu"))
     ledger.claim(job.job.job_id, 1, "w1", 5.0)
     told = [(event.id.run, event.kind, event.about) for event in reader.read()]
     about = {"job": "b:1", "kind": "selfplay", "tag": "cpu", "attempt": 1}

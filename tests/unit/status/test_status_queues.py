@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from page_site import Site
 
 from azq.ledger.types import JobState, JobView
-from azq.queue import queue_name
 from azq.status.queues import condense, eval_tag, is_full, live_tags, note_full, queue_table, slots_of, tags_of
-from azq.status.state import EVAL, SELFPLAY, Offer, queue_of
+from azq.status.state import Offer
+from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Heartbeat, Job
 
 
@@ -28,9 +28,9 @@ def leased(queue: str, count: int) -> list[JobView]:
     return [JobView(job, JobState.LEASED, 1, "w", 0, 0, 0, 0, 0, "")] * count
 
 
-@given(st.sampled_from((SELFPLAY, EVAL)), st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True))
-def test_queues_are_named_as_the_queue_module_names_them(kind: str, tag: str) -> None:
-    assert queue_of(kind, tag) == queue_name(kind, tag)
+@given(st.sampled_from(Kind), st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True))
+def test_the_tags_of_a_kind_are_those_of_its_queues(kind: Kind, tag: str) -> None:
+    assert {other: live_tags([beat("a", queue_name(kind, tag))], other) for other in Kind} == {**dict.fromkeys(Kind, ()), kind: (tag,)}
 
 
 def test_slots_and_tags_come_from_live_workers() -> None:

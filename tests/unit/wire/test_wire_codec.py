@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from azq.errors import WireError
 from azq.wire import messages
 from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, decode_either, encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
@@ -30,6 +31,8 @@ def strategy_for(kind: type) -> st.SearchStrategy:
         return plain[kind]
     if isinstance(kind, type) and issubclass(kind, Message):
         return messages_of(kind)
+    if kind is Kind:
+        return st.sampled_from(Kind)
     origin, arguments = kind.__origin__, kind.__args__
     if origin is dict:
         return st.dictionaries(*(strategy_for(argument) for argument in arguments), max_size=3)

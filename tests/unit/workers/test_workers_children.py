@@ -11,7 +11,8 @@ from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, LeaseLost
 from azq.ledger import MemoryLedger
 from azq.ledger.types import JobState, Lease
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 from workers.board import Board, Claim
 from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, owner_of
 
@@ -59,7 +60,7 @@ class Ward:
         self.board = Board(1)
         self.ledger = MemoryLedger(MemoryBus())
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 0))
-        job = self.ledger.enqueue("r", "selfplay", "cpu", games=4).job
+        job = self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu", games=4)).job
         lease = self.ledger.claim(job.job_id, 1, owner_of(CLAIM.pid), 60.0)
         assert lease is not None
         self.lease: Lease = lease

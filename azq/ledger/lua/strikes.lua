@@ -1,13 +1,4 @@
-"""What scripts do about games that kill whoever plays them; `azq.ledger.rules.strikes` says why."""
-
-from __future__ import annotations
-
-from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
-
-SUSPICION = (
-    """
-local SUSPECT = MIN_STRIKES
-local COMPANY = {COMPANIES}
+-- What scripts do about games that kill whoever plays them; `azq.ledger.rules.strikes` says why.
 
 local function strikes_of(uid) return tonumber(call('HGET', STRIKES, uid) or '0') end
 
@@ -22,9 +13,9 @@ local function strike(of)
       call('HDEL', STRIKES, uid)
       call('HDEL', OPEN, uid)
       call('SREM', HELD_PREFIX .. of, uid)
-      call('HSET', ABANDONED, uid, 'REASON')
+      call('HSET', ABANDONED, uid, SET_ASIDE_REASON)
       call('HINCRBY', LEDGER, 'abandoned', 1)
-      note('game.set_aside', {game = uid, reason = 'REASON'})
+      note('game.set_aside', {game = uid, reason = SET_ASIDE_REASON})
     end
   end
   return tested
@@ -32,8 +23,8 @@ end
 
 -- The games named in a lease's arguments moved: they are no suspects, and show that the run is sound.
 local function moved_on()
-  if #ARGV < 6 or call('EXISTS', STRIKES) == 0 then return end
-  for i = 6, #ARGV, 2 do call('HDEL', STRIKES, ARGV[i]) end
+  if #ARGV < FIRST or call('EXISTS', STRIKES) == 0 then return end
+  for i = FIRST, #ARGV, 2 do call('HDEL', STRIKES, ARGV[i]) end
   call('HSET', LEDGER, 'sound', '1')
 end
 
@@ -55,9 +46,3 @@ local function next_suspect(strikes, have)
   call('RPOP', POOL)
   return uid, its
 end
-""".replace("MIN_STRIKES", str(SUSPECT))
-    .replace("COMPANIES", ", ".join(f"[{strikes}] = {games}" for strikes, games in COMPANY.items()))
-    .replace("MOST_COMPANY", str(max(COMPANY.values())))
-    .replace("SET_ASIDE", str(SET_ASIDE))
-    .replace("REASON", REASON)
-)
