@@ -17,7 +17,7 @@ from azq.status.brokers import PlaneFacts
 from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
-from daemon.serve.health import Pulse
+from daemon.serve.health import HealthRecord
 
 # (name, help, value of a run's status; None: nothing to tell yet)
 RUN_GAUGES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
@@ -63,7 +63,7 @@ WHO = ["worker", "role", "host"]
 Row = tuple[Sequence[str], float]  # values of the labels, and of the metric
 
 
-def of_daemon(pulse: Pulse) -> Iterator[Metric]:
+def of_daemon(pulse: HealthRecord) -> Iterator[Metric]:
     """The daemon itself."""
     yield CounterMetricFamily("azq_daemon_ticks", "Looks at the control plane.", value=pulse.ticks)
     yield CounterMetricFamily("azq_daemon_failed_ticks", "Looks that failed.", value=pulse.failed_ticks)
