@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-from azq.ledger.answers import JOB_FIELDS, SPELT_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS, KEPT_EVENTS, TRANSITIONS
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT
@@ -19,6 +18,14 @@ from azq.ledger.types import ONCE_LIFE_S, RECENT
 from azq.wire import keys
 from azq.wire.kinds import MAKES_GAMES, Kind
 from azq.wire.messages import UNCHECKED
+
+#: what a job's hash says of it, in the order in which scripts answer and `JobView` has it
+JOB_FIELDS = (
+    *("spec", "state", "attempt", "owner"),
+    *("lease_until_ms", "published_ms", "created_ms", "claimed_ms", "ended_ms", "error"),
+)
+#: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
+SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
 
 Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[Kind, bool] | Mapping[int, int]
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import Header, Response
 from pydantic import BaseModel
 
-from azq.ledger.idempotency import once_of
 from azq.ledger.types import Once
 
 REPLAYED = "Idempotency-Replayed"
@@ -35,7 +34,7 @@ def request_of(place: str, key: str | None, body: BaseModel) -> Once | None:
     """What the ledger knows a request by; None where no key was sent."""
     if key is None:
         return None
-    return once_of(place, key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
+    return Once.of(place, key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
 
 
 def mark_replayed(response: Response, replayed: bool) -> None:

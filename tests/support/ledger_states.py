@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from azq.ledger.rules import JobRow, State
-from azq.ledger.types import GameRecord, Job, JobState, JobView, Lease
-from azq.wire.messages import RunRecord
+from azq.ledger.types import JobState, JobView, Lease
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 QUEUED, LEASED, DONE, FAILED, CANCELLED = JobState
 
