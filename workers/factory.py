@@ -19,7 +19,7 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
-from azq.process.sdnotify import READY, STOPPING, notify
+from azq.process.liveness import READY, STOPPING, notify
 from azq.queue import detect_tags, make_app
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board

@@ -10,6 +10,9 @@ from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
 from azq.wire.messages import Heartbeat, LearnerStatus
 
+# What stands for a learner that says nothing: it has done nothing and asks for nothing.
+SILENT = LearnerStatus(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, False, False, 0.0, 0)
+
 
 class Offering(Protocol):
     """Slots on some queues; a heartbeat fulfils it."""

@@ -133,6 +133,16 @@ class MatchResult(Message, frozen=True):
     points_se: float = 0.0  # its standard error; 0 where there are too few games to tell
     error: str = ""  # why there was no match: the engine that failed, where, and what to do
 
+    @property
+    def games(self) -> int:
+        """Games played; 0 where an engine's failure ended the match."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def score(self) -> float:
+        """The first player's share of the points: draws as a half, a shared first place by its share; 0 without games."""
+        return self.share if self.seats > 2 else (self.wins + self.draws / 2) / max(1, self.games)
+
 
 class GradeResult(Message, frozen=True):
     """How many of the graded moves lost a result class, and how much the moves lost."""

@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from azq import metrics, phases
 from azq.ledger.types import JobView
-from azq.status.offers import live_queues, slots_of
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
+from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
 from daemon.serve.health import Pulse

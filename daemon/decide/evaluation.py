@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from azq.config import ArenaConfig, RunSections
-from azq.status.offers import eval_tag, slots_of
+from azq.status.queues import eval_tag, slots_of
 from azq.status.state import ObservedRun, Offering
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import GradeSpec, MatchSpec

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from azq.config import DaemonConfig, RunSections
+from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.offers import condense, live_tags, slots_of
-from azq.status.state import Desired, DesiredRun, Observed, ObservedRun, Offer
+from azq.status.queues import condense, live_tags, slots_of
+from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer
 from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
 from daemon.decide.actions import (
     Action,
@@ -86,15 +87,9 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
     return actions
 
 
-def goal_reached(until: Mapping[str, float], seen: ObservedRun) -> str:
-    """The goal that a run has reached, in words; empty where it has not."""
-    done = {"minutes": seen.active_ms / 60_000, "games": seen.counts.finished, "steps": seen.learner.step if seen.learner else 0}
-    return ", ".join(f"{goal}={limit:g} reached" for goal, limit in until.items() if done.get(goal, 0) >= limit)
-
-
 def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
     """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
-    if seen.learner is not None and seen.learner.stall_selfplay:
+    if (seen.learner or SILENT).stall_selfplay:
         return "self-play is ahead of the learner (samples_per_insert)"
     if seen.counts.in_transit >= max_waiting_games:
         return f"{seen.counts.in_transit} finished games wait for the learner"
@@ -104,7 +99,8 @@ def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
         return FailRun(run.name, run.unreadable)
-    if reason := goal_reached(run.until, seen):
+    done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
+    if reason := Goals(run.until).reached(done):
         return FinishRun(run.name, reason)
     recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):

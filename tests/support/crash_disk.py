@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 STATES = 48  # looked at after one step, at most
@@ -105,7 +106,9 @@ class CrashDisk:
 
     def crashes(self, folder: Path, seed: int = 1) -> Iterator[tuple[Path, list[Any]]]:
         """Each folder that a crash could leave, made at `folder`, and what was acknowledged before."""
-        things, acknowledged, seen = {number: Thing(one.is_folder, one.durable) for number, one in self._start.items()}, [], set()
+        things = {number: Thing(one.is_folder, one.durable) for number, one in self._start.items()}
+        acknowledged: list[Any] = []
+        seen: set[Any] = set()
         rng = random.Random(seed)
         for step in [("nothing", 0, None), *self._steps]:
             self._do(step, things, acknowledged)
@@ -269,7 +272,7 @@ class CrashDisk:
 def _caller() -> str:
     """The two innermost functions of azq that asked for it, such as `sync_folder < publish_file`."""
     names: list[str] = []
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(names) < 2:
         if frame.f_globals.get("__name__", "").startswith("azq."):
             names.append(frame.f_code.co_qualname)

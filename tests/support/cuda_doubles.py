@@ -105,9 +105,9 @@ class FakeGraph:
                     came.copy_(again)
 
 
-class _Recording(TorchDispatchMode):
+class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, graph: FakeGraph) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._graph = graph
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -116,7 +116,7 @@ class _Recording(TorchDispatchMode):
         return came
 
 
-class _Later(TorchDispatchMode):
+class _Later(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Puts copies on the stream in use."""
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -137,7 +137,7 @@ class FakeDevice(threading.local):
     def use(self, stream: FakeStream) -> Iterator[None]:
         before, self.stream = self.stream, stream
         try:
-            with contextlib.nullcontext() if stream is self.default else _Later():
+            with contextlib.nullcontext() if stream is self.default else _Later():  # type: ignore[no-untyped-call]
                 yield
         finally:
             self.stream = before

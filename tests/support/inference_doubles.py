@@ -42,7 +42,7 @@ def weights(seed: int, *, version: int = 1, spec: NetSpec = SPEC, network: Netwo
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in module.named_parameters():
-            tensor += 0.05 * torch.randn(tensor.shape, generator=generator)
+            tensor.add_(0.05 * torch.randn(tensor.shape, generator=generator))
             if name == spoil:
                 tensor.fill_(float("nan"))
     meta = WeightsMeta("connect_four", version, 10 * version, network=network.model_dump(mode="json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from azq.ledger.rules import JobRow, State
 from azq.ledger.types import JobState, JobView, Lease
@@ -20,14 +21,14 @@ def run(*rows: JobRow, **fields: object) -> State:
     return State(RunRecord("r", b"{}", {}, "", 1), **{"changed_ms": 0, **implied, **fields})  # type: ignore[arg-type]
 
 
-def job(number: int, state: JobState = QUEUED, kind: str = "selfplay", **fields: object) -> JobRow:
+def job(number: int, state: JobState = QUEUED, kind: str = "selfplay", **fields: Any) -> JobRow:
     """One job as an old attempt 3 left it; `fields` are of the row or of its view."""
     named = Job(f"r:{number}", "r", kind, "cpu")
     of_row = {name: fields.pop(name) for name in ("failures", "cancel", "released", "held") if name in fields}
     owner, until_ms = ("w", 9_000) if state is LEASED else ("", 0)
     seen = {"owner": owner, "lease_until_ms": until_ms, "published_ms": 20, "claimed_ms": 30, "error": "", **fields}
-    view = JobView(named, state, **{"attempt": 3, "created_ms": 10, "ended_ms": 0, **seen})  # type: ignore[arg-type]
-    return JobRow(view, **{**of_row, "held": frozenset(of_row.get("held", ()))})  # type: ignore[arg-type]
+    view = JobView(named, state, **{"attempt": 3, "created_ms": 10, "ended_ms": 0, **seen})
+    return JobRow(view, **{**of_row, "held": frozenset(of_row.get("held", ()))})
 
 
 def lease(number: int = 1, attempt: int = 3, owner: str = "w", kind: str = "selfplay") -> Lease:

@@ -112,7 +112,7 @@ class Site:
     def plant_workers(self) -> None:
         """Two hosts; one worker is late."""
         rates = {"games_per_s": 21.5, "simulations_per_s": 90_400.0, "policy_lag": 1.0}
-        cpu = {"queues": ("selfplay.cpu", "eval.cpu"), "tags": ("cpu",)}
+        cpu: dict[str, Any] = {"queues": ("selfplay.cpu", "eval.cpu"), "tags": ("cpu",)}
         self.beat("daemon", "daemon@north:1", "north")
         self.beat("learner", "learner@north:2", "north", run=RUN, rates={"samples_per_s": 640.0})
         self.beat("selfplay", "selfplay@north:3", "north", slots=2, rates=rates, **cpu)

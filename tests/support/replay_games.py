@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
 
 
-def play_game(game, uid: int, *, searched_from: int = 0, weight_version: int = 1) -> SampleEvent:
+def play_game(game: Any, uid: int, *, searched_from: int = 0, weight_version: int = 1) -> SampleEvent:
     """A random game; plies before `searched_from` and those of chance carry no targets."""
     rng = np.random.default_rng(uid)
     state, num_actions = game.new_initial_state(), game.num_distinct_actions()
@@ -36,6 +38,6 @@ def play_game(game, uid: int, *, searched_from: int = 0, weight_version: int = 1
     return SampleEvent(record=record, returns=tuple(state.returns()), worker="selfplay@test:1", finished_ms=1)
 
 
-def frame(game, uid: int, **options) -> bytes:
+def frame(game: Any, uid: int, **options: Any) -> bytes:
     """The frame of `play_game`."""
     return encode(play_game(game, uid, **options))

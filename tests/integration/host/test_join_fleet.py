@@ -30,7 +30,7 @@ from azq.host.machines import give_roles, machines_of
 from azq.host.roles import knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate

@@ -14,14 +14,15 @@ from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.serve import unserved
+from azq.inference.serve import follower, served, unserved
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
-from azq.status.watch import Watch
+from azq.status.observe import Watch
+from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.messages import RunRecord
-from workers.inference import Pulse, serve
+from workers.inference import ServingBeat, serve
 
 
 class Broken:
@@ -57,7 +58,7 @@ class Place:
         self.control, self.data = RedisBus(self.client), RedisBus(broker.data_url)
         self.ledger, self.shelves, self.bad = Ledger(self.client), {}, dict(BAD)
         self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, CONFIG, "inference@here:1", spec_of=self._spec)
-        self.pulse = Pulse(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
+        self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
         self.stop, self.failures = threading.Event(), []
         self.thread = threading.Thread(target=self._serve)
 
@@ -80,7 +81,7 @@ class Place:
 
     def _serve(self):
         try:
-            serve(self.server, self.pulse.beat, self.stop)
+            serve(self.server, self.beat.turn, self.stop)
         except BaseException as error:
             self.failures.append(error)
 
@@ -95,8 +96,8 @@ class Place:
 
 @pytest.fixture
 def place(broker, monkeypatch):
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
-    monkeypatch.setattr(unserved, "LONGEST_S", 0.2)
+    for module in (unserved, served, follower):
+        monkeypatch.setattr(module, "AGAIN", Backoff(0.05, 0.2))
     made = Place(broker)
     yield made
     made.close()

@@ -22,7 +22,7 @@ from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.paging import decode_cursor, encode_cursor
+from daemon.api.conventions import decode_cursor, encode_cursor
 from daemon.api.services import Services
 from daemon.serve.health import Health
 

@@ -15,11 +15,12 @@ from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.serve import follower, unserved
+from azq.inference.serve import follower
 from azq.inference.serve.roster import LOOK_S
 from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
+from azq.waiting import Backoff
 from azq.wire import keys
 
 EXACT = CONFIG.model_copy(update={"precision": "float32"})
@@ -119,7 +120,7 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
 
 
 def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
+    monkeypatch.setattr(follower, "AGAIN", Backoff(0.05, 300.0))
     place = Place()
     place.shelf.publish(1, weights(1))
     with serving(place.server):

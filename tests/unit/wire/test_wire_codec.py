@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, encode
+from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, decode_either, encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
@@ -149,6 +149,13 @@ def test_one_kind_is_not_another(kind):
     other = EvalReply(1, 2, 3, b"", b"") if kind is not EvalReply else GameRecord(1)
     with pytest.raises(WireError, match=f"not a {kind.__name__}"):
         decode(encode(other), kind)
+
+
+def test_the_tag_tells_which_of_two_kinds_it_is():
+    for message in (DeadLetter("a", "1-0", "b", b"", 1), GameRecord(7)):
+        assert decode_either(encode(message), DeadLetter, GameRecord) == message
+    with pytest.raises(WireError, match="not a DeadLetter or EvalReply"):
+        decode_either(encode(GameRecord(7)), DeadLetter, EvalReply)
 
 
 def test_too_large_a_message_is_refused_on_both_sides():

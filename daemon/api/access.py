@@ -1,13 +1,17 @@
-"""Who may ask, and for what: bearer tokens, each with a scope. Pure."""
+"""Who may ask, and for what: bearer tokens, each with a scope, which each route declares (`dependencies=[READ]`) and so `/docs` tells."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Request, Security
+from fastapi.security import HTTPBearer, SecurityScopes
 
 from azq.config import DaemonConfig
+from azq.errors import AccessDenied
 
 
 class Scope(StrEnum):
@@ -18,11 +22,7 @@ class Scope(StrEnum):
     OPERATE = "operate"  # everything
 
 
-_INCLUDED: Mapping[Scope, frozenset[Scope]] = {
-    Scope.WORKER: frozenset({Scope.WORKER}),
-    Scope.READ: frozenset({Scope.READ, Scope.WORKER}),
-    Scope.OPERATE: frozenset(Scope),
-}
+_ORDER = tuple(Scope)  # each includes those before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Identity:
 
     def may(self, scope: Scope) -> bool:
         """True when this token's scope includes the one that is needed."""
-        return scope in _INCLUDED[self.scope]
+        return _ORDER.index(scope) <= _ORDER.index(self.scope)
 
 
 LOCAL = Identity("local", Scope.OPERATE)  # where no token is set, this machine may do everything
@@ -62,3 +62,24 @@ class Keyring:
         offered = sent.strip().encode()
         proven = [who for who, token in self.entries if hmac.compare_digest(offered, token)]
         return proven[0] if proven and scheme.lower() == "bearer" else None
+
+
+IDENTITY = "azq.identity"  # where the guard leaves who asks, in the ASGI scope
+
+_bearer = HTTPBearer(
+    auto_error=False,
+    scheme_name="token",
+    description="`daemon.token`, or one of `daemon.tokens` whose scope (worker < read < operate) includes the one named here",
+)
+
+
+async def _allowed(needs: SecurityScopes, request: Request, _: Annotated[object, Security(_bearer)]) -> None:
+    identity: Identity = request.scope[IDENTITY]
+    for needed in needs.scopes:
+        if not identity.may(Scope(needed)):
+            raise AccessDenied(f"token {identity.name!r} has scope {identity.scope}, this needs scope {needed}; ask with another token")
+
+
+WORKER = Security(_allowed, scopes=[Scope.WORKER.value])
+READ = Security(_allowed, scopes=[Scope.READ.value])
+OPERATE = Security(_allowed, scopes=[Scope.OPERATE.value])

@@ -13,7 +13,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app
-from daemon.api.reference import METHODS, render
+from daemon.api.page import METHODS, render
 from daemon.api.services import Services
 from daemon.serve.health import Health
 

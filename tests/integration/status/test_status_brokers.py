@@ -7,7 +7,7 @@ from typing import Any
 from azq.bus.base import Entry
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
-from azq.status.planes import PlaneFacts, open_planes
+from azq.status.brokers import PlaneFacts, open_planes
 from azq.wire import keys
 
 

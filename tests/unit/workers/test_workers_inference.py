@@ -11,39 +11,39 @@ from azq.bus.memory import MemoryBus
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable
 from azq.wire import keys
-from workers.inference import Pulse, serve
+from workers.inference import ServingBeat, serve
 
 
 def make(control, heartbeat_s=1e-9):
     server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
-    return Pulse(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
+    return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
 
 
 def test_the_first_one_must_arrive():
     control = MemoryBus()
     control.down = True
     with pytest.raises(BrokerUnavailable):
-        make(control).beat()
+        make(control).turn()
 
 
 def test_a_control_plane_that_is_away_later_stops_nothing():
     control = MemoryBus()
-    pulse = make(control)
-    pulse.beat()
+    beat = make(control)
+    beat.turn()
     control.down = True
-    pulse.beat()
+    beat.turn()
     control.down = False
     control.delete(keys.beat("inference@test:1"))
-    pulse.beat()
+    beat.turn()
     assert control.get(keys.beat("inference@test:1")) is not None
 
 
 def test_between_two_nothing_is_written():
     control = MemoryBus()
-    pulse = make(control, heartbeat_s=3600.0)
-    pulse.beat()
+    beat = make(control, heartbeat_s=3600.0)
+    beat.turn()
     control.delete(keys.beat("inference@test:1"))
-    pulse.beat()
+    beat.turn()
     assert control.get(keys.beat("inference@test:1")) is None
 
 
@@ -52,11 +52,11 @@ def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step():
         raise AccessRefused("no such user; azq join-token")
 
     control = MemoryBus()
-    pulse = make(control)
-    pulse.beat()
+    beat = make(control)
+    beat.turn()
     control.put = refuse
     with pytest.raises(AccessRefused):
-        pulse.beat()
+        beat.turn()
     server = SimpleNamespace(step=refuse, drain=list, release=list)
     with pytest.raises(AccessRefused):
         serve(server, lambda: None, threading.Event())

@@ -1,4 +1,4 @@
-"""How the brokers are: memory, unread messages, dead letters. One round trip a plane."""
+"""How the brokers are (memory, unread messages, dead letters; one round trip a plane), and how a machine that joins reaches them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Protocol
 
 import redis
 
+from azq import __version__
 from azq.bus.connect import translate
+from azq.config import Config
 from azq.errors import BrokerError
 from azq.wire import keys, shards
+from azq.wire.connect import address
+from azq.wire.messages import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +72,26 @@ def open_planes(control: redis.Redis, data: Sequence[redis.Redis]) -> tuple[Plan
     """All planes of a fleet; they may be one server. The data planes are `data`, `data1`, `data2`, ... in the order of their addresses."""
     planes = [Plane(shards.data_name(place), client, keys.eval_stream) for place, client in enumerate(data)]
     return Plane("control", control, keys.samples), *planes
+
+
+def fleet_of(config: Config) -> Fleet:
+    """The fleet's settings without any password; an address on a unix socket is left empty, since no other machine reaches it."""
+    broker = config.broker
+    named = broker.public_data_urls or tuple(filter(None, [broker.public_data_url])) or broker.data_urls
+    data = tuple(map(_reachable, named or [broker.data_url or broker.public_control_url or broker.control_url]))
+    return Fleet(
+        version=__version__,
+        control_url=_reachable(broker.public_control_url or broker.control_url),
+        data_url=data[0],
+        store_url=config.store.url,
+        lease_s=config.daemon.lease_s,
+        heartbeat_s=config.worker.heartbeat_s,
+        heartbeat_life_s=config.worker.heartbeat_life_s,
+        sent_ms=0,
+        data_urls=data if len(data) > 1 else (),
+        shards_per_run=broker.shards_per_run,
+    )
+
+
+def _reachable(url: str) -> str:
+    return "" if url.startswith("unix://") else address(url)

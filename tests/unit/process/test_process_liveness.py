@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from azq.process import sdnotify
-from azq.process.sdnotify import READY, WATCHDOG, more_time, notify
+from azq.process import liveness
+from azq.process.liveness import READY, WATCHDOG, more_time, notify
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_lines_arrive_as_one_message(manager: socket.socket) -> None:
 
 
 def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket) -> None:
-    before = sdnotify.DROPPED.total
+    before = liveness.DROPPED.total
     refused = threading.Event()
 
     def fill() -> None:
@@ -44,10 +44,10 @@ def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket
     assert refused.wait(20.0), "notify waits for a reader"
     thread.join()
     assert not notify(WATCHDOG, environment=told(manager))
-    assert sdnotify.DROPPED.total == before + 2
+    assert liveness.DROPPED.total == before + 2
     manager.recv(100)
     assert notify(WATCHDOG, environment=told(manager))  # once somebody reads again, messages arrive again
-    assert sdnotify.DROPPED.total == before + 2
+    assert liveness.DROPPED.total == before + 2
 
 
 def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.forget import READ_AT_ONCE, weights_in
 from daemon.api.services import Services
+from daemon.api.weights import READ_AT_ONCE, weights_in
 from daemon.serve.health import Health
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
@@ -70,7 +70,7 @@ class Front:
         self.http = TestClient(create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False)
         self.beat(BEAT)
 
-    def store_of(self, _: Any) -> Store:
+    def store_of(self, *_: Any) -> Store:
         return self.shelf  # type: ignore[return-value]
 
     def beat(self, heartbeat: Heartbeat) -> None:
