@@ -17,7 +17,7 @@ from azq.config.own_token import with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from daemon.serve.core import build
 from daemon.serve.listener import bind
 from daemon.serve.lock import LIFE_S, DaemonLock

@@ -30,7 +30,7 @@ from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_run_store
 from azq.waiting import Backoff
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 
 BACKOFF = Backoff(0.1, 5.0)
 

@@ -33,7 +33,7 @@ from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
 from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched

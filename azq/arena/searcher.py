@@ -17,7 +17,7 @@ from azq.config import SearchConfig
 from azq.search.evaluator import Evaluator
 from azq.search.make import make_search
 from azq.search.settings import strongest
-from azq.wire.leaves import most_leaves
+from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST
 
 MAX_SLOTS = 256

@@ -44,7 +44,7 @@ from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from azq.wire.keys import Role
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import RunRecord

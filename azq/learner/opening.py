@@ -46,7 +46,7 @@ from azq.replay.follow import SegmentFollower
 from azq.replay.samples import Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
-from azq.store.base import SUFFIX
+from azq.store.chunks import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 

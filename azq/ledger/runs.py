@@ -12,8 +12,7 @@ from azq.ledger.rules import check_run_name, max_waiting, still_at_work
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.connect import translate
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema, translate
 from azq.wire.messages import RunRecord
 
 

@@ -15,7 +15,7 @@ from azq.errors import WireError
 from azq.inference.device.forward import Outputs
 from azq.nets import NetSpec
 from azq.wire import codec, keys
-from azq.wire.leaves import answer_bytes, most_leaves
+from azq.wire.codec import answer_bytes, most_leaves
 from azq.wire.messages import EvalReply, EvalRequest
 
 MAX_CLIENT_NAME = 200

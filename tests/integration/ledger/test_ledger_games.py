@@ -68,7 +68,7 @@ def test_an_abandoned_game_stays_abandoned(world):
 
 
 def test_an_evaluation_is_completed_once(world):
-    lease = world.lease("eval")
+    lease = world.lease(Kind.EVAL)
     world.ledger.complete(lease, b"result")
     world.ledger.complete(lease, b"result")
     assert [entry.frame for entry in world.bus.after(keys.results("r"), "0")] == [b"result"]
