@@ -20,7 +20,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
-from azq.search.settings import search_at
+from azq.search.search import search_at
 from azq.wire.acl import user_in
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard

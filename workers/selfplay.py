@@ -32,7 +32,7 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
         context.phases.restart()
 
         def report(progress: Progress) -> None:
-            rates = context.meter.rates(progress, resent=float(getattr(evaluator, "resent", 0))) | context.phases.shares()
+            rates = context.meter.rates(progress, resent=float(evaluator.resent)) | context.phases.shares()
             context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
         settings = sections.selfplay

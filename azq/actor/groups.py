@@ -18,8 +18,7 @@ from azq.actor.slice import group_sizes, groups_that_fit
 from azq.config import RunSections
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.search.make import make_cache, make_search
-from azq.search.settings import exploring
+from azq.search.search import Record, Search, exploring, make_cache, make_search
 from azq.wire.arrays import outgrown, pack_record, unpack_record
 from azq.wire.codec import most_leaves
 from azq.wire.messages import GameRecord
@@ -28,7 +27,7 @@ from azq.wire.messages import GameRecord
 class GameGroup:
     """A search with its buffers and the one request that it has in flight."""
 
-    def __init__(self, search: _core.Search, game: _core.Game, leaves_per_step: int) -> None:
+    def __init__(self, search: Search, game: _core.Game, leaves_per_step: int) -> None:
         capacity = search.num_slots * leaves_per_step
         self.search = search
         self._num_actions = game.num_distinct_actions()
@@ -82,7 +81,7 @@ class GameGroup:
         self.handle, self.leaves = None, 0
         return count
 
-    def finished(self) -> list[_core.Record]:
+    def finished(self) -> list[Record]:
         """Records of the games that ended."""
         return [self.search.record(slot) for slot in self.search.finished_slots() if slot not in self._outgrown]
 
@@ -98,7 +97,7 @@ class GameGroup:
     def take_broken(self) -> list[tuple[int, str]]:
         """Games that nobody can play on, number and reason: too long to be sent, or (Python games) their own rules raised."""
         untold, self._untold = self._untold, []
-        broken: dict[int, tuple[int, str]] = self.search.broken_slots() if hasattr(self.search, "broken_slots") else {}
+        broken = self.search.broken_slots()
         for slot in broken:
             self.search.clear(slot)
         return untold + [found for slot, found in broken.items() if slot not in self._outgrown]
@@ -144,11 +143,11 @@ class Arenas:
     def __init__(self, make_search: Callable[..., Any] = make_search) -> None:
         self._make_search = make_search
         self._key: Hashable = None
-        self._searches: Sequence[_core.Search] = ()
+        self._searches: Sequence[Search] = ()
         self._cache: _core.EvaluationCache | None = None
         self._run: Hashable = ""
 
-    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[_core.Search]:
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
         More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.

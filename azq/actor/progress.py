@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from azq import _core
 from azq.metrics import EVAL_LATENCY_MS, EVALUATIONS_PER_S, FIGURES, MEAN_BATCH, RESENT, Rate, Recent
+from azq.search.search import Search
 
 _COUNTERS = {figure.name: figure.counter for figure in FIGURES if figure.counter}
 
@@ -55,7 +55,7 @@ class Progress:
 SEARCH_COUNTERS = tuple(counter for counter in _COUNTERS.values() if counter not in Progress().counts)
 
 
-def counts_of(searches: Sequence[_core.Search]) -> Counter[str]:
+def counts_of(searches: Sequence[Search]) -> Counter[str]:
     """What searches counted since they were made, together; a search that does not know of a counter has nothing to count."""
     return Counter({name: sum(getattr(search, name, 0) for search in searches) for name in SEARCH_COUNTERS})
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from azq import _core, logs
+from azq import logs
 from azq.actor.groups import Arenas, GameGroup
 from azq.actor.lease import HeldLease
 from azq.actor.progress import Progress, counts_of
@@ -30,6 +30,7 @@ from azq.errors import (
 from azq.ledger import Ledger
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Record
 from azq.wire.arrays import outgrown, pack_record
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -220,7 +221,7 @@ class SelfPlay:
         self._progress.games += len(events)
         self._progress.open_games -= len(events)
 
-    def _event(self, record: _core.Record) -> SampleEvent:
+    def _event(self, record: Record) -> SampleEvent:
         returns = tuple(float(value) for value in record.returns)
         return SampleEvent(pack_record(record), returns, self._lease.owner, now_ms())
 

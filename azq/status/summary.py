@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from azq.arena.players import version_of
 from azq.config import NetworkConfig
 from azq.ledger.records import known_section
 from azq.ledger.rules import max_waiting
@@ -240,7 +241,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Streng
     """The newest grade (grades come newest first) and the rating of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
     rated = max(
-        ((version, rating) for rating in ratings if (version := _version(rating.player)) is not None),
+        ((version, rating) for rating in ratings if (version := version_of(rating.player)) is not None),
         default=None,
         key=lambda pair: pair[0],
     )
@@ -253,8 +254,3 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Streng
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
     )
-
-
-def _version(player: str) -> int | None:
-    kind, _, number = player.partition(":")
-    return int(number) if kind == "weights" and number.isdigit() else None

@@ -9,6 +9,7 @@ from azq.bus.base import Bus
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 

@@ -17,7 +17,7 @@ from azq.inference.device.forward import EagerForward, Forward
 from azq.inference.device.placement import Placement
 from azq.inference.serve.batching import buckets
 from azq.nets import NetSpec, Network
-from azq.nets.resnet import ResNet
+from azq.nets.residual import ResNet
 
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 

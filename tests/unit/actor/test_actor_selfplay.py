@@ -66,6 +66,8 @@ def test_games_that_others_finish_are_the_games_the_first_would_have_finished(ta
 class Recording:
     """A uniform evaluator that writes down who was asked when."""
 
+    resent = 0
+
     def __init__(self) -> None:
         self._uniform = UniformEvaluator(9)
         self.log: list[tuple[str, int]] = []
@@ -167,6 +169,8 @@ def test_a_lost_lease_drops_everything_at_once(table: Table, where: str) -> None
 
 class Silent:
     """Answers so many requests, then never again."""
+
+    resent = 0
 
     def __init__(self, answers: int) -> None:
         self._uniform = UniformEvaluator(9)
