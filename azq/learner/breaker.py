@@ -15,7 +15,7 @@ T = TypeVar("T")
 log = logs.get(__name__)
 
 
-class Outage:
+class CircuitBreaker:
     """Runs calls that may fail by `error`; between a failure and the end of its pause it runs none. `lines` name both in the log."""
 
     def __init__(

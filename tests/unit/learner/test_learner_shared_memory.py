@@ -13,11 +13,9 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.ranks import host_memory
-from azq.learner.ranks.group import Group
-from azq.learner.ranks.host_memory import HostReducing, shared_memory
-from azq.learner.ranks.reducing import Averaging, Reducing, sync_of
-from azq.learner.ranks.stopwatch import HostStopwatch
+from azq.learner.ranks import group as group_module
+from azq.learner.ranks.group import RankGroup, shared_memory
+from azq.learner.ranks.reducing import Averaging, HostReducing, HostStopwatch, Reducing, sync_of
 from azq.nets import NetSpec, Network, build
 
 CPU = torch.device("cpu")
@@ -25,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(host_memory, "SHARED_FOLDER", str(tmp_path))
+    monkeypatch.setattr(group_module, "SHARED_FOLDER", str(tmp_path))
     return tmp_path
 
 
@@ -33,12 +31,12 @@ def module() -> Network:
     return build(NetworkConfig(kind="mlp", blocks=1, channels=8), NetSpec.of(games.load("tic_tac_toe")), seed=0)
 
 
-def kind_of_sync(group: Group, **changes: object) -> str:
+def kind_of_sync(group: RankGroup, **changes: object) -> str:
     return type(sync_of(module(), LearnerConfig(device="cpu", **changes), CPU)).__name__
 
 
 def test_what_one_rank_writes_the_others_read_and_no_name_is_left(folder):
-    def body(group: Group) -> tuple[list[float], list[str]]:
+    def body(group: RankGroup) -> tuple[list[float], list[str]]:
         memory = shared_memory(5)
         assert memory is not None
         assert memory.shape == (2, 3, 5)
@@ -60,19 +58,19 @@ def full(file: int, start: int, size: int) -> None:
 
 @pytest.mark.parametrize("fault", ["no room", "no folder", "other host", "other file", "one sees nothing"])
 def test_where_one_cannot_share_none_does_and_gradients_travel(folder, monkeypatch, fault):
-    opened = host_memory._opened
+    opened = group_module.opened_memory
     if fault == "no room":
         monkeypatch.setattr(os, "posix_fallocate", full)
     elif fault == "no folder":
-        monkeypatch.setattr(host_memory.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
+        monkeypatch.setattr(group_module.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
     elif fault == "other host":
-        monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: opened(path + "x", mark, size))
+        monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path + "x", mark, size))
     elif fault == "other file":
-        monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: opened(path, mark[::-1], size))
+        monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path, mark[::-1], size))
 
-    def body(group: Group) -> tuple[str, list[str]]:
+    def body(group: RankGroup) -> tuple[str, list[str]]:
         if fault == "one sees nothing" and group.place == 2:
-            host_memory._opened = lambda path, mark, size: None  # in this rank's process alone
+            group_module.opened_memory = lambda path, mark, size: None  # in this rank's process alone
         return kind_of_sync(group), os.listdir(folder)
 
     ranks = 3 if fault == "one sees nothing" else 2
@@ -83,7 +81,7 @@ def test_sums_are_those_of_every_step_and_the_same_bits_in_every_rank(folder):
     """Ranks at their own pace: a half of the memory is not written while another rank still reads it."""
     steps, shares = 60, (1, 2, 3)
 
-    def body(group: Group) -> np.ndarray:
+    def body(group: RankGroup) -> np.ndarray:
         model = module()
         memory = shared_memory(sum(parameter.numel() for parameter in model.parameters()))
         assert memory is not None

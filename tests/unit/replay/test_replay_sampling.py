@@ -12,8 +12,8 @@ from replay_games import play_game
 
 from azq import games
 from azq.errors import WireError
-from azq.replay.columns import NO_COLUMNS, NO_REPLY, Columns
-from azq.replay.samples import count_samples, count_trained, mean_weight_version, samples_of, samples_of_all, seat_values
+from azq.replay.samples import NO_COLUMNS, NO_REPLY, Columns, count_samples, count_trained, mean_weight_version
+from azq.replay.sampling import judge, samples_of, samples_of_all, seat_values
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
@@ -181,7 +181,7 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     again = SegmentLog(tmp_path, game.name, count=lambda event: count_trained(game, event))
     assert 0 < again.samples == log.samples == len(grown) < sum(map(count_samples, events))
     rebuilt = Window(game, 1000, columns)
-    rebuild(rebuilt, again, game, 0.25, capacity=1000, columns=columns)
+    rebuild(rebuilt, again, game, 0.25)
     ages = np.arange(len(grown))
     one, two = grown.newest(ages), rebuilt.newest(ages)
     for name in ("packed", "policies", "values", "masks", *columns.shapes()):
@@ -294,3 +294,33 @@ def test_mean_weight_version_is_that_of_all_searched_plies():
     assert mean_weight_version(play_game(TIC_TAC_TOE, 1, searched_from=99)) == mean_weight_version() == 0.0
     once = np.ones(len(short.record.simulations) // 2, "<u2").tobytes()
     assert mean_weight_version(msgspec.structs.replace(short, record=msgspec.structs.replace(short.record, simulations=once))) == 2.0
+
+
+GAME = games.load("tic_tac_toe")
+
+
+def lying(uid: int):
+    return msgspec.structs.replace(play_game(GAME, uid), returns=(0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("count", "bad"), [(0, ()), (1, ()), (1, (1,)), (2, (1,)), (3, (3,)), (33, (1, 32, 33)), (64, ()), (70, (5, 6, 40))]
+)
+def test_each_game_is_judged_as_if_alone(count, bad):
+    events = [lying(uid) if uid in bad else play_game(GAME, uid) for uid in range(1, count + 1)]
+    judged = judge(GAME, events, 0.25)
+    alone = {uid: samples_of(GAME, events[uid - 1], 0.25) for uid in range(1, count + 1) if uid not in bad}
+    assert judged.counts == {uid: len(samples) for uid, samples in alone.items()}
+    assert list(judged.counts) == list(alone)
+    assert list(judged.refused) == list(bad)
+    assert all(f"game {uid} of" in reason for uid, reason in judged.refused.items())
+    if alone:
+        together = np.concatenate([samples.policies for samples in judged.samples])
+        assert np.array_equal(together, np.concatenate([samples.policies for samples in alone.values()]))
+
+
+def test_games_without_fault_are_put_together_as_many_as_are_checked_at_once():
+    events = [play_game(GAME, uid) for uid in range(1, 71)]
+    judged = judge(GAME, events, 0.25)
+    lengths = [sum(list(judged.counts.values())[start : start + 32]) for start in (0, 32, 64)]
+    assert [len(samples) for samples in judged.samples] == lengths

@@ -15,7 +15,7 @@ from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.serve import follower
+from azq.inference.serve import loading
 from azq.inference.serve.roster import LOOK_S
 from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
@@ -111,7 +111,7 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
     server = InferenceServer(place.bus, place.bus, place.runs, place.shelf.fetch, CONFIG, "inference@h:1", spec_of=hangs)
     server.step(1)
     assert begun.wait(WAIT_S)
-    monkeypatch.setattr(follower, "HANGS_S", 0.0)
+    monkeypatch.setattr(loading, "HANGS_S", 0.0)
     with pytest.raises(EvaluationTimeout, match="loading run r1 has not ended"):
         until(lambda: server.step(1) < 0, "the worker ends")
     assert place.bus.get(keys.trial(RUN, "load@h:cpu")) == b"1 inference@h:1"
@@ -120,7 +120,7 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
 
 
 def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower, "AGAIN", Backoff(0.05, 300.0))
+    monkeypatch.setattr(loading, "AGAIN", Backoff(0.05, 300.0))
     place = Place()
     place.shelf.publish(1, weights(1))
     with serving(place.server):

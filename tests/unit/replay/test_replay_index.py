@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azq.replay.uids import UidSet, pack, packed_has
+from azq.replay.index import UidSet, pack, packed_has
 
 
 @given(st.lists(st.integers(1, 300_000)))

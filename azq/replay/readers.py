@@ -1,7 +1,8 @@
-"""Reads recorded games out of a segment log that another process writes: no lock, no cut, only whole records.
+"""Read a segment log that another process writes: no lock, no cut, only whole records.
 
-Closed files say in their index which games they hold; it stays in memory, some hundred bytes a file. Of each file looked at lately game
-numbers and offsets stay too, at most `KEPT_INDEXES` of them. A closed file that was moved away is missed only by who asks for its games.
+`SegmentReader` finds games. Closed files say in their index which games they hold; it stays in memory, some hundred bytes a file. Of each
+file looked at lately game numbers and offsets stay too, at most `KEPT_INDEXES` of them. A closed file that was moved away is missed only
+by who asks for its games. `SegmentFollower` gives each record once, in order, as they come.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,7 +35,7 @@ _record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """Where a game stands in the log; places sort by age."""
 
     segment: int  # number of the file, from 1
@@ -58,7 +60,7 @@ class SegmentReader:
         self._closed: dict[int, tuple[int, SegmentIndex]] = {}  # with when its file was written, ns
         self._lock = threading.Lock()
 
-    def newest(self, count: int, before: Place | None = None) -> list[tuple[Place, SampleEvent]]:
+    def newest(self, count: int, before: LogPlace | None = None) -> list[tuple[LogPlace, SampleEvent]]:
         """The newest games that stand before a place, newest first. Raises `NotFound` where there is no log, `StoreError`."""
         return list(self._events(self._places(count, before)))
 
@@ -68,14 +70,14 @@ class SegmentReader:
             for segment in self._candidates(uid):
                 index = self._index(segment)
                 if uid in index.uids:
-                    place = Place(segment, index.uids.index(uid))
+                    place = LogPlace(segment, index.uids.index(uid))
                     break
             else:
                 raise NotFound(f"no game {uid} in {self._directory}: it is still played, or was never finished")
         return next(event for _, event in self._events([place]))
 
-    def _places(self, count: int, before: Place | None) -> list[Place]:
-        places: list[Place] = []
+    def _places(self, count: int, before: LogPlace | None) -> list[LogPlace]:
+        places: list[LogPlace] = []
         with self._lock:
             for segment in reversed(self._segments()):
                 if before is not None and segment > before.segment:
@@ -83,7 +85,7 @@ class SegmentReader:
                 records = len(self._index(segment).offsets)
                 if before is not None and segment == before.segment:
                     records = min(records, before.record)
-                places += [Place(segment, record) for record in range(records - 1, max(-1, records - 1 - count + len(places)), -1)]
+                places += [LogPlace(segment, record) for record in range(records - 1, max(-1, records - 1 - count + len(places)), -1)]
                 if len(places) >= count:
                     break
         return places
@@ -142,7 +144,7 @@ class SegmentReader:
             self._indexes.popitem(last=False)
         return index
 
-    def _events(self, places: list[Place]) -> Iterator[tuple[Place, SampleEvent]]:
+    def _events(self, places: list[LogPlace]) -> Iterator[tuple[LogPlace, SampleEvent]]:
         for segment in dict.fromkeys(place.segment for place in places):
             with self._lock:
                 offsets = self._index(segment).offsets
@@ -151,7 +153,7 @@ class SegmentReader:
                     if place.segment == segment:
                         yield place, self._event(file, offsets, place)
 
-    def _event(self, file: BinaryIO, offsets: array[int], place: Place) -> SampleEvent:
+    def _event(self, file: BinaryIO, offsets: array[int], place: LogPlace) -> SampleEvent:
         try:
             file.seek(offsets[place.record])
             return decode(framing.read_record(file) or b"", SampleEvent)
@@ -184,3 +186,73 @@ def uid_of(frame: bytes) -> int:
         return _record.decode(_event.decode(body_of(frame))[1])[1]
     except msgspec.DecodeError:
         return 0
+
+
+_READ_BYTES = 262_144
+
+
+class SegmentFollower:
+    """Reads the log of a folder from the file where its newest `samples` samples begin; `count` tells how many a frame gives.
+
+    Raises `StoreError` naming a file that cannot be read, `SegmentError` for one that is none.
+    """
+
+    def __init__(self, directory: Path, samples: int, count: Callable[[bytes], int]) -> None:
+        self._directory = directory
+        self._samples = samples
+        self._count = count
+        self._number = 0  # of the file that is read; 0: none yet
+        self._offset = 0
+
+    def read(self, most: int) -> Iterator[bytes]:
+        """Up to `most` frames that were not read before, oldest first."""
+        if not self._number:
+            self._number = self._first_file()
+        while self._number:
+            # Looked at first: a file that is read to its end before the next one begins may still grow.
+            ended = self._path(self._number + 1).exists()
+            for frame in self._frames():
+                yield frame
+                most -= 1
+                if not most:
+                    return
+            if not ended:
+                return
+            self._number, self._offset = self._number + 1, 0
+
+    def _first_file(self) -> int:
+        """The newest file from which on there are enough samples; the oldest one that is still here where there are not."""
+        number = newest = max((int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit()), default=0)
+        missing = self._samples
+        while number and missing > 0 and self._path(number).exists():
+            missing -= self._samples_in(number)
+            number -= 1
+        return min(number + 1, newest)
+
+    def _samples_in(self, number: int) -> int:
+        if (index := read_index(self._directory, number)) is not None:
+            return index.samples
+        with self._opened(number) as file:
+            return sum(map(self._count, iter(partial(framing.read_record, file), None)))
+
+    def _frames(self) -> Iterator[bytes]:
+        with self._opened(self._number) as file:
+            self._offset = min(self._offset, os.fstat(file.fileno()).st_size)  # it was cut: the next record begins there
+            file.seek(max(file.tell(), self._offset))
+            while frame := framing.read_record(file):
+                self._offset = file.tell()
+                yield frame
+
+    @contextlib.contextmanager
+    def _opened(self, number: int) -> Iterator[BinaryIO]:
+        path = self._path(number)
+        try:
+            with path.open("rb", buffering=_READ_BYTES) as file:
+                head = file.read(framing.LONGEST_HEADER)
+                file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
+                yield file
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}; let this rank's user read the run's folder") from error
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:06d}.seg"

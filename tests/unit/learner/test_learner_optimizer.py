@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage
-from azq.learner.step.schedule import learning_rate, network_at, networks
+from azq.learner.step.growth import network_at, networks
+from azq.learner.step.optimizer import learning_rate
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.inference.device.tuning import Limits
-from azq.inference.serve.batching import Plan, Waiting, bucket_of, buckets, plan
+from azq.inference.device.forward import bucket_of, buckets
+from azq.inference.device.tuning import BatchLimits
+from azq.inference.serve.requests import BatchPlan, Waiting, plan
 
 MAX_BATCH = 100
 queues = st.lists(
@@ -26,7 +27,7 @@ given_limits = {"enough": st.integers(1, MAX_BATCH), "deadline_s": st.floats(0, 
 
 def limits_of(enough, deadline_s):
     """The same limits for every group."""
-    return lambda _group: Limits(enough, deadline_s)
+    return lambda _group: BatchLimits(enough, deadline_s)
 
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
@@ -84,11 +85,11 @@ def test_a_full_group_goes_before_an_older_one_that_may_wait():
 
 def test_what_waits_goes_when_the_first_deadline_of_all_is_over():
     queue = [Waiting("a", 10, 1.0), Waiting("b", 10, 1.5), Waiting("a", 10, 1.75)]
-    assert plan(queue, 2.0, max_batch=100, limits=limits_of(30, 2.0)) == Plan((), 1.0)
-    assert plan(queue, 3.0, max_batch=100, limits=limits_of(30, 2.0)) == Plan((0, 2), 0.0)
-    assert plan(queue, 2.0, max_batch=100, limits=limits_of(20, 2.0)) == Plan((0, 2), 0.0)
-    assert plan(queue, 2.0, max_batch=20, limits=limits_of(30, 2.0)) == Plan((), 1.0)
-    assert plan(queue, 2.0, max_batch=19, limits=limits_of(30, 2.0)) == Plan((0,), 0.0)
+    assert plan(queue, 2.0, max_batch=100, limits=limits_of(30, 2.0)) == BatchPlan((), 1.0)
+    assert plan(queue, 3.0, max_batch=100, limits=limits_of(30, 2.0)) == BatchPlan((0, 2), 0.0)
+    assert plan(queue, 2.0, max_batch=100, limits=limits_of(20, 2.0)) == BatchPlan((0, 2), 0.0)
+    assert plan(queue, 2.0, max_batch=20, limits=limits_of(30, 2.0)) == BatchPlan((), 1.0)
+    assert plan(queue, 2.0, max_batch=19, limits=limits_of(30, 2.0)) == BatchPlan((0,), 0.0)
 
 
 def test_of_groups_that_may_go_the_one_with_the_oldest_request_goes_first():

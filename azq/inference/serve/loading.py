@@ -12,10 +12,9 @@ import torch
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
-from azq.inference.serve.roster import LOOK_S, Roster
-from azq.inference.serve.served import ServedRun
+from azq.inference.serve.roster import AGAIN, LOOK_S, NOT_THE_RUNS, Life, Roster, Unserved
+from azq.inference.serve.served import RunLoader, ServedRun
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import AGAIN, NOT_THE_RUNS, Life, Unserved
 from azq.ledger.types import RunView
 
 WAIT_S = 0.1  # for a weight event, which ends the wait at once
@@ -25,19 +24,20 @@ HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would 
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 
 
-class Follower:
-    """The runs that are served. Its thread replaces `served` and never changes it, so that whoever reads it needs no lock.
+class LoadingThread:
+    """The runs that are served. The thread replaces `served` and never changes it, so that whoever reads it needs no lock.
 
     Whatever goes wrong with one run costs that run alone: it is told (`unserved`), and tried again after a growing while.
     """
 
-    def __init__(self, control: Bus, roster: Roster, admit: Callable[[RunView], ServedRun], stats: Stats) -> None:
+    def __init__(self, control: Bus, roster: Roster, admit: Callable[[RunView], RunLoader], stats: Stats) -> None:
         self.served: dict[str, ServedRun] = {}
         self.news = threading.Event()  # set after every change
         self._control = control
         self._roster = roster
         self._admit = admit
         self._stats = stats
+        self._loaders: dict[str, RunLoader] = {}  # of what is served; replaced like it
         self._lives: dict[str, Life] = {}  # of each run there is: one made again under its name has other weights
         self._failures = Unserved()
         self._failure: DeviceError | None = None
@@ -54,7 +54,7 @@ class Follower:
     @property
     def unserved(self) -> dict[str, str]:
         """Runs that should be served and are not, and why."""
-        waiting = {run: one.problem for run, one in self.served.items() if one.problem and not one.current}
+        waiting = {run: one.problem for run, one in self._loaders.items() if one.problem and not one.served.current}
         return {**waiting, **self._failures.reasons}
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Follower:
             raise EvaluationTimeout(f"loading run {run} has not ended within {HANGS_S:.0f} s; after three times this host leaves it out")
         if self._thread is None:
             self._stop.clear()
-            self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
+            self._thread = threading.Thread(target=self._follow, name="loading", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -85,13 +85,11 @@ class Follower:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
         views = self._roster.look()
         changed = views is not None and self._take_over(views)
-        served = list(self.served.values())
-        for entry in self._control.after_each({one.catalog.stream: one.catalog.last_id for one in served}):
-            for one in served:
-                if one.catalog.stream == entry.stream:
-                    one.catalog.take([entry])
-        for one in served:
-            with self._at(one.run):
+        by_stream = {one.catalog.stream: one for one in self._loaders.values()}
+        for entry in self._control.after_each(self._last_ids()):
+            by_stream[entry.stream].catalog.take([entry])
+        for run, one in self._loaders.items():
+            with self._at(run):
                 changed |= one.follow(self._stats) | one.load_wanted()
         return changed
 
@@ -129,15 +127,19 @@ class Follower:
             self._changed_s = time.monotonic()
             self.news.set()
         elif time.monotonic() - self._changed_s > PREPARE_AFTER_S:
-            any(one.prepare() for one in self.served.values())
+            any(one.prepare() for one in self._loaders.values())
         if self._lost:
             self._lost = False
             self._log.info("control_plane_back")
         self._wait()
 
+    def _last_ids(self) -> dict[str, str]:
+        """Of each run's weight events, by stream."""
+        return {one.catalog.stream: one.catalog.last_id for one in self._loaders.values()}
+
     def _wait(self) -> None:
         """Until there is a weight event, or somebody asks for a version."""
-        last_ids = {one.catalog.stream: one.catalog.last_id for one in self.served.values()}
+        last_ids = self._last_ids()
         if self._ask.is_set():
             self._ask.clear()
             self._asked_s = time.monotonic()
@@ -148,26 +150,27 @@ class Follower:
 
     def _take_over(self, views: dict[str, RunView]) -> bool:
         lives = {run: life_of(view) for run, view in views.items()}
-        kept = {run: served for run, served in self.served.items() if self._lives[run] == lives.get(run)}
+        kept = {run: loader for run, loader in self._loaders.items() if self._lives[run] == lives.get(run)}
         new = [view for run, view in views.items() if run not in kept and self._failures.due(lives[run])]
-        admitted = {view.record.run: served for view in new if (served := self._try_to_admit(view))}
-        changed = bool(admitted) or len(kept) < len(self.served)
+        admitted = {view.record.run: loader for view in new if (loader := self._try_to_admit(view))}
+        changed = bool(admitted) or len(kept) < len(self._loaders)
         self._failures.keep(lives.values())
         self._lives = lives
-        self.served = {**kept, **admitted}
+        self._loaders = {**kept, **admitted}
+        self.served = {run: loader.served for run, loader in self._loaders.items()}
         return changed
 
-    def _try_to_admit(self, view: RunView) -> ServedRun | None:
+    def _try_to_admit(self, view: RunView) -> RunLoader | None:
         try:
             with self._at(view.record.run):
-                served = self._admit(view)
+                loader = self._admit(view)
         except NOT_THE_RUNS:
             raise
         except (Exception, SystemExit) as error:  # a game's own code may do anything
             self._failures.failed(life_of(view), error)
             return None
         self._failures.mended(life_of(view))
-        return served
+        return loader
 
 
 def life_of(view: RunView) -> Life:

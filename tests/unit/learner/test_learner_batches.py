@@ -10,8 +10,7 @@ import torch
 
 from azq import games
 from azq.bench.training import full_window
-from azq.learner.data.batches import Batch, Direct, Draws, Order
-from azq.learner.data.prefetch import Prefetcher, feed_of
+from azq.learner.data.batches import Batch, Direct, Draws, Order, Prefetcher, feed_of
 from azq.nets import NetSpec
 from azq.replay.samples import Samples
 from azq.replay.window import Window
