@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.connect import connect_at_start
+from azq.bus.redis import connect_at_start
 from azq.config import Config
 from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token

@@ -12,8 +12,7 @@ import redis
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.bus.connect import connect_at_start
-from azq.bus.redis import RedisBus
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode

@@ -13,8 +13,7 @@ import redis
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.bus.connect import connect_at_start
-from azq.bus.redis import RedisBus
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ConfigError, ExitCode
 from azq.learner.breaker import CircuitBreaker

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import InferenceConfig, NetworkConfig, RunConfig, RunSections
 from azq.inference.ask.client import StreamEvaluator
@@ -22,6 +21,7 @@ from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.nets.process import prepare_process
 from azq.wire import codec, keys
+from azq.wire.connect import connect
 from azq.wire.messages import EvalReply, EvalRequest, WeightEvent
 
 BENCH_RUN = "azq-bench"

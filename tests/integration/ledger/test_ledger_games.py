@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from ledger_worlds import event, record
 
-from azq.bus.connect import connect
 from azq.errors import LeaseLost, StateConflict, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job
 

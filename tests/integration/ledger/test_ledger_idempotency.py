@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import KeyReused, NotFound, StateConflict
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.types import ONCE_LIFE_S, JobState, Once, RunState
 from azq.wire import keys
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
