@@ -1,4 +1,4 @@
-"""`python -m azq.drill.skewed AFTER_S BY_S COMMAND...`: an azq command whose wall clock jumps after so many seconds.
+"""`python -m azq.drill.skewed_clock AFTER_S BY_S COMMAND...`: an azq command whose wall clock jumps after so many seconds.
 
 Reads of `time.time` and `time.time_ns` are moved, those of azq, Celery and kombu among them; `datetime.now` and the monotonic clock,
 by which all waiting is done, are not.

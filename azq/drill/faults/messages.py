@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import signal
-from collections.abc import Callable
 
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
-from azq.drill.harm import Harm
-from azq.drill.scenarios import Scenario
+from azq.drill.processes import signalled
+from azq.drill.scenarios import Harm, Scenario, fault
 from azq.drill.system import RUN, System
 from azq.ledger import Ledger
 from azq.store import open_store
@@ -23,13 +20,12 @@ from azq.wire.messages import WeightEvent
 
 FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
 LARGE = 4 << 20  # bytes
-READY_S = 60.0
 
 
+@fault("poison", "streams")
 def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
-    wanted = _dead_letters(system)
-    return _until_refused(system, wanted + send_poison(system, rng))
+    return _to_be_refused(system, _dead_letters(system) + send_poison(system, rng))
 
 
 def send_poison(system: System, rng: random.Random) -> int:
@@ -37,10 +33,12 @@ def send_poison(system: System, rng: random.Random) -> int:
     return _publish(system, [rng.randbytes(size) for size in (0, 7, LARGE)])
 
 
+@fault("oversized", "streams")
 def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Frames over the limit, for the learner and for the inference workers."""
-    wanted = _dead_letters(system)
-    return _until_refused(system, wanted + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)]))
+    return _to_be_refused(
+        system, _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
+    )
 
 
 def _publish(system: System, frames: list[bytes]) -> int:
@@ -51,7 +49,7 @@ def _publish(system: System, frames: list[bytes]) -> int:
     return 2 * len(frames)
 
 
-def _until_refused(system: System, wanted: int) -> Harm:
+def _to_be_refused(system: System, wanted: int) -> Harm:
     return Harm(lambda: _dead_letters(system) >= wanted)
 
 
@@ -63,9 +61,13 @@ def _dead_letters(system: System) -> int:
     return total
 
 
+@fault("nan", "weights")
+@fault("truncated", "weights")
+@fault("wrong-hash", "weights")
 def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
-    log, release = system.log("inference"), _hold_learner(system)
+    # Stopped, so that no better weights come before these were looked at.
+    log, release = system.log("inference"), signalled(signal.SIGSTOP, system.working("learner"))
     try:
         version = offer_weights(system, scenario.fault)
     except BaseException:
@@ -96,18 +98,6 @@ def offer_weights(system: System, fault: str) -> int:
         system.refused.add(version)
         bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, version, sha256, uri, 0, now_ms())))
     return version
-
-
-def _hold_learner(system: System) -> Callable[[], None]:
-    """Stops the learner, so that no better weights come before these were looked at; returns what lets it go on."""
-    pid = system.until(lambda: system.pid("learner"), "the learner at work", READY_S)
-    os.kill(pid, signal.SIGSTOP)
-
-    def release() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-    return release
 
 
 def _weights(sections: RunSections, fill: float) -> bytes:

@@ -1,4 +1,4 @@
-"""What is measured, with what sizes, and for how long. Pure."""
+"""What `azq bench all` measures, with what sizes, and for how long. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from azq.errors import ConfigError
 
 SIZES = ("tiny", "small", "full")
 LATENCY_BATCH = 256
+PEERS = ("pgx", "openspiel")
+SIMULATIONS = (200, 32)  # of self-play
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,12 @@ def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str
         starting_s = 20.0 if on_gpu else 14.0
         return [
             timed("network", case, overhead_s=10.0),
-            timed("selfplay", case, 200, overhead_s=starting_s, min_s=5.0, weight=2.0),
-            timed("selfplay", case, 32, overhead_s=starting_s, min_s=5.0, weight=2.0),
+            *(timed("selfplay", case, count, overhead_s=starting_s, min_s=5.0, weight=2.0) for count in SIMULATIONS),
             timed("learner", case, overhead_s=8.0),
         ]
 
     compiling_s = 45.0 if on_gpu else 20.0
-    asked = [(peer, count) for peer in peers for count in ((200, 32) if peer == "pgx" else (200,)) if first.game == "connect_four"]
+    asked = [(peer, count) for peer in peers for count in (SIMULATIONS if peer == "pgx" else (200,)) if first.game == "connect_four"]
     beside = [timed(peer, first, count, overhead_s=compiling_s, min_s=5.0, weight=2.0) for peer, count in asked]
     rest = [part for case in others for part in of(case)]
     # Self-play at 32 simulations of the other games goes last: it says least that the other figures do not.

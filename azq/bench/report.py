@@ -1,4 +1,4 @@
-"""The run's figures as ratios and as Markdown. Pure, but for `replace_section`."""
+"""The figures of `azq bench all` as ratios within the run, as Markdown and as pictures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from azq.bench.suite.plan import Case
+from azq.bench.plan import PEERS, SIMULATIONS, Case
+from azq.console.profile.plot import plot, pyplot_of
+from azq.console.profile.table import profile_of_shares
 from azq.errors import ConfigError
 
 Figures = Mapping[str, Mapping[str, Any]]
@@ -34,6 +36,45 @@ SELFPLAY = {
 }
 
 
+BARS = (
+    ("bare_evaluations_per_s", "bare network", "#9aa0a8"),
+    ("stream_evaluations_per_s", "through the stream", "#2460c8"),
+    ("selfplay_200_evaluations_per_s", "self-play, 200 simulations", "#b4530f"),
+    ("selfplay_32_evaluations_per_s", "self-play, 32 simulations", "#6b3fb5"),
+)
+Source = tuple[str, str]  # a part of the case, and its figure
+BARE, DEEP = ("network", "bare_evaluations_per_s"), "selfplay/200"
+#: key of a summary's row -> where it is taken from
+TAKEN: dict[str, Source] = {
+    "bare_evaluations_per_s": BARE,
+    "stream_evaluations_per_s": ("network", "stream_evaluations_per_s"),
+    "mean_batch": (DEEP, "inference_mean_batch"),
+    "network_busy": (DEEP, "network_busy"),
+    "gpu_busy": (DEEP, "gpu_busy"),
+    "cpu_cores": (DEEP, "cpu_cores"),
+    "learner_samples_per_s": ("learner", "samples_per_s"),
+    "learner_over_bare": ("learner", "share_of_bare"),
+    **{
+        f"selfplay_{count}_{name}": (f"selfplay/{count}", name)
+        for count in SIMULATIONS
+        for name in ("evaluations_per_s", "simulations_per_s", "simulations_per_cpu_s", "games_per_s")
+    },
+}
+#: the same, of ratios -> what is divided by what
+RATIOS: dict[str, tuple[Source, Source]] = {
+    "stream_over_bare": (("network", "stream_evaluations_per_s"), BARE),
+    "stream_over_bare_cpu": (("network", "stream_evaluations_per_cpu_s"), ("network", "bare_evaluations_per_cpu_s")),
+    "selfplay_over_bare": ((DEEP, "evaluations_per_s"), BARE),
+    "selfplay_over_bare_cpu": ((DEEP, "evaluations_per_cpu_s"), ("network", "bare_evaluations_per_cpu_s")),
+    **{
+        f"azq_over_{peer}_{count}{suffix}": ((f"selfplay/{count}", name), (f"{peer}/{count}", name))
+        for peer in PEERS
+        for count in SIMULATIONS
+        for suffix, name in (("", "simulations_per_s"), ("_cpu", "simulations_per_cpu_s"))
+    },
+}
+
+
 def ratio(above: float | None, below: float | None) -> float | None:
     """Their quotient; None where one of them is not known or the lower one is zero."""
     return None if not above or not below else round(above / below, 3)
@@ -45,34 +86,14 @@ def summary(which: Sequence[Case], figures: Figures) -> list[dict[str, Any]]:
 
 
 def _row(case: Case, figures: Figures) -> dict[str, Any]:
-    network, learner = figures.get(f"network/{case.name}", {}), figures.get(f"learner/{case.name}", {})
-    deep, shallow = (figures.get(f"selfplay/{case.name}/{count}", {}) for count in (200, 32))
-    row: dict[str, Any] = {
-        "case": case.name,
-        "batch": case.batch,
-        "bare_evaluations_per_s": network.get("bare_evaluations_per_s"),
-        "stream_evaluations_per_s": network.get("stream_evaluations_per_s"),
-        "stream_over_bare": ratio(network.get("stream_evaluations_per_s"), network.get("bare_evaluations_per_s")),
-        "stream_over_bare_cpu": ratio(network.get("stream_evaluations_per_cpu_s"), network.get("bare_evaluations_per_cpu_s")),
-        "selfplay_over_bare": ratio(deep.get("evaluations_per_s"), network.get("bare_evaluations_per_s")),
-        "selfplay_over_bare_cpu": ratio(deep.get("evaluations_per_cpu_s"), network.get("bare_evaluations_per_cpu_s")),
-        "mean_batch": deep.get("inference_mean_batch"),
-        "batch_filled": ratio(deep.get("inference_mean_batch"), case.batch),
-        "network_busy": deep.get("network_busy"),
-        "gpu_busy": deep.get("gpu_busy"),
-        "cpu_cores": deep.get("cpu_cores"),
-        "learner_samples_per_s": learner.get("samples_per_s"),
-        "learner_over_bare": learner.get("share_of_bare"),
-    }
-    for count, found in ((200, deep), (32, shallow)):
-        for name in ("evaluations_per_s", "simulations_per_s", "simulations_per_cpu_s", "games_per_s"):
-            row[f"selfplay_{count}_{name}"] = found.get(name)
-    for peer in ("pgx", "openspiel"):
-        for count, found in ((200, deep), (32, shallow)):
-            theirs = figures.get(f"{peer}/{case.name}/{count}", {})
-            row[f"azq_over_{peer}_{count}"] = ratio(found.get("simulations_per_s"), theirs.get("simulations_per_s"))
-            row[f"azq_over_{peer}_{count}_cpu"] = ratio(found.get("simulations_per_cpu_s"), theirs.get("simulations_per_cpu_s"))
-    return row
+    def found(source: Source) -> Any:
+        kind, _, simulations = source[0].partition("/")
+        part = f"{kind}/{case.name}/{simulations}".rstrip("/")
+        return figures.get(part, {}).get(source[1])
+
+    row: dict[str, Any] = {"case": case.name, "batch": case.batch} | {name: found(source) for name, source in TAKEN.items()}
+    ratios = {name: ratio(found(above), found(below)) for name, (above, below) in RATIOS.items()}
+    return row | ratios | {"batch_filled": ratio(row["mean_batch"], case.batch)}
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -120,8 +141,8 @@ def _peers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     found = [
         (peer, str(count), number(row[f"azq_over_{peer}_{count}"]), number(row[f"azq_over_{peer}_{count}_cpu"]))
         for row in rows
-        for peer in ("pgx", "openspiel")
-        for count in (200, 32)
+        for peer in PEERS
+        for count in SIMULATIONS
         if row[f"azq_over_{peer}_{count}"] is not None
     ]
     return table(("azq over", "simulations", "simulations/s", "per CPU-s"), found) if found else []
@@ -143,3 +164,38 @@ def _latency(parts: Figures) -> list[str]:
 
 def _left_out(reasons: Mapping[str, str]) -> list[str]:
     return [f"Not measured: {'; '.join(f'{name} ({reason})' for name, reason in reasons.items())}.", ""] if reasons else []
+
+
+def pictures(result: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Writes `bench.png`, and `bench-phases.png` where a run of self-play told its phases. Raises `MissingExtra` without matplotlib."""
+    written = [_bars(result, folder / "bench.png")]
+    for name, found in result["parts"].items():
+        if name.startswith("selfplay/") and found.get("selfplay_phases"):
+            shares = {"selfplay": found["selfplay_phases"], "inference": found["inference_phases"]}
+            plot(profile_of_shares(shares), folder / "bench-phases.png", f"where the time goes: {name}")
+            written.append(folder / "bench-phases.png")
+            break
+    return written
+
+
+def _bars(result: Mapping[str, Any], out: Path) -> Path:
+    pyplot = pyplot_of("the pictures of `azq bench all`")
+    rows = result["summary"]
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.9 * len(rows)), dpi=120)
+    height = 0.8 / len(BARS)
+    for index, (key, label, colour) in enumerate(BARS):
+        places = [place + index * height for place in range(len(rows))]
+        bars = axes.barh(places, [row[key] or 0.0 for row in rows], height=height, label=label, color=colour)
+        axes.bar_label(bars, [f"{row[key]:,.0f}" if row[key] else "open" for row in rows], fontsize=7, padding=2)
+    axes.set_yticks(
+        [place + 0.4 - height / 2 for place in range(len(rows))], [f"{row['case']}\nbatch {row['batch']:,}" for row in rows], fontsize=8
+    )
+    axes.invert_yaxis()
+    axes.set(xlabel="evaluations/s", title=f"{result['machine']['device_name']}, {result['machine']['cores']} cores")
+    axes.margins(x=0.14)
+    axes.legend(fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(out)
+    pyplot.close(figure)
+    return out
