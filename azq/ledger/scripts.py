@@ -37,24 +37,10 @@ def _below_run(key: keys.RunKey) -> str:
     return key("").removeprefix(keys.run_prefix(""))
 
 
-_KEYS: Mapping[str, keys.RunKey] = {
-    "RUN": keys.run,
-    "LEDGER": keys.ledger,
-    "OPEN": keys.open_games,
-    "POOL": keys.pool,
-    "ABANDONED": keys.abandoned,
-    "STRIKES": keys.strikes,
-    "JOBS": keys.jobs,
-    "DONE": keys.jobs_done,
-    "SAMPLES": keys.samples,
-    "WEIGHTS": keys.weights,
-    "RESULTS": keys.results,
-    "STALL": keys.stall,
-    "EVENTS": keys.events,
-    "LEARNER": keys.learner_lease,
-    "JOB_PREFIX": keys.job_prefix,
-    "HELD_PREFIX": keys.held_prefix,
-}
+_KEYS = (
+    *("run", "ledger", "open_games", "pool", "abandoned", "strikes", "jobs", "jobs_done", "job_prefix", "held_prefix"),
+    *("samples", "weights", "results", "stall", "events", "learner_lease"),
+)
 _CONSTANTS: Mapping[str, Constant] = {
     "COMPANY": COMPANY,
     "JOB_FIELDS": JOB_FIELDS,
@@ -82,7 +68,7 @@ def source(group: str) -> str:
     """The script of a group of commands as the server gets it, with those keys and constants that it names."""
     folder = resources.files("azq.ledger") / "lua"
     body = "\n".join((folder / f"{name}.lua").read_text("utf-8") for name in (*_SHARED, group))
-    values = {name: f"KEYS[1] .. {_literal(_below_run(key))}" for name, key in _KEYS.items()}
+    values = {name.upper(): f"KEYS[1] .. {_literal(_below_run(getattr(keys, name)))}" for name in _KEYS}
     values |= {name: _literal(value) for name, value in _CONSTANTS.items()}
     named = set(re.findall(r"\b[A-Z_]+\b", body))
     return "".join(f"local {name} = {value}\n" for name, value in values.items() if name in named) + body + _LAST

@@ -12,7 +12,7 @@ import redis
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
 from azq.store.chunks import MAX_BLOB_BYTES, decode_manifest, hash_in, manifest_of, too_large
-from azq.store.places import ChunkedStorage, ControlPlane, Folder
+from azq.store.places import ChunkedStorage, ControlPlaneBlobs, Folder
 from azq.store.remote import Remote
 from azq.wire.messages import RunRecord
 
@@ -92,7 +92,7 @@ class BlobStore:
         if url == "file":
             return Folder(self._directory)
         if url == "redis":
-            return ControlPlane(self._need_client())
+            return ControlPlaneBlobs(self._need_client())
         if "://" not in url:
             raise ConfigError(f"store.url {url!r} is none of file, redis, or an fsspec URL such as s3://bucket/prefix")
         _check_no_secret(url)
@@ -103,7 +103,7 @@ class BlobStore:
     def _place_of_blob(self, uri: str) -> Folder | ChunkedStorage:
         """The place that gives a blob this very URI. Raises `StoreError` where this host has none: weight events are written by others."""
         sha256 = hash_in(uri)
-        for place in (self._place, Folder(self._directory), *([ControlPlane(self._client)] if self._client else [])):
+        for place in (self._place, Folder(self._directory), *([ControlPlaneBlobs(self._client)] if self._client else [])):
             if place.uri(sha256) == uri:
                 return place
         raise StoreError(

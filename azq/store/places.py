@@ -98,7 +98,7 @@ class Folder:
         return self._directory / f"{hash_in(uri)}{SUFFIX}"
 
 
-class ControlPlane:
+class ControlPlaneBlobs:
     """Values of the control plane, for runs on many machines without a shared disk.
 
     The server is blocked for one chunk at a time, and what a crash leaves expires.
