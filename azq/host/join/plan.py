@@ -1,17 +1,33 @@
-"""The files that a joined machine keeps: settings and a certificate for everybody to read, addresses with passwords for the owner alone."""
+"""What a join writes and starts: settings and a certificate for everybody to read, addresses with passwords for the owner alone, units."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.errors import StateConflict
-from azq.host.rundir import to_toml
-from azq.host.systemd.steps import WriteFile
+from azq.config.addresses import data_settings
+from azq.config.loading import to_toml
+from azq.errors import ConfigError, StateConflict
+from azq.host.hardware import Service
+from azq.host.systemd.install import (
+    CONFIG_FOLDER,
+    UNIT_FOLDER,
+    Places,
+    assets,
+    below,
+    first_steps,
+    hidden_from_service,
+    home_folders,
+    installed_version,
+    render,
+)
+from azq.host.systemd.steps import RunCommand, Step, WriteFile
 from azq.wire.connect import address
 
 SETTINGS, SECRETS, CERTIFICATE = "azq.toml", "azq.env", "broker.pem"
@@ -59,9 +75,8 @@ class Membership:
 
     def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
         """The settings that name the data planes; one plane has its own key."""
-        if len(self.data_urls) == 1:
-            return {"data_url": shown(self.data_urls[0])}
-        return {"data_urls": [shown(url) for url in self.data_urls], "shards_per_run": self.shards_per_run}
+        several = {"shards_per_run": self.shards_per_run} if len(self.data_urls) > 1 else {}
+        return {**data_settings([shown(url) for url in self.data_urls]), **several}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +148,67 @@ def _read(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise StateConflict(f"{path} is there and cannot be read: {error}; mend or move it") from None
+
+
+TEMPLATES = ("azq-inference@.service", "azq-worker@.service")
+TARGET, JOINED_TARGET = "azq.target", "joined.target"
+
+
+def runs_here() -> bool:
+    """Whether a systemd is PID 1 and this process may tell it what to do."""
+    return Path("/run/systemd/system").is_dir() and os.geteuid() == 0
+
+
+def read_templates() -> dict[str, str]:
+    """The units that a joined machine has, by the name they get."""
+    folder = assets() / "systemd"
+    named = {name: (folder / name).read_text("utf-8") for name in TEMPLATES}
+    return {**named, TARGET: (folder / JOINED_TARGET).read_text("utf-8")}
+
+
+def check_readable(places: Places) -> None:
+    """Raises `ConfigError` where services could not start this azq."""
+    if hidden := hidden_from_service((places.prefix, Path(sys.executable).resolve()), home_folders()):
+        raise ConfigError(hidden)
+
+
+def here() -> Places:
+    """This installation. A joined machine runs no broker, so none is looked for."""
+    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version(), users=False)
+
+
+def plan_units(
+    member: Membership, services: Sequence[Service], places: Places, templates: Mapping[str, str], force: bool, root: Path = Path("/")
+) -> tuple[list[Step], list[str]]:
+    """The steps of a join, in order, and what is to be said of files that stay. `root` is where files are looked for."""
+    config, folder = below(root, CONFIG_FOLDER), below(root, UNIT_FOLDER)
+    files = plan_files(config, member, force)
+    for service in services:
+        if service.kind == "worker":
+            files.append(_sizing(folder, service, force))
+    units = [_unit(folder, name, text, places) for name, text in templates.items() if not _keeps_brokers(folder, name)]
+    changed = any(plan.step for plan in (*files, *units))
+    names = tuple(service.unit for service in services)
+    steps: list[Step] = [
+        *first_steps(root, places),
+        *(file.step for file in (*files, *units) if file.step),
+        RunCommand(("systemctl", "daemon-reload")),
+        RunCommand(("systemctl", "enable", TARGET, *names)),
+        # Services that play by these settings already go on with their games.
+        RunCommand(("systemctl", "restart" if changed else "start", TARGET, *names)),
+    ]
+    return steps, [note for file in files for note in file.notes]
+
+
+def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
+    text = f"[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY={service.concurrency}\n"
+    return plan_text(folder / f"{service.unit}.d" / "concurrency.conf", text, 0o644, force)
+
+
+def _unit(folder: Path, name: str, template: str, places: Places) -> FilePlan:
+    return plan_text(folder / name, render(template, places.variables()), 0o644, force=True)
+
+
+def _keeps_brokers(folder: Path, name: str) -> bool:
+    """The first machine joins its own fleet: its target goes on to hold brokers and daemon."""
+    return name == TARGET and (folder / "azq-daemon.service").exists()

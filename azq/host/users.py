@@ -1,24 +1,25 @@
-"""Machines that were let in: each has a user of its own on every plane, for a time. The owner's work.
+"""Who works at a fleet's brokers: each role's processes and each machine that was let in, as users with rights of their own.
 
-The control plane's table of machines says who may be there; users that it does not name are removed.
+The control plane's table of machines says which of them may be there, and for how long; users that it does not name are removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import redis
 
-from azq.config import Config
-from azq.config.addresses import password_in
-from azq.errors import BrokerRefused, ConfigError, NotFound, StateConflict
+from azq.config import BrokerConfig, Config
+from azq.config.addresses import password_in, with_user
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, NotFound, StateConflict
 from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
-from azq.wire.connect import address, address_of, open_client, translate
+from azq.wire.connect import address, address_of, connect, open_client, translate
 from azq.wire.keys import Role
 from azq.wire.kinds import Kind
 from azq.wire.messages import AdmittedMachine
@@ -127,14 +128,7 @@ class Machines:
 
 def as_row(seen: SeenMachine) -> dict[str, Any]:
     """For machines."""
-    of = seen.machine
-    return {
-        "name": seen.name,
-        "roles": list(of.roles),
-        "created_ms": of.created_ms,
-        "expires_ms": of.expires_ms,
-        "addresses": list(seen.addresses),
-    }
+    return {"name": seen.name, **msgspec.structs.asdict(seen.machine), "addresses": seen.addresses}
 
 
 def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:
@@ -229,3 +223,46 @@ def _ask(server: redis.Redis, *words: str) -> Any:
 def _host(address: str) -> str:
     """Where a client is; behind a TLS front the server sees the front's socket alone."""
     return "TLS front" if "/" in address else address.rpartition(":")[0]
+
+
+NO_USERS = (
+    "all processes and machines share one password, which may do everything there: let azq keep users there "
+    "(Redis 7 or Valkey; `azq fleet acl --apply`, or docs/5-operations.md)"
+)
+
+
+def as_role(config: Config, role: Role) -> Config:
+    """The same settings with the addresses of a role's user; addresses of another user than the owner stay, and those without password."""
+    return config.model_copy(update={"broker": _with_users(config.broker, lambda url: user_url(url, role))})
+
+
+def knows_roles(config: Config) -> bool:
+    """Whether the control plane keeps the roles' users, or the settings name a user that is not its owner."""
+    url = user_url(config.broker.control_url, "daemon")
+    if url == config.broker.control_url:
+        return acl.user_in(url) != acl.OWNER
+    try:
+        connect(url, timeout_s=config.broker.connect_timeout_s).close()
+    except BrokerRefused:
+        return False
+    except BrokerUnavailable:  # whoever connects next says so
+        return True
+    return True
+
+
+def in_roles(config: Config) -> Callable[[Role], Config]:
+    """The settings of each role, which are these where the brokers keep no users."""
+    return (lambda role: as_role(config, role)) if knows_roles(config) else (lambda role: config)
+
+
+def _with_users(broker: BrokerConfig, of: Callable[[str], str]) -> BrokerConfig:
+    urls = {"control_url": of(broker.control_url), "data_url": of(broker.data_url), "data_urls": tuple(map(of, broker.data_urls))}
+    return broker.model_copy(update=urls)
+
+
+def user_url(url: str, role: Role) -> str:
+    """The address of a server for a role's user, from its owner's; another is left as it is."""
+    password = password_in(url)
+    if not password or acl.user_in(url) != acl.OWNER:
+        return url
+    return with_user(url, acl.role_user(role), acl.role_password(password, role))

@@ -1,15 +1,17 @@
-"""What this machine has, and which services suit it. Detection looks at files only: no device library is loaded."""
+"""What this machine has, and which services and inference workers suit it. Detection looks at files only: no device library is loaded."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from azq.config import InferenceConfig
 from azq.errors import ConfigError
 from azq.queue import detect_tags
 from azq.wire.kinds import Kind, queue_name
@@ -95,3 +97,31 @@ def slots(machine: Machine, roles: Sequence[str]) -> int:
 
 def _queues(kind: Kind, tags: Sequence[str]) -> str:
     return ":".join(queue_name(kind, tag) for tag in tags)
+
+
+def inference_children(config: InferenceConfig, devices: int) -> dict[str, list[str]]:
+    """Names and arguments of the inference workers: one for the device that is set, or one a CUDA device where there are several."""
+    if config.device not in ("auto", "cuda") or devices < 2:
+        return {"inference": ["inference"]}
+    names = ["inference", *(f"inference.{index}" for index in range(1, devices))]
+    return {name: ["inference", "--device", f"cuda:{index}"] for index, name in enumerate(names)}
+
+
+def usable_cuda_devices() -> int:
+    """CUDA devices of this machine that torch may use here."""
+    return visible(detect().cuda_devices, os.environ, importlib.metadata.version("torch"))
+
+
+def visible(devices: int, environment: Mapping[str, str], torch_version: str) -> int:
+    """What is left of a machine's devices: none for a torch without CUDA, else what CUDA_VISIBLE_DEVICES names up to a bad entry."""
+    if torch_version.endswith("+cpu"):
+        return 0
+    named = environment.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return devices
+    count = 0
+    for entry in (part.strip() for part in named.split(",")):
+        if not entry or entry == "-1" or (entry.isdigit() and int(entry) >= devices):
+            break
+        count += 1
+    return min(count, devices)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azq.config import Config, load
-from azq.config.own_token import TOKEN_FILE, has_operator, read_token, with_own_token
+from azq.config.access import TOKEN_FILE, has_operator, read_token, with_own_token
 from azq.errors import ConfigError
 from azq.process.start import machine_environment
 from azq.wire import acl

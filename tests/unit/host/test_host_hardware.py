@@ -8,8 +8,8 @@ import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.config import Config, InferenceConfig
-from azq.console import up
-from azq.host.devices import inference_children, visible
+from azq.console import session as sessions
+from azq.host.hardware import inference_children, visible
 from azq.host.rundir import RunDir
 from azq.status.audit import line_of
 from azq.wire import keys
@@ -49,18 +49,18 @@ def test_several_devices_get_a_worker_each_unless_one_was_named():
 
 
 def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(up, "usable_cuda_devices", lambda: 2)
+    monkeypatch.setattr(sessions, "usable_cuda_devices", lambda: 2)
     start = SimpleNamespace(run=RunDir(tmp_path, "mine"))
     supervisor = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
     bus = MemoryBus()
-    session = up.Session(
+    session = sessions.Session(
         start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(pause=None), SimpleNamespace(fronts=())
     )
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
-    session._ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
-    session._drain(SimpleNamespace(note=lambda _text: None))
+    session.ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
+    session.drain(SimpleNamespace(note=lambda _text: None))
     assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
     (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
     assert (noted.what, noted.about) == ("azq up was stopped", "mine")

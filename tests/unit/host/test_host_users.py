@@ -8,8 +8,8 @@ import pytest
 
 from azq.config import Config, load
 from azq.errors import ConfigError
-from azq.host import machines
-from azq.host.roles import as_role, in_roles, knows_roles
+from azq.host import users
+from azq.host.users import as_role, in_roles, knows_roles
 from azq.process.start import child_environment, use_config
 from azq.wire import acl
 from azq.wire.messages import AdmittedMachine
@@ -66,20 +66,20 @@ def test_a_process_forgets_what_its_role_does_not_need(monkeypatch: pytest.Monke
 
 def test_who_may_stay_is_whoever_was_let_in_and_has_time_left() -> None:
     known = {"box": AdmittedMachine(("selfplay",), 0, 10), "old": AdmittedMachine(("selfplay",), 0, 9)}
-    users = ["default", "azq-worker", "operators", "machine-box", "machine-old", "machine-unknown"]
-    assert machines.unwelcome(users, known, 9) == {"machine-old", "machine-unknown"}
-    assert machines.unwelcome(users, known, 10) == {"machine-box", "machine-old", "machine-unknown"}
-    assert machines.words_of("box", AdmittedMachine(("selfplay", "eval"), 0, 1)) == acl.rules("machine-box", ["worker"])
+    there = ["default", "azq-worker", "operators", "machine-box", "machine-old", "machine-unknown"]
+    assert users.unwelcome(there, known, 9) == {"machine-old", "machine-unknown"}
+    assert users.unwelcome(there, known, 10) == {"machine-box", "machine-old", "machine-unknown"}
+    assert users.words_of("box", AdmittedMachine(("selfplay", "eval"), 0, 1)) == acl.rules("machine-box", ["worker"])
 
 
 @pytest.mark.parametrize("url", ["redis://h:1/0", "redis://:short@h:1/0", "redis://machine-x:0123456789abcdef@h:1/0"])
 def test_users_are_made_with_the_owners_password_only_and_no_weak_one(url: str) -> None:
     with pytest.raises(ConfigError, match="16 letters"):
-        list(machines.give_roles(settings(f'broker.control_url="{url}"'), apply=False))
+        list(users.give_roles(settings(f'broker.control_url="{url}"'), apply=False))
 
 
 def test_the_roles_of_a_server_are_printed_without_any_password() -> None:
-    lines = list(machines.give_roles(settings('broker.control_url="redis://:0123456789abcdef@h:1/0"'), apply=False))
+    lines = list(users.give_roles(settings('broker.control_url="redis://:0123456789abcdef@h:1/0"'), apply=False))
     assert lines[0] == "# redis://h:1/0"
     assert [line.split()[1] for line in lines[1:]] == list(map(acl.role_user, acl.ROLES))
     assert "0123456789abcdef" not in str(lines)
