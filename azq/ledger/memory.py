@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,7 @@ from azq.clock import now_ms
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.holder import take_place
+from azq.ledger.ledger import Ledger
 from azq.ledger.rules.learner import held_by
 from azq.ledger.types import (
     ONCE_LIFE_S,
@@ -375,3 +376,6 @@ class FirstAnswers:
         """Keeps what was created."""
         if once is not None:
             self._answers[once.key] = answer
+
+
+AnyLedger: TypeAlias = Ledger | MemoryLedger  # one suite holds that the double answers alike
