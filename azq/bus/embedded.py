@@ -24,11 +24,11 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.connect import open_client, translate
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import publish_file
 from azq.wire import acl
+from azq.wire.connect import open_client, translate
 
 Role = Literal["control", "data"]
 

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 from azq import logs
 from azq.bus.base import Entry, RequestBus
-from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig
 from azq.errors import BrokerError, BrokerUnavailable
 from azq.waiting import Backoff
 from azq.wire import keys, shards
+from azq.wire.connect import open_client
 
 WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
 TIMEOUT_S = 2.0  # of one command: a broker that hangs costs the others no more than this, once
