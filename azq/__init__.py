@@ -3,7 +3,7 @@
 The packages, in dependency order (a package imports only from those above it; those of one line do not import each other):
 
     azq.errors                                            every error, and the exit code it ends a process with
-    azq.clock | azq.files | azq.masking | azq.metrics | azq.phases    time, durable files, secrets hidden, figures named, where time goes
+    azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.waiting    time, files, where runs end, figures
     azq.config | azq.logs                                 settings that humans write; log lines
     azq.games | azq.presets                               the rules of games, from azq._core (C++20: azq/core); settings that learn each
     azq.wire                                              every message and every Redis key

@@ -7,7 +7,6 @@ ledger decides whether it counts.
 from __future__ import annotations
 
 import platform
-import re
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,14 +19,13 @@ from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import redis as kombu_redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from azq.config import TAG_PATTERN
 from azq.config.addresses import CA_OPTION, TLS_SCHEME, plain
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, UnknownTagError
+from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options
+from azq.wire.kinds import Kind, queue_name, task_name
 from azq.wire.messages import Job
 
-KINDS = ("selfplay", "eval")
 KNOWN_TAGS = ("cpu", "cuda", "mps")
 PRIORITY_STEPS = (0, 3, 6, 9)
 TIME_LIMIT_S = 900
@@ -111,8 +109,8 @@ def make_app(
         task_reject_on_worker_lost=True,
         task_retry_on_worker_lost=True,  # without it a job that kills its process comes back for ever
         task_create_missing_queues=False,
-        task_queues=[make_queue(queue_name(kind, tag)) for tag in all_tags for kind in KINDS],
-        task_default_queue=queue_name("selfplay", "cpu"),
+        task_queues=[make_queue(queue_name(kind, tag)) for tag in all_tags for kind in Kind],
+        task_default_queue=queue_name(Kind.SELFPLAY, "cpu"),
         task_time_limit=time_limit_s,
         task_soft_time_limit=time_limit_s - WIND_DOWN_S,
         task_send_sent_event=False,
@@ -169,29 +167,6 @@ def publish(app: Celery, view: PublishedJob) -> None:
         raise BrokerUnavailable(
             f"broker at {place} does not take job {job.job_id}: {error}; it is sent again when the broker answers"
         ) from None
-
-
-def queue_name(kind: str, tag: str) -> str:
-    """The queue of a job kind on a hardware tag, such as `selfplay.cpu`. Raises `UnknownTagError` for anything malformed."""
-    if kind not in KINDS:
-        raise UnknownTagError(f"job kind {kind!r} is none of {', '.join(KINDS)}")
-    if not re.fullmatch(TAG_PATTERN, tag):
-        raise UnknownTagError(f"hardware tag {tag!r} is not lower-case letters, digits, - and _, at most 32; choose another")
-    return f"{kind}.{tag}"
-
-
-def split_queue(name: str) -> tuple[str, str]:
-    """Kind and tag of a queue; the inverse of `queue_name`. Raises `UnknownTagError` for anything else."""
-    kind, _, tag = name.partition(".")
-    queue_name(kind, tag)
-    return kind, tag
-
-
-def task_name(kind: str) -> str:
-    """The Celery task of a job kind, such as `azq.selfplay`. Raises `UnknownTagError` for an unknown kind."""
-    if kind not in KINDS:
-        raise UnknownTagError(f"job kind {kind!r} is none of {', '.join(KINDS)}")
-    return f"azq.{kind}"
 
 
 def make_queue(name: str) -> Queue:

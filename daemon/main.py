@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import queue
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +15,8 @@ from azq.config import Config
 from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
-from azq.process.sdnotify import READY, STOPPING, notify
+from azq.process.interrupts import Interrupts
+from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.gate import agree_on_schema
 from daemon.serve.core import build
 from daemon.serve.listener import bind
@@ -47,10 +46,10 @@ def main(config: Config) -> int:
         listener = stack.enter_context(bind(config.daemon))
         client = connect_at_start(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
-        stops = _catch_signals()  # until here a signal simply ends the process
+        stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
         notify("STATUS=waiting for the lock of the control plane")
-        lock.wait(partial(_stop_within, stops))
+        lock.wait(partial(_stop_within, stop))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
         core = build(config, client, lock)
@@ -59,7 +58,7 @@ def main(config: Config) -> int:
 
         rest = stack.enter_context(Rest(config, core, listener))
         settle()
-        _serve(config, core.loop, rest, stops, ready=ticked)
+        _serve(config, core.loop, rest, stop, ready=ticked)
         notify(STOPPING)
         _quietly(core.loop.leave)
     log.info("stopped")
@@ -77,7 +76,7 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def _serve(config: Config, loop: Loop, rest: Rest, stops: queue.SimpleQueue[int], *, ready: bool) -> None:
+def _serve(config: Config, loop: Loop, rest: Rest, stop: Interrupts, *, ready: bool) -> None:
     """Ticks until a signal; says READY once a tick went through."""
     if ready:
         notify(READY, "STATUS=reconciling")
@@ -86,25 +85,15 @@ def _serve(config: Config, loop: Loop, rest: Rest, stops: queue.SimpleQueue[int]
             ready = notify(READY, "STATUS=reconciling") or True
         if not rest.alive:
             raise AzqError("the REST interface died; see the lines above")
-        if _stop_within(stops, config.daemon.tick_s):
+        if _stop_within(stop, config.daemon.tick_s):
             return
 
 
-def _catch_signals() -> queue.SimpleQueue[int]:
-    """SIGTERM and SIGINT as data; a SimpleQueue may be put to inside a signal handler."""
-    stops: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: stops.put(received))
-    return stops
-
-
-def _stop_within(stops: queue.SimpleQueue[int], seconds: float) -> bool:
+def _stop_within(stop: Interrupts, seconds: float) -> bool:
     """True when a stop was asked for, now or within that time."""
-    try:
-        number = stops.get(timeout=seconds)
-    except queue.Empty:
+    if not stop.wait(seconds):
         return False
-    log.info("stopping", signal=signal.Signals(number).name)
+    log.info("stopping", signal=stop.last.name if stop.last else "")
     return True
 
 

@@ -11,21 +11,20 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Protocol
 
 from azq import logs
 from azq.errors import BrokerError, LeaseLost, NotFound
 from azq.ledger.types import JobView, Lease
+from azq.process.liveness import HANG_AFTER_S
+from azq.process.proc import is_my_child
 from workers.board import Board, Claim
 
 LOOK_S = 0.25
 SIGN_S = 1.0
-HANG_AFTER_S = 10.0  # a child so long silent is killed: as long as `azq up` and systemd wait
 STUCK_AFTER_S = 60.0  # a main thread that asks for nothing so long counts as silent; its lease is long over
 
 Claims = Mapping[int, tuple[Claim, float]]
@@ -157,18 +156,3 @@ class Care(threading.Thread):
             lease = Lease(ledger.job(claim.job_id).job, claim.attempt, owner_of(claim.pid), 0.0)
             ledger.fail(lease, f"process {claim.pid}, which held it, died", max_attempts=self._max_attempts)
             log.warning("pool_child_died", pid=claim.pid, job=claim.job_id, attempt=claim.attempt)
-
-
-def is_my_child(pid: int) -> bool:
-    """Whether a process lives and, on Linux, is a child of this one; a zombie is dead."""
-    if not sys.platform.startswith("linux"):
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return False
-        return True
-    try:
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except OSError:
-        return False
-    return state != "Z" and int(parent) == os.getpid()

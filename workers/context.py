@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import msgspec
 import redis
 
 from azq import games
@@ -13,9 +12,10 @@ from azq.actor.arenas import Arenas
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
-from azq.config import Config, RunSections, parse_run
-from azq.learner.step.schedule import progress
+from azq.config import Config, RunSections
+from azq.goals import Done, Goals
 from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
@@ -72,18 +72,14 @@ class Context:
         self._signs.hold("")
         self.board.write(self.slot, Figures())
 
-    def sections(self, record: RunRecord) -> RunSections:
-        """The run's settings; raises `ConfigError` where this azq does not understand them."""
-        return parse_run(msgspec.json.decode(record.sections), f"run {record.run}")
-
     def sections_now(self, view: RunView) -> RunSections:
-        """The same with the search as it is at this share of the run's horizon."""
-        sections, until = self.sections(view.record), view.record.until
+        """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
+        sections, until = sections_of(view.record), view.record.until
         if not sections.search.schedule:
             return sections
         games = self.ledger.counts(view.record.run).finished
         steps = self._published_step(view.record.run) if "steps" in until else 0
-        now = search_at(sections.search, progress(until, view.active_ms / 60_000, games, steps))
+        now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
         return sections.model_copy(update={"search": now})
 
     def game(self, sections: RunSections) -> Game:
@@ -134,13 +130,11 @@ class Context:
         return newest.step if newest else 0
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
-        from pathlib import Path
-
         from azq.inference.ask.catalog import WeightCatalog
         from azq.inference.ask.local import LocalEvaluator
         from azq.inference.serve.resident import fetch_from
-        from azq.store import open_store
+        from azq.store import open_run_store
 
-        store = open_store(self.config.store, directory=Path(record.directory) / "weights", client=self.control)
+        store = open_run_store(self.config.store, record, self.config.home, self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run)
         return LocalEvaluator.from_catalog(game, catalog, fetch_from(store), self.config.inference)

@@ -18,10 +18,11 @@ from azq.config import RunSections
 from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError, reason_of
 from azq.games import Game
 from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease
 from azq.search.evaluator import Evaluator
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, decode_either, encode
 from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
 from workers.context import Context
 from workers.jobs import Interrupted, held_job
@@ -60,7 +61,7 @@ def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResul
             return None
         ledger = context.ledger
         record = ledger.run(lease.job.run).record
-        sections = context.sections(record)
+        sections = sections_of(record)
         game = context.game(sections)
         evaluator = context.evaluator(record, sections, game)
         pulse = Pulse(ledger, lease, context.stopping)
@@ -93,7 +94,7 @@ def evaluate(
     An engine that fails ends its match with a result that says so: the next attempt would meet the same engine.
     Raises `WireError` for a payload of neither kind.
     """
-    spec = read_spec(lease.job.payload)
+    spec = decode_either(lease.job.payload, MatchSpec, GradeSpec)
     ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick, engines=engines)
     if isinstance(spec, GradeSpec):
         return _grade(spec, ground)
@@ -131,17 +132,6 @@ def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
         grade.mean_loss,
         dict(grade.loss_by_class),
     )
-
-
-def read_spec(payload: bytes) -> MatchSpec | GradeSpec:
-    """The spec of an eval job; raises `WireError` where it is of neither kind."""
-    try:
-        return decode(payload, MatchSpec)
-    except WireError as not_a_match:
-        try:
-            return decode(payload, GradeSpec)
-        except WireError:
-            raise not_a_match from None
 
 
 def latest_version(bus: RedisBus, run: str) -> int:

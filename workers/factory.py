@@ -19,8 +19,9 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
-from azq.process.sdnotify import READY, STOPPING, notify
-from azq.queue import detect_tags, make_app, split_queue
+from azq.process.liveness import READY, STOPPING, notify
+from azq.queue import detect_tags, make_app
+from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, end_for_sure
@@ -135,8 +136,8 @@ def _add_tasks(app: Celery) -> None:
 
         evaluate.run(app.azq.context(), job_id, attempt)
 
-    app.task(name="azq.selfplay", max_retries=3, default_retry_delay=5)(selfplay)
-    app.task(name="azq.eval", max_retries=3, default_retry_delay=5)(evaluate)
+    app.task(name=task_name(Kind.SELFPLAY), max_retries=3, default_retry_delay=5)(selfplay)
+    app.task(name=task_name(Kind.EVAL), max_retries=3, default_retry_delay=5)(evaluate)
 
 
 def _connect_signals(app: Celery) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import threading
-import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Protocol
 
 import redis
 
-from azq import __version__, logs
+from azq import logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
-from azq.clock import now_ms
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
@@ -28,14 +25,14 @@ from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process
-from azq.process.sdnotify import READY, STOPPING, WATCHDOG, notify
-from azq.process.usage import usage
-from azq.store import open_store, weights_folder
-from azq.wire import codec, keys
+from azq.process.heartbeat import Presence
+from azq.process.interrupts import Interrupts, StopSign
+from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
+from azq.store import open_run_store
+from azq.waiting import Backoff
 from azq.wire.gate import agree_on_schema
-from azq.wire.messages import SCHEMA, Heartbeat
 
-MAX_BACKOFF_S = 5.0
+BACKOFF = Backoff(0.1, 5.0)
 
 log = logs.get(__name__)
 
@@ -58,35 +55,31 @@ def main(config: Config) -> int:
         raise ConfigError("no broker: set broker.control_url (AZQ_BROKER__CONTROL_URL), or use `azq up`, which starts one")
     forget_environment()  # games in Python run in this process
     client = connect_at_start(control_url, timeout_s=config.broker.connect_timeout_s)  # first: until then a signal simply ends the process
-    stop = _catch_signals()
-    placement = place(config.inference)
-    prepare_process(placement.threads)
-    agree_on_schema(client)
-    control = RedisBus(client)
-    data = open_requests(config.broker)
-    try:
+    with Interrupts() as stop, closing(RedisBus(client)) as control:
+        placement = place(config.inference)
+        prepare_process(placement.threads)
+        agree_on_schema(client)
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
-        store_of = _store_of(config, client)
-        spec_of = specs(GameFiles(config.worker.game_files))
-        server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, placement=placement)
-        pulse = Pulse(control, server, worker, config.worker)
-        log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
-        try:
-            serve(server, pulse.beat, stop)
-        finally:  # a device that fails leaves the fleet at once too
-            server.close()
-            notify(STOPPING)
-            pulse.leave()
-    finally:
-        data.close()
-        control.close()
+        spec_of, store_of = specs(GameFiles(config.worker.game_files)), _store_of(config, client)
+        with closing(open_requests(config.broker)) as data:
+            server = InferenceServer(
+                control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, placement=placement
+            )
+            beat = ServingBeat(control, server, worker, config.worker)
+            log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
+            try:
+                serve(server, beat.turn, stop)
+            finally:  # a device that fails leaves the fleet at once too
+                server.close()
+                notify(STOPPING)
+                beat.leave()
     log.info("stopped", evaluations=server.stats.evaluations)
     return int(ExitCode.OK)
 
 
-def serve(server: Serving, beat: Callable[[], None], stop: threading.Event) -> None:
+def serve(server: Serving, beat: Callable[[], None], stop: StopSign) -> None:
     """Steps until `stop`; a broker that goes away is waited for, with growing pauses, for as long as it takes."""
-    backoff_s = 0.0
+    failures = 0
     while not stop.is_set():
         try:
             beat()
@@ -94,45 +87,42 @@ def serve(server: Serving, beat: Callable[[], None], stop: threading.Event) -> N
         except AccessRefused:  # sent away: to wait changes nothing
             raise
         except BrokerError as error:
-            if not backoff_s:
+            if not failures:
                 log.warning("broker_lost", error=str(error))
                 notify(f"STATUS=degraded: {error}")
             notify(WATCHDOG)  # waiting for a broker is not hanging
-            backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * backoff_s))
+            failures += 1
             server.release()
-            stop.wait(backoff_s)
+            stop.wait(BACKOFF.pause_s(failures))
         else:
-            if backoff_s:
+            if failures:
                 log.info("broker_back")
-            backoff_s = 0.0
+            failures = 0
     try:
         server.drain()
     except BrokerError as error:
         log.warning("last_batch_not_answered", error=str(error), remedy="its clients send it again")
 
 
-class Pulse:
+class ServingBeat:
     """The worker's heartbeat in the control plane and its signs of life to the service manager."""
 
     def __init__(self, control: Bus, server: InferenceServer, worker: str, config: WorkerConfig) -> None:
         self._control = control
         self._server = server
-        self._worker = worker
-        self._config = config
-        self._started_ms = now_ms()
-        self._due_s = 0.0
+        self._presence = Presence("inference", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, worker=worker)
         self._ready = False
 
-    def beat(self) -> None:
+    def turn(self) -> None:
         """Writes a heartbeat when one is due; the first one that arrives makes the process ready.
 
         A control plane that is away afterwards stops no evaluation: the follower says so, and the data plane may well be there.
         """
-        if time.monotonic() < self._due_s:
+        if not self._presence.due():
             return
-        self._due_s = time.monotonic() + self._config.heartbeat_s
+        server = self._server
         try:
-            self._control.put(keys.beat(self._worker), codec.encode(self._heartbeat()), life_s=self._config.heartbeat_life_s)
+            self._presence.beat(self._control, server.rates(), weight_versions=server.versions, unserved=server.unserved)
         except BrokerError as error:
             if not self._ready or isinstance(error, AccessRefused):
                 raise
@@ -142,41 +132,17 @@ class Pulse:
         self._ready = True
 
     def leave(self) -> None:
-        """Takes the heartbeat away, so that nobody waits for it to expire."""
+        """Takes the heartbeat away; where the control plane is gone it expires."""
         try:
-            self._control.delete(keys.beat(self._worker))
+            self._presence.leave(self._control)
         except BrokerError as error:
             log.warning("heartbeat_left_behind", error=str(error))
-
-    def _heartbeat(self) -> Heartbeat:
-        return Heartbeat(
-            role="inference",
-            worker=self._worker,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            schema=SCHEMA,
-            started_ms=self._started_ms,
-            sent_ms=now_ms(),
-            rates={**self._server.rates(), **usage()},
-            weight_versions=self._server.versions,
-            unserved=self._server.unserved,
-        )
 
 
 def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]:
     """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
 
     def of(view: RunView) -> Fetch:
-        directory = weights_folder(view.record.directory, config.home, view.record.run)
-        store = open_store(config.store, directory=directory, client=client)
-        return fetch_from(store)
+        return fetch_from(open_run_store(config.store, view.record, config.home, client))
 
     return of
-
-
-def _catch_signals() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    return stop

@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import redis
 
-import azq
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
-from azq.clock import now_ms
-from azq.config import Config, RunSections, WorkerConfig, parse_run
+from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ConfigError, ExitCode
 from azq.learner.learner import Learner
 from azq.learner.opening import open_follower, open_learner
@@ -31,17 +24,17 @@ from azq.learner.ranks.rules import Place, place_of
 from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.process import prepare_process
 from azq.phases import Phases
-from azq.process.sdnotify import READY, STOPPING, WATCHDOG, more_time, notify
-from azq.process.usage import usage
+from azq.process.heartbeat import Presence
+from azq.process.interrupts import Interrupts, StopSign
+from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
-from azq.wire import keys
-from azq.wire.codec import encode
 from azq.wire.gate import agree_on_schema
-from azq.wire.messages import SCHEMA, Heartbeat, LearnerStatus
+from azq.wire.messages import LearnerStatus
 from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched
 
@@ -65,12 +58,12 @@ def main(config: Config, run: str) -> int:
     ledger = Ledger(client)
     view = ledger.run(run)
     directory, bus = Path(view.record.directory), RedisBus(client)
-    place = place_of(os.environ, run_sections(view).learner.ranks)
+    place = place_of(os.environ, sections_of(view.record).learner.ranks)
     if place.rank:
-        with _signals() as stop:
+        with Interrupts() as stop:
             return follow(config, view, bus, place, stop)
-    with _signals() as stop, lock_folder(directory), held_place(ledger, run, stop.wait) as lease, launched(run, place) as launcher:
-        beat = Beat(bus, run, directory, config.worker)
+    with Interrupts() as stop, lock_folder(directory), held_place(ledger, run, stop.wait) as lease, launched(run, place) as launcher:
+        beat = LearnerBeat(bus, run, directory, config.worker)
         beat.turn(None)
         with renewed(ledger, lease):
             learner = _open(config, view, bus, client, ledger, beat, place, lease)
@@ -85,9 +78,9 @@ def main(config: Config, run: str) -> int:
     return int(ExitCode.OK)
 
 
-def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threading.Event) -> int:
+def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
-    sections = run_sections(view)
+    sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     game = _game(config, sections)
     follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
@@ -97,10 +90,10 @@ def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: threadin
 
 
 def _open(
-    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: Beat, place: Place, lease: LearnerLease
+    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: LearnerBeat, place: Place, lease: LearnerLease
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
-    sections = run_sections(view)
+    sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
@@ -125,32 +118,10 @@ def _game(config: Config, sections: RunSections) -> games.Game:
     return games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
 
 
-def run_sections(view: RunView) -> RunSections:
-    """The settings that a run's record carries; raises `ConfigError` naming the run when they do not fit."""
-    place = f"settings of run {view.record.run!r}"
-    try:
-        values = msgspec.json.decode(view.record.sections)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{place} are not JSON: {error}; create the run again") from None
-    return parse_run(values, place)
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class Opening:
     """Says that a learner which reads a long log lives and needs its time: to systemd, in the log, and by its heartbeat."""
 
-    def __init__(self, run: str, beat: Beat, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, run: str, beat: LearnerBeat, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
         self._beat = beat
         self._clock = clock
@@ -166,53 +137,34 @@ class Opening:
         self._beat.turn(None)
 
 
-class Beat:
+class LearnerBeat:
     """Says that the learner lives: a heartbeat in the control plane, and the watchdog's ping. Fed from the learner's own loop."""
 
     def __init__(self, bus: Bus, run: str, directory: Path, config: WorkerConfig) -> None:
-        self.worker = f"learner@{socket.gethostname()}:{os.getpid()}"
+        self._presence = Presence("learner", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, run=run)
+        self.worker = self._presence.worker
         self._bus = bus
         self._run = run
         self._directory = directory
-        self._config = config
         self._outage = Outage()
-        self._started_ms = now_ms()
-        self._due = 0.0
 
     def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
         """Beats when it is time; `status` is None before the learner is open."""
-        now = time.monotonic()
-        if now < self._due:
+        if not self._presence.due():
             return
-        self._due = now + self._config.heartbeat_s
         if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
             notify(WATCHDOG)
-        frame = encode(self.heartbeat(status, phases))
-        self._outage.attempt(lambda: self._bus.put(keys.beat(self.worker), frame, life_s=self._config.heartbeat_life_s))
+        rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._disk()}
+        versions = {self._run: status.weight_version} if status else {}
+        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions))
 
     def end(self) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out."""
         notify(STOPPING)
-        self._outage.attempt(lambda: self._bus.delete(keys.beat(self.worker)))
+        self._outage.attempt(lambda: self._presence.leave(self._bus))
 
-    def heartbeat(self, status: LearnerStatus | None, phases: Phases | None = None) -> Heartbeat:
-        """What the learner says of itself now."""
-        return Heartbeat(
-            role="learner",
-            worker=self.worker,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=azq.__version__,
-            schema=SCHEMA,
-            started_ms=self._started_ms,
-            sent_ms=now_ms(),
-            run=self._run,
-            rates={**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._costs()},
-            weight_versions={self._run: status.weight_version} if status else {},
-        )
-
-    def _costs(self) -> dict[str, float]:
-        figures = usage()
-        with suppress(OSError):  # a folder that is gone is the segment log's to report
-            figures[DISK_FREE_BYTES] = float(shutil.disk_usage(self._directory).free)
-        return figures
+    def _disk(self) -> dict[str, float]:
+        try:
+            return {DISK_FREE_BYTES: float(shutil.disk_usage(self._directory).free)}
+        except OSError:  # a folder that is gone is the segment log's to report
+            return {}

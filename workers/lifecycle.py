@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from azq import __version__, logs
-from azq.clock import now_ms
+from azq import logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
-from azq.process.sdnotify import WATCHDOG, notify
-from azq.process.usage import usage
-from azq.wire import keys
-from azq.wire.codec import encode
-from azq.wire.messages import SCHEMA, Heartbeat
+from azq.process.heartbeat import Presence
+from azq.process.liveness import WATCHDOG, notify, watchdog_interval_s
+from azq.wire.kinds import Kind
 from workers.board import Board
 from workers.rates import merge, versions
 
@@ -34,17 +31,9 @@ LOOP_TICKS = 3.0  # the event loop must have turned within so many watchdog inte
 log = logs.get(__name__)
 
 
-def watchdog_interval_s() -> float | None:
-    """Seconds between WATCHDOG=1 messages, or None where systemd watches no dog of this process."""
-    usec = os.environ.get("WATCHDOG_USEC", "")
-    if not usec.isdigit() or os.environ.get("WATCHDOG_PID") not in (None, "", str(os.getpid())):
-        return None
-    return int(usec) / 2e6
-
-
 def role_of(queues: Sequence[str]) -> str:
-    """The role a worker of these queues is listed under."""
-    return "selfplay" if any(queue.startswith("selfplay.") for queue in queues) else "eval"
+    """The role a worker of these queues is listed under: the first kind of job that it takes."""
+    return next((kind for kind in Kind if any(queue.startswith(f"{kind}.") for queue in queues)), Kind.EVAL)
 
 
 def node_name(queues: Sequence[str]) -> str:
@@ -61,18 +50,8 @@ class Heart(threading.Thread):
         self._bus: Bus | None = None
         self._config = config
         self._board = board
-        self._facts: dict[str, Any] = {
-            "role": role_of(queues),
-            "worker": node_name(queues),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "version": __version__,
-            "schema": SCHEMA,
-            "started_ms": now_ms(),
-            "queues": tuple(queues),
-            "tags": tuple(tags),
-            "slots": slots,
-        }
+        facts: dict[str, Any] = {"queues": tuple(queues), "tags": tuple(tags), "slots": slots}
+        self._presence = Presence(role_of(queues), life_s=config.heartbeat_life_s, worker=node_name(queues), **facts)
         self._over = threading.Event()
         self._lost = False
         self.refused: AccessRefused | None = None
@@ -83,7 +62,7 @@ class Heart(threading.Thread):
         """Beats until `end`, whatever happens to the broker."""
         interval = min(self._config.heartbeat_s, watchdog_interval_s() or self._config.heartbeat_s)
         while not self._over.wait(0.0 if self._bus is None and not self._lost else interval):
-            self._beat()
+            self._try(self._beat)
             if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0), self._away_s):
                 notify(WATCHDOG)
 
@@ -93,16 +72,11 @@ class Heart(threading.Thread):
         if self.is_alive():
             self.join(END_AFTER_S)  # or its last beat might come after the good-bye
         if self._bus is not None:
-            self._try(lambda bus: bus.delete(keys.beat(self._facts["worker"])))
+            self._try(self._presence.leave)
 
-    def frame(self) -> bytes:
-        """The heartbeat of this moment."""
+    def _beat(self, bus: Bus) -> None:
         figures = self._board.read()
-        rates = {**merge(figures), **usage()}
-        return encode(Heartbeat(**self._facts, sent_ms=now_ms(), rates=rates, weight_versions=versions(figures)))
-
-    def _beat(self) -> None:
-        self._try(lambda bus: bus.put(keys.beat(self._facts["worker"]), self.frame(), life_s=self._config.heartbeat_life_s))
+        self._presence.beat(bus, merge(figures), weight_versions=versions(figures))
 
     def _try(self, action: Callable[[Bus], None]) -> None:
         try:

@@ -1,105 +1,74 @@
-"""Starts the other ranks of a learner on its own host, and starts them again when they die."""
+"""Keeps the other ranks of a learner alive on its own host."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
 from azq import logs
-from azq.errors import DO_NOT_RESTART
 from azq.learner.ranks.rules import Place
+from azq.process import liveness
+from azq.process.start import PARENT_VARIABLE
+from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
+from azq.waiting import Backoff
 
-FIRST_DELAY_S = 1.0
-LONGEST_DELAY_S = 30.0
-STEADY_AFTER_S = 10.0  # a rank that lived so long starts again with the first delay
+BACKOFF = Backoff(1.0, 30.0)
 STOP_AFTER_S = 5.0
-PARENT_VARIABLE = "AZQ_PARENT_PID"  # a rank ends when the learner that started it dies
-NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # signs of life that are the learner's own to give
 
 log = logs.get(__name__)
-
-
-class Process(Protocol):
-    """What the launcher needs of a process; `subprocess.Popen` fulfils it."""
-
-    def poll(self) -> int | None: ...
-    def terminate(self) -> None: ...
-    def kill(self) -> None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-
-
-@dataclass(slots=True)
-class _Child:
-    process: Process | None = None
-    delay_s: float = FIRST_DELAY_S
-    started_s: float = 0.0
-    start_s: float | None = 0.0  # when it is due to start; None: while it runs, and when it is given up
 
 
 class Launcher:
     """The ranks from 1 on of one run; none where something else launches them."""
 
-    def __init__(self, run: str, place: Place, start: Callable[[str, int], Process], clock: Callable[[], float] = time.monotonic) -> None:
-        self._run = run
-        self._start = start
+    def __init__(
+        self,
+        run: str,
+        place: Place,
+        start: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ranks = Supervisor(start_process=start, clock=clock, backoff=BACKOFF)
+        self._missing = [] if place.launched else [rank_spec(run, rank) for rank in range(1, place.ranks)]
         self._clock = clock
-        self._children = {} if place.launched else {rank: _Child() for rank in range(1, place.ranks)}
 
     def turn(self) -> None:
         """Starts what is due, and notices deaths."""
-        for rank, child in self._children.items():
-            if child.process is not None and (code := child.process.poll()) is not None:
-                self._bury(rank, child, code)
-            if child.start_s is not None and self._clock() >= child.start_s:
-                child.process, child.started_s, child.start_s = self._start(self._run, rank), self._clock(), None
+        while self._missing:
+            self._ranks.start(self._missing.pop(0))
+        for name, code in self._ranks.tick():
+            again_s = self._ranks.children[name].start_again_s
+            if again_s is None:
+                log.error("rank_given_up", rank=int(name), exit_code=code, remedy="the reason is above; training goes on without it")
+            else:
+                log.warning("rank_died", rank=int(name), exit_code=code, start_again_in_s=again_s - self._clock())
 
-    def stop(self) -> None:
-        """SIGTERM to all, SIGKILL to those that outlive their time."""
-        running = [child.process for child in self._children.values() if child.process is not None]
-        for process in running:
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(STOP_AFTER_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def _bury(self, rank: int, child: _Child, code: int) -> None:
-        child.process = None
-        if code in DO_NOT_RESTART:
-            log.error("rank_given_up", rank=rank, exit_code=code, remedy="the reason is above; training goes on without it")
-            return
-        if self._clock() - child.started_s >= STEADY_AFTER_S:
-            child.delay_s = FIRST_DELAY_S
-        child.start_s = self._clock() + child.delay_s
-        log.warning("rank_died", rank=rank, exit_code=code, start_again_in_s=child.delay_s)
-        child.delay_s = min(LONGEST_DELAY_S, 2 * child.delay_s)
+    def stop(self, wait: Callable[[float], object]) -> None:
+        """SIGTERM to all, SIGKILL to those that outlive their time; `wait(seconds)` sleeps between looks."""
+        self._ranks.stop(tuple(self._ranks.children), wait)
 
 
 @contextlib.contextmanager
 def launched(run: str, place: Place) -> Iterator[Launcher]:
     """A launcher whose ranks end with the context."""
-    launcher = Launcher(run, place, start_rank)
+    launcher = Launcher(run, place)
     try:
         yield launcher
     finally:
-        launcher.stop()
+        launcher.stop(threading.Event().wait)
+
+
+def rank_spec(run: str, rank: int) -> ChildSpec:
+    """A rank as a child of this process, whose log it shares."""
+    command = [sys.executable, "-m", "azq", "learner", "--run", run]
+    return ChildSpec(str(rank), command, log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid()))
 
 
 def environment(environ: Mapping[str, str], rank: int, parent: int) -> dict[str, str]:
-    """What a rank that this host's rank 0 starts finds in its environment."""
-    kept = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
+    """What a rank finds in its environment: all but the learner's signs of life, which are its own to give."""
+    kept = {name: value for name, value in environ.items() if name not in liveness.VARIABLES}
     return {**kept, "RANK": str(rank), "LOCAL_RANK": str(rank), PARENT_VARIABLE: str(parent)}
-
-
-def start_rank(run: str, rank: int) -> Process:
-    """Starts a rank as a child of this process."""
-    command = [sys.executable, "-m", "azq", "learner", "--run", run]
-    return subprocess.Popen(command, env=environment(os.environ, rank, os.getpid()))

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from azq import logs
-from azq.actor.turn import backoff_s
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
+from azq.waiting import Backoff
 from azq.wire.messages import GameRecord, SampleEvent
 
 RECORDS_PER_CALL = 256  # the server does nothing else while it runs one call
 BYTES_PER_CALL = 2 * 1024 * 1024  # more at once takes both sides two to three times the work for each byte
 TRIES_WHEN_STOPPING = 5  # about three seconds
+BACKOFF = Backoff(0.1, 2.0)
 
 T = TypeVar("T")
 log = logs.get(__name__)
@@ -89,7 +90,7 @@ class Link:
                     raise
                 if tries == 1:
                     log.warning("broker_lost", job=self._lease.job.job_id, reason=str(error), retrying_for_s=self._lease.lease_s)
-                self._wait(backoff_s(tries))
+                self._wait(BACKOFF.pause_s(tries))
 
 
 def calls(records: Iterable[GameRecord], most: int = RECORDS_PER_CALL, most_bytes: int = BYTES_PER_CALL) -> Iterator[list[GameRecord]]:

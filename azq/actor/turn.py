@@ -83,8 +83,3 @@ def groups_that_fit(games: int, groups: int, leaves_per_step: int, most_leaves: 
 def next_group(group: int, groups: int) -> int:
     """Whose turn follows: strictly round, so that each group is evaluated while all others are searched."""
     return (group + 1) % groups
-
-
-def backoff_s(attempt: int) -> float:
-    """Seconds before try number `attempt` (from 1) at a broker that does not answer."""
-    return float(min(0.1 * 2 ** (attempt - 1), 2.0))

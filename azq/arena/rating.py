@@ -49,7 +49,7 @@ class _Matches:
 
 def rate(results: Iterable[MatchResult], anchor: str = ANCHOR) -> list[Rating]:
     """Ratings of all players, strongest first; without the anchor among them, the first fixed opponent is 0."""
-    matches = [result for result in results if games_of(result) and result.first != result.second]
+    matches = [result for result in results if result.games and result.first != result.second]
     players = list(dict.fromkeys(name for match in matches for name in (match.first, match.second)))
     if not players:
         return []
@@ -68,18 +68,6 @@ def rate(results: Iterable[MatchResult], anchor: str = ANCHOR) -> list[Rating]:
     return sorted(ratings, key=lambda rating: (-rating.elo, rating.player))
 
 
-def games_of(result: MatchResult) -> int:
-    """The games of a match; 0 where an engine's failure ended it."""
-    return result.wins + result.draws + result.losses
-
-
-def score_share(result: MatchResult) -> float:
-    """The first player's share of the points: draws as a half, a shared first place by its share; 0 without games."""
-    if result.seats > 2:
-        return result.share
-    return (result.wins + result.draws / 2) / max(1, games_of(result))
-
-
 def choose_anchor(players: list[str], wanted: str) -> str:
     """The player whose rating is 0: the wanted one, else the first that never changes, else the first."""
     if wanted in players:
@@ -88,12 +76,12 @@ def choose_anchor(players: list[str], wanted: str) -> str:
 
 
 def _columns(matches: list[MatchResult], index: dict[str, int]) -> _Matches:
-    games = np.array([games_of(match) for match in matches], np.float64)
+    games = np.array([match.games for match in matches], np.float64)
     return _Matches(
         np.array([index[match.first] for match in matches], np.intp),
         np.array([index[match.second] for match in matches], np.intp),
         games,
-        games * np.array([score_share(match) for match in matches]),
+        games * np.array([match.score for match in matches]),
         np.array([match.seats - 1 for match in matches], np.float64),
     )
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from azq.bench.cpu import cpu_s
 from azq.bench.fronted import listening, reached
 from azq.bench.rig import percentile
 from azq.config import Config
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.host.roles import in_roles
+from azq.process.proc import cpu_s
 from azq.process.start import child_environment
 from azq.wire.connect import connect
 from azq.wire.keys import Role

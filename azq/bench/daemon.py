@@ -12,12 +12,12 @@ from typing import Any
 import redis
 
 from azq.bench import fleet
-from azq.bench.cpu import cpu_s
 from azq.bench.rig import apart, percentile
 from azq.config import Config
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.ledger import Ledger
+from azq.process.proc import cpu_s
 from daemon.main import settle
 from daemon.serve.core import build
 from daemon.serve.lock import DaemonLock

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import subprocess
 import sys
 import threading
@@ -19,8 +18,9 @@ import redis
 
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import Config, RunSections, WorkerConfig, dump_run, load
+from azq.config import Config, RunSections, WorkerConfig, load
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import JobState
 from azq.metrics import EVAL_LATENCY_MS, GAMES_PER_S, SIMULATIONS_PER_S
 from azq.process.start import child_environment, run_main
@@ -28,7 +28,8 @@ from azq.process.supervisor import ChildSpec, spawn
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
-from azq.wire.messages import SCHEMA, EvalRound, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import SCHEMA, EvalRound, Heartbeat, Job, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 
 TAG = "cpu"
 LEASE_S = 3600.0
@@ -109,9 +110,9 @@ def send_beats(client: redis.Redis, indices: range, life_s: float) -> None:
 
 def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs: int) -> None:
     ledger, bus, made_ms = Ledger(client), RedisBus(client), now_ms()
-    ledger.create_run(RunRecord(name, json.dumps(dump_run(sections)).encode(), {}, f"/runs/{name}", made_ms))
+    ledger.create_run(record_of(name, sections, f"/runs/{name}", made_ms))
     for number in range(ENDED_JOBS + jobs + 1):
-        job = ledger.enqueue(name, "selfplay", TAG, games=1024, slice_s=60.0)
+        job = ledger.enqueue(Job("", name, Kind.SELFPLAY, TAG, games=1024, slice_s=60.0))
         ledger.mark_published(job.job.job_id, job.attempt)
         if number < ENDED_JOBS + jobs:
             lease = ledger.claim(job.job.job_id, job.attempt, f"host{number}:1", LEASE_S)

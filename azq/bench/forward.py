@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,16 +12,17 @@ from numpy.typing import NDArray
 
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
-from azq.config import InferenceConfig, NetworkConfig, RunConfig, RunSections, dump_run
+from azq.config import InferenceConfig, NetworkConfig, RunConfig, RunSections
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.nets.process import prepare_process
 from azq.wire import codec, keys
-from azq.wire.messages import EvalReply, EvalRequest, RunRecord, WeightEvent
+from azq.wire.messages import EvalReply, EvalRequest, WeightEvent
 
 BENCH_RUN = "azq-bench"
 WARM_UP_S = 0.5
@@ -141,7 +141,7 @@ class _BenchRun:
     """A ledger of one run."""
 
     def __init__(self, sections: RunSections) -> None:
-        record = RunRecord(BENCH_RUN, json.dumps(dump_run(sections)).encode(), {}, "", 0)
+        record = record_of(BENCH_RUN, sections)
         self._views = [RunView(record, RunState.RUNNING, "", 0, 0)]
 
     def names(self) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import Config
+from azq.process.proc import stat_of
 from azq.replay.index import BLOCK_GAMES, SegmentIndex, path_of, write_index
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.uids import pack
@@ -103,5 +104,5 @@ def _appending(log: SegmentLog, games: int, appended: int) -> dict[str, float]:
 
 
 def _rss_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-    return pages * resource.getpagesize() / (1 << 20)
+    own = stat_of(os.getpid())
+    return own.resident_bytes / (1 << 20) if own else 0.0

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from azq.bench import fleet
-from azq.bench.cpu import cpu_s
 from azq.bench.load import TOKEN_VARIABLE
-from azq.bench.rig import apart, percentile, until
+from azq.bench.rig import READY_S, apart, percentile
 from azq.config import Config
 from azq.config.own_token import with_own_token
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
+from azq.process.proc import cpu_s
+from azq.waiting import until
 
 STOP_S = 60.0
 
@@ -35,7 +36,7 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
         command = [sys.executable, "-m", "azq", "daemon"]
         with fleet.beating(config, home, workers), fleet.child(served, command, home / "daemon.log") as daemon:
             url = f"http://127.0.0.1:{port}"
-            until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}")
+            until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
             before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
             found = _load(url, token, rate, seconds, [fleet.run_name(index) for index in range(runs)])

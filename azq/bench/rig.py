@@ -7,13 +7,10 @@ import math
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import redis
 
 from azq import games
@@ -21,16 +18,18 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.console.guests import with_game
-from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.host.roles import in_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Process, Supervisor
+from azq.status.observe import read_workers
 from azq.store import open_store
+from azq.waiting import until
 from azq.wire import keys
-from azq.wire.codec import decode, encode
-from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
+from azq.wire.codec import encode
+from azq.wire.messages import WeightEvent
 
 RUN = "bench"
 READY_S = 60.0
@@ -64,6 +63,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
                 until(
                     lambda: len(served_versions(brokers.control)) == inference,
                     f"inference workers do not serve, see {home}/inference-*.log",
+                    READY_S,
                 )
                 yield Rig(config, brokers.control, ledger, weights, (*brokers.pids, *_pids(supervisor)))
             finally:
@@ -82,15 +82,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def until(condition: Callable[[], Any], failure: str, within_s: float = READY_S, look_s: float = 0.05) -> None:
-    """Waits for a condition; `EvaluationTimeout` with the failure's text when it does not come true."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise EvaluationTimeout(failure)
-        threading.Event().wait(look_s)
-
-
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections, home: Path) -> bytes:
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 
@@ -102,15 +93,18 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     store = open_store(config.store, directory=directory / "weights", client=control)
     sha256, uri = store.put(data)
     made_ms = now_ms()
-    ledger.create_run(RunRecord(RUN, msgspec.json.encode(sections.model_dump(mode="json")), {}, str(directory), made_ms))
+    ledger.create_run(record_of(RUN, sections, directory, made_ms))
     RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data
 
 
 def served_versions(control: redis.Redis) -> list[int]:
     """The newest version that each inference worker serves of the rig's run, by their heartbeats; those that serve none are left out."""
-    beats = [decode(frame, Heartbeat) for frame in RedisBus(control).values(keys.BEAT_PREFIX).values()]
-    return [beat.weight_versions[RUN] for beat in beats if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1]
+    return [
+        beat.weight_versions[RUN]
+        for beat in read_workers(RedisBus(control))
+        if beat.role == "inference" and beat.weight_versions.get(RUN, 0) >= 1
+    ]
 
 
 def _pids(supervisor: Supervisor) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ import numpy as np
 from azq import games, metrics
 from azq.actor import Progress, SelfPlay
 from azq.actor.arenas import Arenas
-from azq.bench.cpu import cpu_s, peak_rss_mb
 from azq.bench.rig import RUN, Rig, rig
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
@@ -21,11 +20,12 @@ from azq.errors import EvaluationTimeout, NotFound
 from azq.inference.ask.client import StreamEvaluator
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
+from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.search.evaluator import Evaluator
-from azq.wire import keys
-from azq.wire.codec import decode
+from azq.status.observe import read_workers
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 SIMULATIONS = 200
 NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
@@ -46,7 +46,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         phases = Phases()
         marks = _play(machine, sections, evaluator, phases)
         before, after = _measured(marks, seconds)
-        memory_mb = peak_rss_mb(os.getpid())
+        memory_mb = peak_resident_bytes() / (1 << 20)
         served = _inference_rates(machine)
     spent_s, wall_s = after[1] - before[1], after[2] - before[2]
     if not spent_s or not wall_s:
@@ -113,7 +113,7 @@ Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, 
 def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> list[Mark]:
     """One slice; a mark at each report."""
     ledger = machine.ledger
-    view = ledger.enqueue(RUN, "selfplay", "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s)
+    view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s))
     lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
@@ -144,8 +144,7 @@ def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Ev
 
 def _inference_rates(machine: Rig) -> dict[str, float]:
     """What the inference worker said last: it served until now."""
-    beats = (decode(frame, Heartbeat) for frame in RedisBus(machine.control).values(keys.BEAT_PREFIX).values())
-    return next((dict(beat.rates) for beat in beats if beat.role == "inference"), {})
+    return next((dict(beat.rates) for beat in read_workers(RedisBus(machine.control)) if beat.role == "inference"), {})
 
 
 def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import games
-from azq.bench.cpu import cpu_s
 from azq.bench.rig import RUN, Rig, percentile, rig
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.phases import Phases
+from azq.process.proc import cpu_s
 from azq.wire.connect import connect
 
 if TYPE_CHECKING:

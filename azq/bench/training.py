@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +20,7 @@ from azq.learner.step.symmetry import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
+from azq.process.proc import peak_resident_bytes
 from azq.replay.columns import NO_COLUMNS, Columns
 from azq.replay.samples import Samples
 from azq.replay.window import Window
@@ -62,7 +61,7 @@ def bench_learner(config: Config, seconds: float = 10.0, *, window_samples: int 
         "share_of_bare": round(whole["samples_per_s"] / bare["samples_per_s"], 3),
         "window_samples": window_samples,
         "window_bytes_per_sample": window.bytes_per_sample,
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": round(peak_resident_bytes() / 1e6, 1),
     }
 
 
@@ -79,12 +78,6 @@ def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns 
         zeros = {name: np.zeros((count, *shape), kind) for name, (kind, shape) in columns.shapes().items()}
         window.add(Samples(packed, policies[:count], values, masks[:count], **zeros))
     return window
-
-
-def peak_rss_mb() -> float:
-    """Peak resident memory of this process in megabytes (10^6 bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak * (1 if sys.platform == "darwin" else 1024) / 1e6, 1)
 
 
 def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from azq import games
-from azq.bench.rig import RUN, Rig, percentile, rig, served_versions, until
+from azq.bench.rig import READY_S, RUN, Rig, percentile, rig, served_versions
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, StoreConfig, WorkerConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
 from azq.store import open_store
+from azq.waiting import until
 from azq.wire.connect import connect
 
 NETWORK = NetworkConfig(kind="resnet", blocks=5, channels=132)  # 1.6 M parameters for connect four
@@ -94,7 +95,7 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
         began_s = time.monotonic()
         publisher.publish(data, version, step)
         published_s.append(time.monotonic() - began_s)
-        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, LOOK_S)
+        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
         seconds.append(time.monotonic() - began_s)
     return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
 
@@ -144,7 +145,7 @@ def _load(machine: Rig, workers: int) -> Iterator[Load]:
     thread = threading.Thread(target=load.run, name="load")
     thread.start()
     try:
-        until(lambda: load.answers > 0, "nobody answers the load")
+        until(lambda: load.answers > 0, "nobody answers the load", READY_S)
         yield load
     finally:
         load.stop.set()

@@ -19,6 +19,11 @@ class Entry:
     id: str
     frame: bytes
 
+    @property
+    def place(self) -> str:
+        """Where it is, for logs."""
+        return f"{self.stream} {self.id}"
+
 
 class RequestBus(Protocol):
     """What serving evaluation requests needs of a data plane, be it one broker or several."""

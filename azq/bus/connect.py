@@ -9,7 +9,7 @@ import redis
 
 from azq import logs
 from azq.errors import BrokerUnavailable
-from azq.process.sdnotify import notify
+from azq.process.liveness import notify
 from azq.wire.connect import address, address_of, connect, open_client, socket_timeout_s, translate
 
 __all__ = ["address", "address_of", "connect", "connect_at_start", "open_client", "socket_timeout_s", "translate"]

@@ -19,11 +19,12 @@ from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig
 from azq.errors import BrokerError, BrokerUnavailable
+from azq.waiting import Backoff
 from azq.wire import keys, shards
 
 WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
 TIMEOUT_S = 2.0  # of one command: a broker that hangs costs the others no more than this, once
-MAX_BACKOFF_S = 2.0
+BACKOFF = Backoff(0.1, 2.0)
 
 T = TypeVar("T")
 
@@ -192,24 +193,24 @@ class _Shard:
         self.bus.close()
 
     def _read_on(self) -> None:
-        backoff_s = 0.0
-        while (wish := self._next_wish(backoff_s)) is not None:
+        failures = 0
+        while (wish := self._next_wish(BACKOFF.pause_s(failures))) is not None:
             try:
                 entries = self.bus.read(wish.streams, wish.group, wish.consumer, count=wish.count, block_ms=WAIT_MS)
             except BrokerError as error:
-                backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * backoff_s))
+                failures += 1
                 with self._changed:
                     self._lost(error)
                 continue
-            backoff_s = 0.0
+            failures = 0
             with self._changed:
                 self._heard(entries)
 
-    def _next_wish(self, backoff_s: float) -> _Wish | None:
+    def _next_wish(self, pause_s: float) -> _Wish | None:
         """What to read, once there is room and the pause is over; None at the end."""
         with self._changed:
-            if backoff_s:
-                self._changed.wait_for(lambda: self.closing, backoff_s)
+            if pause_s:
+                self._changed.wait_for(lambda: self.closing, pause_s)
             self._changed.wait_for(lambda: self.closing or (self._wish is not None and not self.ready))
             return None if self.closing else self._wish
 

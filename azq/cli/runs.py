@@ -20,9 +20,9 @@ ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever look
 
 
 def _goals(until: str | None) -> dict[str, float] | None:
-    from azq.console.up import parse_until
+    from azq.goals import Goals
 
-    return None if until is None else parse_until(until)
+    return None if until is None else dict(Goals.parse(until).until)
 
 
 def _emit_run(run: RunOut, as_json: bool) -> None:

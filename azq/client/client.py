@@ -13,13 +13,13 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
-from azq.client.events import START, parse_events
-from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, Transport
+from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
 from azq.status.history import History
 from azq.status.queues import QueueStatus
 from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
-from azq.status.summary import LedgerStatus, RunStatus, WorkerStatus
+from azq.status.summary import LedgerStatus, RunStatus
+from azq.status.workers import WorkerStatus
 
 SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
 

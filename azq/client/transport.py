@@ -1,18 +1,61 @@
-"""Requests to one daemon: token, patience, retries where a repetition is harmless, errors translated."""
+"""Requests to one daemon: token, patience, retries where a repetition is harmless, errors translated, event streams decoded."""
 
 from __future__ import annotations
 
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 
-from azq.client.problems import error_of
-from azq.errors import ConfigError, DaemonUnavailable
+from azq.errors import (
+    AccessDenied,
+    AzqError,
+    ConfigError,
+    DaemonUnavailable,
+    InvalidRequest,
+    NotFound,
+    StateConflict,
+    TooManyRequests,
+    WireError,
+)
+from azq.status.schemas import EventOut
+
+URN = "urn:azq:error:"
+BY_STATUS: dict[int, type[AzqError]] = {
+    401: AccessDenied,
+    403: AccessDenied,
+    404: NotFound,
+    405: InvalidRequest,
+    409: StateConflict,
+    413: InvalidRequest,
+    415: InvalidRequest,
+    421: AccessDenied,
+    422: InvalidRequest,
+    429: TooManyRequests,
+    503: DaemonUnavailable,
+}
+
+
+def error_of(status: int, body: Any, place: str) -> AzqError:
+    """The error that an answer stands for: by the problem's `type`, else by its status; `place` names the request."""
+    document = body if isinstance(body, dict) else {}
+    named = _classes().get(str(document.get("type", "")).removeprefix(URN))
+    kind = named or BY_STATUS.get(status, AzqError)
+    return kind(str(document.get("detail") or f"{place} was answered with status {status}; is this an azq daemon?"))
+
+
+def _classes() -> dict[str, type[AzqError]]:
+    def walk(kind: type[AzqError]) -> Iterator[type[AzqError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from walk(child)
+
+    return {kind.__name__: kind for kind in walk(AzqError)}
+
 
 ATTEMPTS = 4
 FIRST_WAIT_S = 0.2
@@ -108,3 +151,28 @@ def _wait_s(response: httpx2.Response, attempt: int) -> float:
     said: str = response.headers.get("retry-after", "")
     wait_s = float(said) if said.isascii() and said.isdigit() else 0.0
     return min(LONGEST_WAIT_S, max(wait_s, FIRST_WAIT_S * (1 << attempt)))
+
+
+START = "start"
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[EventOut]:
+    """The events of a stream's lines, the place where it begins among them as one of kind `start`. Raises `WireError`."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+            continue
+        if "data" in fields:
+            yield _event(fields)
+        elif fields.get("id"):
+            yield EventOut(id=fields["id"], run="", kind=START, at_ms=0, about={})
+        fields = {}
+
+
+def _event(fields: dict[str, str]) -> EventOut:
+    try:
+        return EventOut.model_validate({**json.loads(fields["data"]), "id": fields.get("id", "")})
+    except (ValueError, TypeError) as error:
+        raise WireError(f"an event of the stream does not decode ({error}); is the daemon of another version?") from None

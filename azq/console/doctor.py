@@ -27,11 +27,12 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
 LEAST_FREE_BYTES = 5e9  # as the alert on the learner's disk
-NEEDED = ("selfplay", "inference", "learner")  # roles without which a run makes no progress
+NEEDED = (Kind.SELFPLAY, "inference", "learner")  # roles without which a run makes no progress
 
 
 def examine(config: Config) -> Iterator[Check]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from azq.arena.match import Unit, play_match, unit, whole_groups
-from azq.arena.rating import Z95, games_of, score_share
+from azq.arena.rating import Z95
 from azq.config import Config
 from azq.console.players import Request, seated
 from azq.errors import ConfigError
@@ -30,11 +30,11 @@ def figures(result: MatchResult, told: Unit) -> dict[str, Any]:
         "first": result.first,
         "second": result.second,
         "seats": result.seats,
-        "games": games_of(result),
+        "games": result.games,
         "wins": result.wins,
         "draws": result.draws,
         "losses": result.losses,
-        "share": round(score_share(result), 4),
+        "share": round(result.score, 4),
         "unit": told.name,
         "points": round(result.points, 4),
         "points_95": round(Z95 * result.points_se, 4),

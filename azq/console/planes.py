@@ -8,7 +8,7 @@ import redis
 from rich.text import Text
 
 from azq.config import BrokerConfig
-from azq.status.planes import Plane, PlaneFacts, open_planes
+from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.wire.connect import open_client
 
 ASK_TIMEOUT_S = 1.0  # a plane that hangs holds up whoever looks for so long

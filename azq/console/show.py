@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 import msgspec
 import typer
@@ -15,8 +14,7 @@ from azq.console import planes, table
 from azq.errors import AzqError, NotFound
 from azq.host import brokers
 from azq.ledger import Ledger
-from azq.ledger.types import LedgerCounts
-from azq.status.watch import Watch
+from azq.status.observe import Watch
 from azq.wire.connect import connect
 
 
@@ -45,27 +43,13 @@ def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
     """Prints the counts of one run, or of the only one."""
     ledger = Ledger(brokers.open_control(config)[1])
     name = run or only_run(ledger)
-    counts = ledger_values(ledger.counts(ledger.run(name).record.run))
+    found = ledger.counts(ledger.run(name).record.run)
+    counts = {**asdict(found), "balanced": found.balanced}
     if as_json:
         typer.echo(json.dumps({"run": name, **counts}))
         return
     for key, value in counts.items():
         typer.echo(f"{key:<20} {value}")
-
-
-def ledger_values(counts: LedgerCounts) -> dict[str, Any]:
-    """The counts and the verdict, under their public names."""
-    return {
-        "opened": counts.opened,
-        "finished": counts.finished,
-        "open": counts.open,
-        "abandoned": counts.abandoned,
-        "inserted": counts.inserted,
-        "in_transit": counts.in_transit,
-        "duplicates_dropped": counts.duplicates_dropped,
-        "written_off": counts.written_off,
-        "balanced": counts.balanced,
-    }
 
 
 def only_run(ledger: Ledger) -> str:

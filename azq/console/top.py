@@ -27,10 +27,11 @@ from azq.console.planes import brokers_text, planes_of
 from azq.console.table import clock, count, elo, error_share
 from azq.errors import BrokerError
 from azq.host import brokers
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
+from azq.status.observe import Watch
 from azq.status.queues import QueueStatus
-from azq.status.summary import RunStatus, WorkerStatus
-from azq.status.watch import Watch
+from azq.status.summary import RunStatus
+from azq.status.workers import WorkerStatus
 
 LATE_S = 4.0
 SILENT_S = 8.0

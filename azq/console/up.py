@@ -27,6 +27,7 @@ from azq.console.remote import url_of
 from azq.console.table import Screen
 from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
 from azq.games.files import absolute
+from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.host.devices import inference_children, usable_cuda_devices
@@ -34,25 +35,24 @@ from azq.host.fronts import children, parse_listen
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.roles import NO_USERS, in_roles, knows_roles
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
-from azq.process import pings
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.status.audit import write_command
-from azq.status.observe import read_weights
-from azq.status.watch import Watch
+from azq.status.observe import Watch, read_weights
 from azq.wire.gate import agree_on_schema
 from azq.wire.keys import Role
+from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import RunRecord
 
-UNTIL_KEYS = ("minutes", "games", "steps")
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
 EXPIRE_S = 5.0  # and after machines whose time is over
-HANG_AFTER_S = 10.0  # a child that lived and says nothing for so long is killed and started again, as under systemd
-BROKER_HANG_AFTER_S = 8.0  # shorter, for all others have to find their way back after it
+BROKER_HANG_AFTER_S = 8.0  # shorter than HANG_AFTER_S, for all others have to find their way back after it
 
 log = logs.get(__name__)
 
@@ -97,7 +97,7 @@ def up(
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
-        supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+        supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
             return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
 
@@ -127,24 +127,7 @@ def read_start(
     chosen = [f'run.game="{game}"'] if game else []
     config = load(config_file, [*chosen, *overrides], base=base)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
-    return Start(with_game(config, config.run.game), folder, parse_until(until), as_json)
-
-
-def parse_until(text: str | None) -> dict[str, float]:
-    """`minutes=5` as {"minutes": 5.0}; several, comma-separated: the first one reached ends the run."""
-    until: dict[str, float] = {}
-    for part in (text or "").split(","):
-        if not part:
-            continue
-        key, _, value = part.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if key not in UNTIL_KEYS or number <= 0:
-            raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N with a positive number")
-        until[key] = number
-    return until
+    return Start(with_game(config, config.run.game), folder, dict(Goals.parse(until).until), as_json)
 
 
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
@@ -157,13 +140,12 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
     start.run.create(sections)
-    body = msgspec.json.encode(sections.model_dump(mode="json"))
+    record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
-        record = RunRecord(start.run.name, body, start.until, str(start.run.path), now_ms())
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
-        view.record, sections=body, until=_from_here(ledger, bus, view, start.until), directory=str(start.run.path)
+        view.record, sections=record.sections, until=_from_here(ledger, bus, view, start.until), directory=record.directory
     )
     ledger.update_run(record)
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
@@ -180,12 +162,8 @@ def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSecti
 def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:
     """A resumed run counts its end from where it stands."""
     weights = read_weights(bus, view.record.run)
-    done = {
-        "minutes": view.active_ms / 60_000,
-        "games": float(ledger.counts(view.record.run).finished),
-        "steps": float(weights[0].step if weights else 0),
-    }
-    return {key: value + done[key] for key, value in until.items()}
+    done = Done.of(view.active_ms, ledger.counts(view.record.run).finished, weights[0].step if weights else 0)
+    return Goals(until).later(done)
 
 
 class Session:
@@ -229,10 +207,7 @@ class Session:
         yield from children(self._brokers.fronts, self._start.run.path / "logs")
         tag = self._config.run.tag
         tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
-        searches = {
-            "selfplay": ["worker", "--queues", f"selfplay.{tag}", *tags],
-            "eval": ["worker", "--queues", f"eval.{tag}", *tags],
-        }
+        searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         serves = self._config.selfplay.evaluator == "stream" or self._config.arena.every_s
         inference = inference_children(self._config.inference, usable_cuda_devices()) if serves else {}
         learner = {"learner": ["learner", "--run", self._name]}
@@ -257,7 +232,7 @@ class Session:
                 self._send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
-            self._interrupts.wait(TICK_S)
+            self._interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
     def _revive(self) -> None:
@@ -305,11 +280,11 @@ class Session:
         self._stop("eval", *(name for name in self._supervisor.children if name.startswith("inference")), "daemon")
 
     def _stop(self, *names: str) -> None:
-        self._supervisor.stop(names, self._interrupts.wait)
+        self._supervisor.stop(names, self._interrupts.pause)
 
     def _tick_and_wait(self, seconds: float) -> None:
         self._supervisor.tick()
-        self._interrupts.wait(seconds)
+        self._interrupts.pause(seconds)
 
 
 def _patient_wait(seconds: float) -> None:

@@ -14,8 +14,8 @@ from azq.drill.harm import Harm
 from azq.drill.scenarios import Scenario
 from azq.drill.system import RUN, System
 from azq.host.roles import in_roles
+from azq.process.proc import children
 from azq.process.start import machine_environment
-from azq.process.usage import children
 
 AFTER_S = 2.0  # of the worker's life
 BY_S = 3600.0

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,15 +23,18 @@ from azq.config import parse_run
 from azq.drill.books import read_books
 from azq.drill.hosts import Host, Lan
 from azq.drill.proof import Books, Disk
-from azq.errors import BrokerError, EvaluationTimeout
+from azq.errors import BrokerError
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.replay.segments import SegmentLog
+from azq.status.observe import read_workers
+from azq.waiting import until
 from azq.wire import keys, tls
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord, SampleEvent
+from azq.wire.messages import Heartbeat, SampleEvent
 
 AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
@@ -81,8 +81,7 @@ class Fleet:
             env |= {f"AZQ_BROKER__{role.upper()}_URL": f"unix://:{PASSWORD}@{socket}"}
             env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
-        sections = json.dumps(parse_run(SECTIONS, "a drill").model_dump(mode="json")).encode()
-        self.ledger.create_run(RunRecord(RUN, sections, {}, str(self._folder / RUN), now_ms()))
+        self.ledger.create_run(record_of(RUN, parse_run(SECTIONS, "a drill"), self._folder / RUN, now_ms()))
         env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
@@ -125,13 +124,9 @@ class Fleet:
         self.client.close()
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
-        """The first true answer; names what did not come, and where logs are."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
-            if answer := condition():
-                return answer
-            threading.Event().wait(0.05)
-        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}")
+        """The first answer that is neither None nor False; names what did not come, and where logs are."""
+        logs = f"logs are in {self._folder}"
+        return until(condition, lambda: f"{what} did not come within {within_s:g} s; {logs}\n{self._last_words()}", within_s)
 
     def counts(self) -> LedgerCounts:
         """The ledger."""
@@ -145,7 +140,7 @@ class Fleet:
 
     def beats(self, host: str) -> list[Heartbeat]:
         """Living processes of a host."""
-        found = [decode(frame, Heartbeat) for frame in RedisBus(self.client).values(keys.BEAT_PREFIX).values()]
+        found = read_workers(RedisBus(self.client))
         for beat in found:
             self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         return [beat for beat in found if beat.host == host]

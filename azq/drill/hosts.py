@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from azq.drill.system import alive
 from azq.errors import MissingExtra
+from azq.process.proc import alive
 
 NETWORK = "10.213.47"  # seen inside only
 LONGEST_END_S = 5.0

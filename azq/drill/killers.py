@@ -14,9 +14,10 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.drill.harm import Harm
 from azq.drill.scenarios import Scenario
-from azq.drill.system import RUN, System, alive
+from azq.drill.system import RUN, System
 from azq.inference.serve.requests import name_of
 from azq.nets import NetSpec
+from azq.process.proc import alive
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import EvalReply, EvalRequest

@@ -8,17 +8,16 @@ import signal
 from pathlib import Path
 
 from azq.drill.blows import CHILD
-from azq.process.usage import children
+from azq.process.proc import PROC, children, command
 
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
-PROC = Path("/proc")
 
 
 def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
     """Process ids of the children of an `azq up` by role, brokers and a self-play worker's first child among them."""
     found: dict[str, int] = {}
     for child in children(pid, proc):
-        if (role := _role(proc / str(child))) is not None:
+        if (role := _role(child, proc)) is not None:
             found[role] = child
     if playing := children(found["selfplay"], proc) if "selfplay" in found else []:
         found[CHILD] = playing[0]
@@ -41,15 +40,15 @@ class Held:
         os.close(self._file)
 
 
-def _role(folder: Path) -> str | None:
+def _role(pid: int, proc: Path) -> str | None:
+    words = command(pid, proc)
     try:
-        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        where = (folder / "cwd").readlink()
+        where = (proc / str(pid) / "cwd").readlink()
     except OSError:
         return None
     if where.parent.name == ".broker":
         return f"broker-{where.name}"
-    for role, command in COMMANDS.items():
-        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(command)):
+    for role, arguments in COMMANDS.items():
+        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
             return role
     return None

@@ -17,7 +17,7 @@ from azq.drill.journal import Journal
 from azq.drill.scenarios import PROCESSES, Scenario
 from azq.drill.system import LEASE_S, RUN, System
 from azq.errors import StateConflict
-from azq.process.usage import children
+from azq.process.proc import children
 from azq.wire import keys
 
 READY_S = 60.0

@@ -8,8 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -28,8 +26,9 @@ from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.wire import keys
-from azq.wire.codec import decode
+from azq.process.proc import alive, stat_of
+from azq.status.observe import read_workers
+from azq.waiting import until
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
@@ -110,17 +109,15 @@ class System:
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
-        deadline = time.monotonic() + within_s
-        while time.monotonic() < deadline:
+
+        def look() -> T | None:
             if self._process is not None and self._process.poll() is not None:
                 raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
             for watch in self._watchers:
                 watch()
-            answer = condition()
-            if answer is not None and answer is not False:
-                return answer
-            threading.Event().wait(POLL_S)
-        raise EvaluationTimeout(f"{what} did not come within {within_s:g} s; see {self.folder}")
+            return condition()
+
+        return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
 
     @contextlib.contextmanager
     def watched(self, look: Callable[[], None]) -> Iterator[None]:
@@ -165,9 +162,9 @@ class System:
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats: list[Heartbeat] = []
+        beats: tuple[Heartbeat, ...] = ()
         with contextlib.suppress(AzqError), self.client() as client:
-            beats = [decode(frame, Heartbeat) for frame in RedisBus(client).values(keys.BEAT_PREFIX).values()]
+            beats = read_workers(RedisBus(client))
             for beat in beats:
                 self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         for beat in beats:
@@ -211,21 +208,10 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     return None
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    return _state(pid) not in ("", "Z")
-
-
 def stopped(pid: int) -> bool:
     """Whether a process is there and was told to stop."""
-    return _state(pid) == "T"
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
+    found = stat_of(pid)
+    return found is not None and found.state == "T"
 
 
 def _free_ports() -> int:
@@ -235,6 +221,3 @@ def _free_ports() -> int:
             port = int(first.getsockname()[1])
             with socket.create_server(("127.0.0.1", port + 1)):
                 return port
-
-
-__all__ = ["RUN", "System", "alive"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import resource
-import signal
 from functools import partial
 from pathlib import Path
 
 from azq import logs
 from azq.bus.front import MAX_CLIENTS, Front, listen, serve
 from azq.errors import ConfigError, ExitCode
-from azq.process.sdnotify import READY, WATCHDOG, notify
+from azq.process.interrupts import Interrupts
+from azq.process.liveness import READY, WATCHDOG, notify
 
 DESCRIPTORS = 2 * MAX_CLIENTS + 100
 
@@ -24,13 +24,10 @@ def main(address: str, server: Path, certificate: Path, key: Path) -> int:
     if not separator or not port.isdigit():
         raise ConfigError(f"--listen {address!r} is not HOST:PORT")
     _raise_limit()
-    stops: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: stops.append(received))
-    with contextlib.closing(Front(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
+    with Interrupts() as stop, contextlib.closing(Front(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
         log.info("listening", address=address, server=str(server))
         notify(READY)
-        serve(front, partial(notify, WATCHDOG), lambda: bool(stops))
+        serve(front, partial(notify, WATCHDOG), stop.is_set)
     return int(ExitCode.OK)
 
 

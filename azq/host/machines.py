@@ -20,9 +20,10 @@ from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import address, address_of, open_client, translate
 from azq.wire.keys import Role
+from azq.wire.kinds import Kind
 from azq.wire.messages import AdmittedMachine
 
-ROLE_OF: Mapping[str, Role] = {"selfplay": "worker", "eval": "worker", "inference": "inference", "learner": "learner"}
+ROLE_OF: Mapping[str, Role] = {**dict.fromkeys(Kind, "worker"), "inference": "inference", "learner": "learner"}
 DAY_MS = 86_400_000
 LONGEST_DAYS = 3650
 LEAST_PASSWORD = 16

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from azq import games
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
@@ -19,6 +17,7 @@ from azq.host import brokers
 from azq.host.rundir import RunDir, check_name
 from azq.learner.data.restoring import game_key, restore
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
 from azq.wire.messages import RunRecord
@@ -59,8 +58,7 @@ def restore_run(config: Config, folder: Path, name: str) -> dict[str, Any]:
         )
     name, sections = check_name(name or folder.name), run.sections()
     client = brokers.open_control(config)[1]
-    body = msgspec.json.encode(sections.model_dump(mode="json"))
-    record = RunRecord(name, body, {}, str(folder), now_ms())
+    record = record_of(name, sections, folder, now_ms())
     ledger = Ledger(client)
     gone = create_from_folder(ledger, RedisBus(client), record, sections)
     counts = ledger.counts(name)

@@ -18,13 +18,14 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
+from azq.goals import Done, Goals
 from azq.learner import checkpoint
 from azq.learner.burst import Burst
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.data.intake import BATCH, InsertLedger, Intake
 from azq.learner.outage import Outage
 from azq.learner.publish import Publisher
-from azq.learner.step.schedule import network_at, progress
+from azq.learner.step.schedule import network_at
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.strength import Strength
 from azq.learner.team import Team
@@ -33,6 +34,7 @@ from azq.ledger.types import LearnerLease, RunState, RunView
 from azq.metrics import Rate
 from azq.nets import Network, WeightsMeta, to_bytes
 from azq.phases import Phases
+from azq.process.interrupts import StopSign
 from azq.replay.limiter import stall_selfplay, steps_allowed
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, window_size
@@ -109,7 +111,7 @@ class Learner:
         self._leftovers = True  # entries read and not acknowledged may wait
         self._due = {"place": 0.0, "status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
 
-    def run(self, stop: threading.Event, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
         `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
@@ -121,7 +123,7 @@ class Learner:
             on_turn(self.status())
         self.finish(on_turn)
 
-    def turn(self, stop: threading.Event) -> None:
+    def turn(self, stop: StopSign) -> None:
         """One round: what is due, intake, training."""
         if not self._agreed:
             self._take_in()
@@ -261,7 +263,7 @@ class Learner:
 
     def _follow_run(self, view: RunView) -> None:
         parts = self._parts
-        self._progress = progress(view.record.until, view.active_ms / 60_000, parts.segments.games, parts.trainer.step)
+        self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, parts.segments.games, parts.trainer.step))
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)

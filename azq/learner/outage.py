@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from azq import logs
 from azq.errors import AzqError, BrokerUnavailable
+from azq.waiting import Backoff
 
 T = TypeVar("T")
 
@@ -22,22 +23,20 @@ class Outage:
         error: type[AzqError] = BrokerUnavailable,
         lines: tuple[str, str] = ("broker_away", "broker_back"),
         *,
-        first_s: float = 0.2,
-        longest_s: float = 5.0,
+        backoff: Backoff = Backoff(0.2, 5.0),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._error = error
         self._lost, self._back = lines
-        self._first_s = first_s
-        self._longest_s = longest_s
+        self._backoff = backoff
         self._clock = clock
-        self._pause_s = 0.0
+        self._failures = 0  # in a row
         self._until = 0.0
 
     @property
     def active(self) -> bool:
         """True from a failure to the next call that works."""
-        return self._pause_s > 0.0
+        return self._failures > 0
 
     def attempt(self, call: Callable[[], T]) -> T | None:
         """The call's result; None when it failed or did a moment ago. Other errors pass."""
@@ -46,11 +45,12 @@ class Outage:
         try:
             result = call()
         except self._error as error:
-            self._pause_s = min(self._longest_s, max(self._first_s, self._pause_s * 2))
-            self._until = self._clock() + self._pause_s
-            log.warning(self._lost, reason=str(error), next_attempt_s=self._pause_s)
+            self._failures += 1
+            pause_s = self._backoff.pause_s(self._failures)
+            self._until = self._clock() + pause_s
+            log.warning(self._lost, reason=str(error), next_attempt_s=pause_s)
             return None
         if self.active:
             log.info(self._back)
-        self._pause_s = 0.0
+        self._failures = 0
         return result

@@ -7,7 +7,7 @@ import math
 from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode_either
 from azq.wire.messages import GradeResult, MatchResult
 
 
@@ -19,12 +19,10 @@ def elo_difference(wins: int, draws: int, losses: int) -> float:
 
 def match_curves(result: MatchResult) -> dict[str, float]:
     """Tags of a match of the run's weights, none where an engine ended it; `arena/elo` is counted from the pure UCT opponent."""
-    games = result.wins + result.draws + result.losses
-    if not games:
+    if not result.games:
         return {}
     opponent = "".join(letter if letter.isalnum() or letter in "_.-" else "_" for letter in result.spec.second)
-    share = result.share if result.seats > 2 else (result.wins + result.draws / 2) / games
-    curves = {f"arena/score_{opponent}": share, f"arena/points_{opponent}": result.points}
+    curves = {f"arena/score_{opponent}": result.score, f"arena/points_{opponent}": result.points}
     if result.second.startswith("uct:") and result.seats == 2:
         curves["arena/elo"] = elo_difference(result.wins, result.draws, result.losses)
     return curves
@@ -47,11 +45,9 @@ class Strength:
 
 def _curves(frame: bytes) -> dict[str, float]:
     try:
-        return match_curves(decode(frame, MatchResult))
-    except WireError:
-        pass
-    try:
-        grade = decode(frame, GradeResult)
+        result = decode_either(frame, MatchResult, GradeResult)
     except WireError:
         return {}  # its readers in the daemon report it
-    return {"arena/grade_error": grade.errors / max(1, grade.positions), "arena/grade_loss": grade.mean_loss}
+    if isinstance(result, MatchResult):
+        return match_curves(result)
+    return {"arena/grade_error": result.errors / max(1, result.positions), "arena/grade_loss": result.mean_loss}

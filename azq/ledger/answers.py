@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
+
+import msgspec
 
 from azq.errors import NotFound, WireError
 from azq.ledger.types import Job, JobState, JobView, LedgerCounts, RunLook, RunState, RunView
-from azq.wire.codec import decode
+from azq.wire.codec import decode, encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import RunRecord
 
-#: what a job's hash holds of it, in the order that scripts answer in
+#: what a job's hash says of it, in the order in which scripts answer and `JobView` has it
 JOB_FIELDS = (
-    *("kind", "tag", "priority", "games", "slice_s", "payload", "state", "attempt", "owner"),
+    *("spec", "state", "attempt", "owner"),
     *("lease_until_ms", "published_ms", "created_ms", "claimed_ms", "ended_ms", "error"),
 )
+#: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
+SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
 
 
 def split_job_id(job_id: str) -> tuple[str, str]:
@@ -39,29 +45,31 @@ def _written_by_azq(what: str) -> Iterator[None]:
         raise WireError(f"what the control plane holds of {what} is not what this azq writes: {error!r}") from None
 
 
+def spelt(job: Job) -> list[str | int | bytes]:
+    """A new job's own fields for its hash: names and values in turn."""
+    values = [repr(float(job.slice_s)) if name == "slice_s" else getattr(job, name) for name in SPELT_FIELDS]
+    return ["spec", encode(job), *chain.from_iterable(zip(SPELT_FIELDS, values, strict=True))]
+
+
 def job_view(run: str, answer: Sequence[Any]) -> JobView:
-    """A job from its number and the values of `JOB_FIELDS`. Raises `WireError` where these are no job."""
+    """A job from its number, the values of `JOB_FIELDS` and, without a spec, those of `SPELT_FIELDS`. Raises `WireError` for others."""
     with _written_by_azq(f"a job of run {run}"):
-        number, (kind, tag, priority, games, slice_s, payload, state, attempt, owner, *times, error) = answer
-        job = Job(f"{run}:{number.decode()}", run, kind.decode(), tag.decode(), int(priority), int(games), float(slice_s), payload)
+        number, (spec, state, attempt, owner, *times, error), *fields = answer
+        job = decode(spec, Job) if spec else _spelt_job(run, *fields)
+        named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
         lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
-        return JobView(
-            job=job,
-            state=JobState(state.decode()),
-            attempt=int(attempt),
-            owner=owner.decode(),
-            lease_until_ms=lease_until_ms,
-            published_ms=published_ms,
-            created_ms=created_ms,
-            claimed_ms=claimed_ms,
-            ended_ms=ended_ms,
-            error=error.decode(),
-        )
+        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, error.decode())
+        return JobView(named, JobState(state.decode()), int(attempt), owner.decode(), *said)
+
+
+def _spelt_job(run: str, fields: Sequence[Any]) -> Job:
+    kind, tag, priority, games, slice_s, payload = fields
+    return Job("", run, Kind(kind.decode()), tag.decode(), int(priority), int(games), float(slice_s), payload)
 
 
 def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
     """A job from its hash, with its number among the fields."""
-    return job_view(run, (values["number"], [values[name] for name in JOB_FIELDS]))
+    return job_view(run, (values["number"], *([values.get(name) for name in names] for names in (JOB_FIELDS, SPELT_FIELDS))))
 
 
 def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:

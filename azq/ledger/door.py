@@ -17,6 +17,10 @@ from azq.ledger.types import ONCE_LIFE_S, Directive, Lease, Once
 from azq.wire import keys
 from azq.wire.connect import translate
 
+Argument = str | bytes | float
+Holder = tuple[int | str, str, int | str]  # fencing token (a job's attempt, a learner's token), owner, life of the lease in ms
+NOBODY: Holder = ("", "", "")
+
 T = TypeVar("T")
 
 log = logs.get(__name__)
@@ -54,20 +58,23 @@ class ScriptDoor:
         with translate(self.client):
             if not self._is_pinned(run, once):
                 return None
-        word, *answer = self.call(scripts.runs.READ_ONCE, run, "", once.fingerprint, once=once)
+        word, *answer = self.call("runs.read_once", run, once.fingerprint, once=once)
         return first_answer(word, answer)
 
-    def call(self, body: str, run: str, number: str, *arguments: str | bytes | float, once: Once | None = None) -> list[Any]:
+    def call(
+        self, command: str, run: str, *arguments: Argument, number: str = "", holder: Holder = NOBODY, once: Once | None = None
+    ) -> list[Any]:
+        """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text."""
         with translate(self.client):
-            word, *answer = self._script(body)(keys=run_keys(run, once), args=[self._now(), number, *arguments])
+            word, *answer = self._send(self.client, command, run_keys(run, once), number, *holder, *arguments)
         return [bytes(word).decode(), *answer]
 
-    def read_all(self, body: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
-        """What a script answers of each run, or of each of some, all asked in one round trip."""
+    def read_all(self, command: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
+        """What a command answers of each run, or of each of some, all asked in one round trip."""
         names, found = self.names() if names is None else names, []
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
             for name in names:
-                self._script(body)(keys=run_keys(name), args=[self._now(), ""], client=pipe)
+                self._send(pipe, command, run_keys(name), "", *NOBODY)
             answers = pipe.execute()
         for name, (word, *answer) in zip(names, answers, strict=True):
             try:
@@ -77,18 +84,18 @@ class ScriptDoor:
                 log.warning("run_unreadable", run=name, reason=str(error))
         return found
 
-    def _script(self, body: str) -> Any:
-        script = self._scripts.get(body)
+    def _send(self, client: redis.Redis, command: str, names: list[str], *arguments: Argument) -> Any:
+        group, _, name = command.partition(".")
+        script = self._scripts.get(group)
         if script is None:
-            script = self._scripts.setdefault(body, self.client.register_script(scripts.source(body)))
-        return script
+            script = self._scripts.setdefault(group, self.client.register_script(scripts.source(group)))
+        now: Argument = "" if self._clock_ms is None else self._clock_ms()
+        return script(keys=names, args=[name, now, *arguments], client=client)
 
-    def _now(self) -> str | int:
-        return "" if self._clock_ms is None else self._clock_ms()
-
-    def commit(self, body: str, lease: Lease, *arguments: str | bytes | float) -> list[Any]:
+    def commit(self, command: str, lease: Lease, *arguments: Argument) -> list[Any]:
         run, number = split_job_id(lease.job.job_id)
-        answer = self.call(body, run, number, lease.attempt, lease.owner, lease_ms(lease.lease_s), *arguments)
+        holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
+        answer = self.call(command, run, *arguments, number=number, holder=holder)
         if answer[0] == "lost":
             game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
             raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
@@ -103,8 +110,8 @@ class ScriptDoor:
     def no_run(self, name: str) -> NotFound:
         return NotFound(f"no run {name!r}; there are: {', '.join(self.names()) or 'none'}")
 
-    def directive(self, body: str, lease: Lease, *arguments: str | bytes | float) -> Directive:
-        return Directive(self.commit(body, lease, *arguments)[1].decode())
+    def directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
+        return Directive(self.commit(command, lease, *arguments)[1].decode())
 
 
 def run_keys(run: str, once: Once | None = None) -> list[str]:

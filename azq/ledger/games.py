@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from azq.errors import StateConflict, WireError
-from azq.ledger import scripts
 from azq.ledger.door import ScriptDoor
 from azq.ledger.types import Directive, Lease
 from azq.wire.codec import decode, encode
@@ -20,7 +19,7 @@ class LedgerGames(ScriptDoor):
 
         A record that does not decode is abandoned with the reason and left out.
         """
-        _, *answer = self.commit(scripts.games.ADOPT, lease, max(0, count))
+        _, *answer = self.commit("games.adopt", lease, max(0, count))
         games = []
         for uid, frame in zip(answer[::2], answer[1::2], strict=True):
             try:
@@ -31,7 +30,7 @@ class LedgerGames(ScriptDoor):
 
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        return self.directive(scripts.games.JOURNAL, lease, *_by_uid(records))
+        return self.directive("games.journal", lease, *_by_uid(records))
 
     def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
         """Closes the games, appends their samples and renews the lease, all in one step.
@@ -41,19 +40,19 @@ class LedgerGames(ScriptDoor):
         uids = [event.record.uid for event in events]
         if len(set(uids)) != len(uids):
             raise StateConflict("a game occurs twice among those to finish; finish each once")
-        return self.directive(scripts.games.FINISH, lease, *(item for event in events for item in (event.record.uid, encode(event))))
+        return self.directive("games.finish", lease, *(item for event in events for item in (event.record.uid, encode(event))))
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        self.commit(scripts.games.ABANDON, lease, uid, reason)
+        self.commit("games.abandon", lease, uid, reason)
 
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
-        self.commit(scripts.games.RELEASE, lease, *_by_uid(records))
+        self.commit("games.release", lease, *_by_uid(records))
 
     def complete(self, lease: Lease, result: bytes) -> None:
         """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
-        self.commit(scripts.games.COMPLETE, lease, result)
+        self.commit("games.complete", lease, result)
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from azq.errors import StateConflict
-from azq.ledger import scripts
-from azq.ledger.door import ScriptDoor
+from azq.ledger.door import Argument, ScriptDoor
 from azq.ledger.holder import take_place
 from azq.ledger.rules import lease_ms
 from azq.ledger.rules.learner import held_by, superseded
@@ -25,7 +24,7 @@ class LedgerLearner(ScriptDoor):
 
         def take(dead: str) -> str:
             nonlocal token
-            word, *answer = self.call(scripts.learner.TAKE_LEARNER, run, "", holder, lease_ms(life_s), dead, keys.LEARNER_GROUP)
+            word, *answer = self.call("learner.take", run, dead, keys.LEARNER_GROUP, holder=("", holder, lease_ms(life_s)))
             if word == "missing":
                 raise self.no_run(run)
             if word == "held":
@@ -39,11 +38,11 @@ class LedgerLearner(ScriptDoor):
 
     def renew_learner(self, lease: LearnerLease) -> None:
         """Lengthens the learner's claim. Raises `StateConflict` where another took its place."""
-        self._fenced(scripts.learner.RENEW_LEARNER, lease.run, lease, lease_ms(lease.life_s))
+        self._fenced("learner.renew", lease.run, lease, life_ms=lease_ms(lease.life_s))
 
     def end_learner(self, lease: LearnerLease) -> None:
         """Gives the place free, so that nobody waits for its life to run out. Raises `StateConflict` where another took it."""
-        self._fenced(scripts.learner.RENEW_LEARNER, lease.run, lease, 0)
+        self._fenced("learner.renew", lease.run, lease, life_ms=0)
 
     def record_inserted(
         self,
@@ -63,7 +62,7 @@ class LedgerLearner(ScriptDoor):
         """
         pairs = [part for uid, reason in (refused or {}).items() for part in (uid, reason)]
         values = (inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack)
-        self._fenced(scripts.learner.RECORD_INSERTED, run, lease, *values)
+        self._fenced("learner.record_inserted", run, lease, *values)
 
     def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
         """Lets the run go on from a log of `stored` games up to number `highest`; returns how many games were written off.
@@ -71,7 +70,7 @@ class LedgerLearner(ScriptDoor):
         `missing`: spans (first, last) of numbers that are neither in the log nor on their way there. Raises `StateConflict`, `NotFound`.
         """
         spans = [edge for span in missing for edge in span]
-        return int(self._fenced(scripts.learner.RESTORE, run, lease, stored, highest, *spans)[0])
+        return int(self._fenced("learner.restore", run, lease, stored, highest, *spans)[0])
 
     def open_uids(self, run: str) -> set[int]:
         """Numbers of the games that are open."""
@@ -80,12 +79,12 @@ class LedgerLearner(ScriptDoor):
         return {int(name) for name in names}
 
     def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
-        """Appends a `WeightEvent` frame to the run's weights. Raises `StateConflict` where another learner took this one's place."""
-        self._fenced(scripts.learner.ANNOUNCE_WEIGHTS, run, lease, frame)
+        """Appends a `WeightEvent` frame to the run's weights. Raises `NotFound`, or `StateConflict` where another took over."""
+        self._fenced("learner.announce_weights", run, lease, frame)
 
-    def _fenced(self, body: str, run: str, lease: LearnerLease | None, *arguments: str | bytes | float) -> list[Any]:
+    def _fenced(self, command: str, run: str, lease: LearnerLease | None, *arguments: Argument, life_ms: int | str = "") -> list[Any]:
         token, holder = (lease.token, lease.holder) if lease else (0, "")
-        word, *answer = self.call(body, run, "", token, holder, *arguments)
+        word, *answer = self.call(command, run, *arguments, holder=(token, holder, life_ms))
         if word == "missing":
             raise self.no_run(run)
         if word == "superseded":

@@ -137,29 +137,15 @@ class MemoryLedger:
 
     # -- jobs
 
-    def enqueue(
-        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
-    ) -> JobView:
-        return self.enqueue_once(None, run, kind, tag, priority=priority, games=games, slice_s=slice_s, payload=payload)[0]
+    def enqueue(self, job: Job) -> JobView:
+        return self.enqueue_once(None, job)[0]
 
-    def enqueue_once(
-        self,
-        once: Once | None,
-        run: str,
-        kind: str,
-        tag: str,
-        *,
-        priority: int = 6,
-        games: int = 0,
-        slice_s: float = 0,
-        payload: bytes = b"",
-    ) -> tuple[JobView, bool]:
+    def enqueue_once(self, once: Once | None, job: Job) -> tuple[JobView, bool]:
         with self._lock:
-            first = self._answers.bind(once, run, self._clock_ms())
+            first = self._answers.bind(once, job.run, self._clock_ms())
             if isinstance(first, JobView):
                 return first, True
-            job = Job("", run, kind, tag, priority, games, float(slice_s), payload)
-            state, view = rules.enqueue(self.state(run), self._clock_ms(), job)
+            state, view = rules.enqueue(self.state(job.run), self._clock_ms(), job)
             self._keep(state)
             self._answers.remember(once, view)
             return view, False

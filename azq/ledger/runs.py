@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger import scripts
 from azq.ledger.answers import counts_of, fields_of, run_look, run_view
 from azq.ledger.door import ScriptDoor, first_answer
 from azq.ledger.rules import check_run_name, max_waiting, still_at_work
@@ -34,7 +33,7 @@ class LedgerRuns(ScriptDoor):
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)
         fingerprint = once.fingerprint if once else ""
-        word, *answer = self.call(scripts.runs.CREATE_RUN, record.run, "", encode(record), fingerprint, max_waiting(record), once=once)
+        word, *answer = self.call("runs.create", record.run, fingerprint, encode(record), max_waiting(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         with translate(self.client):
@@ -54,7 +53,7 @@ class LedgerRuns(ScriptDoor):
 
     def runs(self, names: Sequence[str] | None = None) -> list[RunView]:
         """All runs, by name, or those of some names; one whose record does not decode is said and left out, so that it stops no other."""
-        return self.read_all(scripts.runs.READ_RUN, lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])), names)
+        return self.read_all("runs.read", lambda _, answer: run_view(int(answer[0]), fields_of(answer[1])), names)
 
     def stirring(self, names: Sequence[str]) -> list[str]:
         """Those of some runs that run, or have jobs queued or leased: two plain commands a run, in one round trip."""
@@ -72,11 +71,11 @@ class LedgerRuns(ScriptDoor):
 
     def look(self) -> list[RunLook]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
-        return self.read_all(scripts.runs.LOOK, run_look)
+        return self.read_all("runs.look", run_look)
 
     def look_at(self, name: str) -> RunLook:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
-        word, *answer = self.call(scripts.runs.LOOK, name, "")
+        word, *answer = self.call("runs.look", name)
         if word == "missing":
             raise self.no_run(name)
         return run_look(name, answer)
@@ -86,7 +85,7 @@ class LedgerRuns(ScriptDoor):
 
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
-        word, *answer = self.call(scripts.runs.SET_RUN_STATE, name, "", state.value, reason)
+        word, *answer = self.call("runs.set_state", name, state.value, reason)
         if word == "missing":
             raise self.no_run(name)
         if word == "conflict":
@@ -95,7 +94,7 @@ class LedgerRuns(ScriptDoor):
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self.call(scripts.runs.REPLACE_RECORD, record.run, "", b"", encode(record), max_waiting(record))
+        word, *_ = self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
         if word == "missing":
             raise self.no_run(record.run)
         return self.run(record.run)
@@ -105,7 +104,7 @@ class LedgerRuns(ScriptDoor):
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self.call(scripts.runs.REPLACE_RECORD, name, "", values["record"], encode(changed), max_waiting(changed))
+            word, *_ = self.call("runs.replace_record", name, values["record"], encode(changed), max_waiting(changed))
             if word == "missing":
                 raise self.no_run(name)
             if word == "ok":
@@ -113,7 +112,7 @@ class LedgerRuns(ScriptDoor):
 
     def delete_run(self, name: str) -> None:
         """Forgets a run and all that is kept of it here; one that is not there is passed over. Raises `StateConflict` while it works."""
-        word, *answer = self.call(scripts.runs.DELETE_RUN, name, "")
+        word, *answer = self.call("runs.delete", name)
         if word == "conflict":
             raise still_at_work(name, *(part.decode() for part in answer))
         with translate(self.client):
@@ -134,13 +133,13 @@ class LedgerRuns(ScriptDoor):
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""
-        word, *answer = self.call(scripts.runs.COUNTS, run, "")
+        word, *answer = self.call("runs.counts", run)
         if word == "missing":
             raise self.no_run(run)
         return counts_of(answer)
 
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
-        word, *answer = self.call(scripts.runs.READ_RUN, name, "")
+        word, *answer = self.call("runs.read", name)
         if word == "missing":
             raise self.no_run(name)
         return int(answer[0]), fields_of(answer[1])

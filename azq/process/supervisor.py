@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import Protocol
 
 from azq.errors import DO_NOT_RESTART
-from azq.process.pings import Pings
+from azq.process.liveness import Pings
+from azq.waiting import Backoff
 
-FIRST_DELAY_S = 0.2
-LONGEST_DELAY_S = 30.0
-STEADY_AFTER_S = 10.0  # a child that lived so long starts again with the first delay
+BACKOFF = Backoff(0.2, 30.0)  # before a child that died is started again
+STEADY_AFTER_S = 10.0  # one that lived so long waits the first pause
 
 
 class Process(Protocol):
@@ -37,11 +38,11 @@ class Process(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A child process: its name, command and the file its output goes to."""
+    """A child process: its name, command and the file its output goes to; None: where its parent's goes."""
 
     name: str
     command: Sequence[str]
-    log: Path
+    log: Path | None
     stop_after_s: float = 15.0  # SIGKILL follows SIGTERM after so long
     env: Mapping[str, str] | None = None  # its own; else the supervisor's
 
@@ -54,16 +55,10 @@ class Child:
     process: Process | None = None
     started_s: float = 0.0
     start_again_s: float | None = None
-    delay_s: float = FIRST_DELAY_S
-    restarts: int = 0
+    deaths: int = 0  # in a row, none of them after a steady life
     given_up: int | None = None  # the exit code that forbade a restart
     pings: Pings | None = None
     alive_s: float | None = None  # when it last said so; the first time starts the watch, as under systemd
-
-
-def next_delay_s(delay_s: float, lived_s: float) -> float:
-    """The wait before a dead child is started again: doubles up to a bound, small again after a steady life."""
-    return FIRST_DELAY_S if lived_s >= STEADY_AFTER_S else min(delay_s * 2, LONGEST_DELAY_S)
 
 
 def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
@@ -71,22 +66,18 @@ def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
     return alive_s is not None and now_s - alive_s > hang_after_s
 
 
-def may_restart(exit_code: int) -> bool:
-    """False for exit codes that no restart can mend (bad settings, weights that do not fit)."""
-    return exit_code not in DO_NOT_RESTART
-
-
 def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Starts a child in its own session, so that the terminal's Ctrl-C reaches the supervisor alone."""
-    spec.log.parent.mkdir(parents=True, exist_ok=True)
-    with spec.log.open("ab") as log:
+    if spec.log:
+        spec.log.parent.mkdir(parents=True, exist_ok=True)
+    with spec.log.open("ab") if spec.log else contextlib.nullcontext() as log:
         return subprocess.Popen(spec.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(env), start_new_session=True)
 
 
-def last_line(path: Path) -> str:
+def last_line(path: Path | None) -> str:
     """The last thing a process wrote into its log, which says why it ended."""
     try:
-        lines = path.read_text("utf-8", "replace").strip().splitlines()
+        lines = path.read_text("utf-8", "replace").strip().splitlines() if path else []
     except OSError:
         lines = []
     return reason_in(lines[-1]) if lines else "it said nothing"
@@ -110,6 +101,7 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
     children: dict[str, Child] = field(default_factory=dict)
     hang_after_s: float | None = None  # None: nobody is watched
+    backoff: Backoff = BACKOFF
 
     def start(self, spec: ChildSpec) -> None:
         """Starts a child that is kept alive from now on."""
@@ -131,7 +123,6 @@ class Supervisor:
             elif child.process and child.pings:
                 self._watch(child, child.pings, excused)
             elif child.start_again_s is not None and self.clock() >= child.start_again_s:
-                child.restarts += 1
                 self._launch(child)
         return deaths
 
@@ -171,7 +162,7 @@ class Supervisor:
 
     def _launch(self, child: Child) -> None:
         child.alive_s = None
-        if self.hang_after_s is not None:
+        if self.hang_after_s is not None and hasattr(socket, "AF_UNIX"):
             child.pings = Pings(self.hang_after_s)
         env = self.env if child.spec.env is None else child.spec.env
         env = {**env, **child.pings.variables()} if child.pings else env
@@ -182,11 +173,12 @@ class Supervisor:
     def _bury(self, child: Child, code: int) -> None:
         child.process = None
         self._stop_listening(child)
-        if not may_restart(code):
+        if code in DO_NOT_RESTART:
             child.given_up = code
             return
-        child.start_again_s = self.clock() + child.delay_s
-        child.delay_s = next_delay_s(child.delay_s, self.clock() - child.started_s)
+        steady = self.clock() - child.started_s >= STEADY_AFTER_S
+        child.deaths = 1 if steady else child.deaths + 1
+        child.start_again_s = self.clock() + self.backoff.pause_s(child.deaths)
 
     @staticmethod
     def _stop_listening(child: Child) -> None:

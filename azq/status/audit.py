@@ -12,7 +12,7 @@ from azq.bus.base import Bus, Entry
 from azq.clock import now_ms
 from azq.errors import BrokerError, WireError
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, encode, skip_unreadable
 from azq.wire.messages import AuditLine
 
 KEPT_LINES = 10_000
@@ -69,8 +69,6 @@ def write_command(bus: Bus, what: str, about: str) -> None:
 
 def line_of(entry: Entry) -> AuditLine | None:
     """The line in an entry; None, and said, where it does not decode."""
-    try:
+    with skip_unreadable(entry.place):
         return decode(entry.frame, AuditLine)
-    except WireError as error:
-        log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
-        return None
+    return None

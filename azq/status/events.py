@@ -16,10 +16,10 @@ import msgspec
 
 from azq import logs
 from azq.bus.base import Bus, Entry
-from azq.errors import InvalidRequest, WireError
+from azq.errors import InvalidRequest
 from azq.ledger.rules import KEPT_EVENTS
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
 
 READ_AT_ONCE = 200  # of each stream
@@ -31,7 +31,7 @@ log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class EventId:
     """Where an event stands among all events."""
 
     ms: int
@@ -44,25 +44,25 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LiveEvent:
     """One thing that became of a run."""
 
-    place: Place
+    place: EventId
     kind: str
     at_ms: int
     about: dict[str, Any]
 
 
-BEGINNING = Place(0, 0, "e", "0")
+BEGINNING = EventId(0, 0, "e", "0")
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> EventId:
     """An event's id as a place. Raises `InvalidRequest`."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise InvalidRequest("Last-Event-ID is no id of an event of this interface; send the last one received, or none")
     ms, number, letter, run = found.groups()
-    return Place(int(ms), int(number), letter, run)
+    return EventId(int(ms), int(number), letter, run)
 
 
 def streams_of(runs: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -70,26 +70,26 @@ def streams_of(runs: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {name_of(run): (letter, run) for run in runs for letter, name_of in _STREAMS.items()}
 
 
-def position_after(place: Place, letter: str, run: str) -> str:
+def position_after(place: EventId, letter: str, run: str) -> str:
     """The id after which a stream goes on for a reader who has seen everything up to `place`."""
     if (letter, run) <= (place.letter, place.run) or (place.ms, place.number) == (0, 0):
         return f"{place.ms}-{place.number}"
     return f"{place.ms}-{place.number - 1}" if place.number else f"{place.ms - 1}-{2**64 - 1}"
 
 
-def in_order(entries: Sequence[tuple[Place, Entry]], most_each: int) -> list[tuple[Place, Entry]]:
+def in_order(entries: Sequence[tuple[EventId, Entry]], most_each: int) -> list[tuple[EventId, Entry]]:
     """Entries by place, cut where a stream may hold more than was read: what follows there must not be overtaken."""
-    by_stream: dict[str, list[Place]] = {}
+    by_stream: dict[str, list[EventId]] = {}
     for place, entry in entries:
         by_stream.setdefault(entry.stream, []).append(place)
     horizon = min((max(places) for places in by_stream.values() if len(places) >= most_each), default=None)
     return sorted(((place, entry) for place, entry in entries if horizon is None or place <= horizon), key=lambda pair: pair[0])
 
 
-class Reader:
+class EventReader:
     """One reader's way through the events of some runs; runs may join on the way."""
 
-    def __init__(self, bus: Bus, runs: Iterable[str], after: Place | None, *, pause: Callable[[float], object] = time.sleep) -> None:
+    def __init__(self, bus: Bus, runs: Iterable[str], after: EventId | None, *, pause: Callable[[float], object] = time.sleep) -> None:
         self._bus = bus
         self._pause = pause
         self._streams = streams_of(runs)
@@ -104,7 +104,7 @@ class Reader:
                 self._streams[name] = stream
                 self._positions[name] = "0"
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[LiveEvent]:
         """What happened since the last call, in order, at most `READ_AT_ONCE` of each stream. Raises `BrokerError`."""
         seen = self._look()
         if not seen:
@@ -119,15 +119,15 @@ class Reader:
                 events.append(event)
         return events
 
-    def _look(self) -> list[tuple[Place, Entry]]:
+    def _look(self) -> list[tuple[EventId, Entry]]:
         entries = self._bus.after_each(self._positions, count=READ_AT_ONCE)
         return [(_place(entry, *self._streams[entry.stream]), entry) for entry in entries]
 
-    def _newest(self) -> Place:
+    def _newest(self) -> EventId:
         entries = self._bus.newest_each(list(self._streams))
         return max((_place(entry, *self._streams[entry.stream]) for entry in entries if entry is not None), default=BEGINNING)
 
-    def _lost(self, name: str, after: Place) -> str:
+    def _lost(self, name: str, after: EventId) -> str:
         """The run whose events between `after` and now are not all there any more; empty where they are."""
         letter, run = self._streams[name]
         if letter != "e" or self._bus.length(name) < KEPT_EVENTS:
@@ -136,35 +136,31 @@ class Reader:
         return run if oldest and _place(oldest[0], letter, run) > after else ""
 
 
-def event_of(place: Place, entry: Entry) -> Event | None:
+def event_of(place: EventId, entry: Entry) -> LiveEvent | None:
     """The event that an entry tells of; None where it does not decode, which is logged."""
-    try:
+    with skip_unreadable(entry.place):
         return _READ[place.letter](place, entry.frame)
-    except WireError as error:
-        log.warning("unreadable", place=f"{entry.stream} {entry.id}", reason=str(error))
-        return None
+    return None
 
 
-def _of_run(place: Place, frame: bytes) -> Event:
+def _of_run(place: EventId, frame: bytes) -> LiveEvent:
     told = decode(frame, RunEvent)
     about: dict[str, Any] = {name: value for name, value in told.about.items() if value}
     if "job" in about:
         about |= {"job": f"{place.run}:{about['job']}", "attempt": int(about["attempt"])}
-    return Event(place, told.kind, told.at_ms, about)
+    return LiveEvent(place, told.kind, told.at_ms, about)
 
 
-def _of_weights(place: Place, frame: bytes) -> Event:
+def _of_weights(place: EventId, frame: bytes) -> LiveEvent:
     told = decode(frame, WeightEvent)
-    return Event(place, "weights.published", told.published_ms, {"version": told.version, "step": told.step, "sha256": told.sha256})
+    return LiveEvent(place, "weights.published", told.published_ms, {"version": told.version, "step": told.step, "sha256": told.sha256})
 
 
-def _of_results(place: Place, frame: bytes) -> Event:
-    try:
-        match = decode(frame, MatchResult)
-    except WireError:
-        grade = decode(frame, GradeResult)
-        return Event(place, "grade.finished", grade.finished_ms, _plain(grade, "weight_version", "positions", "errors", "mean_loss"))
-    return Event(place, "match.finished", match.finished_ms, _plain(match, "first", "second", "wins", "draws", "losses", "error"))
+def _of_results(place: EventId, frame: bytes) -> LiveEvent:
+    told = decode_either(frame, MatchResult, GradeResult)
+    if isinstance(told, MatchResult):
+        return LiveEvent(place, "match.finished", told.finished_ms, _plain(told, "first", "second", "wins", "draws", "losses", "error"))
+    return LiveEvent(place, "grade.finished", told.finished_ms, _plain(told, "weight_version", "positions", "errors", "mean_loss"))
 
 
 _READ = {"e": _of_run, "w": _of_weights, "r": _of_results}
@@ -174,9 +170,9 @@ def _plain(message: msgspec.Struct, *names: str) -> dict[str, Any]:
     return {name: getattr(message, name) for name in names}
 
 
-def _place(entry: Entry, letter: str, run: str) -> Place:
+def _place(entry: Entry, letter: str, run: str) -> EventId:
     ms, _, number = entry.id.partition("-")
-    return Place(int(ms), int(number or 0), letter, run)
+    return EventId(int(ms), int(number or 0), letter, run)
 
 
 def condition_events(before: frozenset[str], now: frozenset[str]) -> list[tuple[str, Mapping[str, str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 
 import msgspec
@@ -11,8 +11,8 @@ import msgspec
 from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.ledger.types import RunState
-from azq.status.state import Desired, Observed, ObservedRun
-from azq.status.time_spent import spent_by
+from azq.phases import OF_ROLE, WALL, merged, of_heartbeat, part
+from azq.status.state import SILENT, Desired, Observed, ObservedRun
 from azq.status.workers import FleetRates, fleet_rates, lag_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -92,22 +92,18 @@ def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> Hi
 
 
 def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, int], float], now_ms: int) -> HistoryPoint:
-    learner = seen.learner
-    version = max(seen.weight_version, learner.weight_version if learner else 0)
+    learner = seen.learner or SILENT
+    version = max(seen.weight_version, learner.weight_version)
     return HistoryPoint(
         at_ms=now_ms,
-        games_per_s=rates.games_per_s,
-        simulations_per_s=rates.simulations_per_s,
-        evaluations_per_s=rates.evaluations_per_s,
-        mean_batch=rates.mean_batch,
-        network_busy=rates.network_busy,
+        **asdict(rates),
         policy_lag=lag(run, version),
-        samples_per_s=learner.samples_per_s if learner else 0.0,
-        loss_policy=learner.loss_policy if learner else 0.0,
-        loss_value=learner.loss_value if learner else 0.0,
+        samples_per_s=learner.samples_per_s,
+        loss_policy=learner.loss_policy,
+        loss_value=learner.loss_value,
         open_games=seen.counts.open,
-        samples=learner.samples_inserted if learner else 0,
-        step=learner.step if learner else 0,
+        samples=learner.samples_inserted,
+        step=learner.step,
         weight_version=version,
     )
 
@@ -128,3 +124,12 @@ def _try(frame: bytes) -> HistoryPoint | None:
         return decode(frame, HistoryPoint)
     except WireError:
         return None
+
+
+def spent_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
+    """Shares of wall time as `<role>_<phase>`, means over the processes of a role that said anything; {} where none did."""
+    found: dict[str, float] = {}
+    for role in OF_ROLE:
+        said = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
+        found |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}
+    return found

@@ -1,41 +1,66 @@
-"""Reads the control plane: everything `reconcile` and the status page look at. A thin shell over ledger and bus."""
+"""Reads the control plane: everything that the daemon decides by and that a run's status shows. A thin shell over ledger and bus."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from azq import logs
+import redis
+
+from azq.arena.rating import Rating, rate
 from azq.bus.base import Bus, Entry
-from azq.config import RunSections, parse_run
-from azq.errors import ConfigError, WireError
-from azq.ledger.types import JobView, LedgerCounts, RunLook, RunView
-from azq.status.beats import Beats
-from azq.status.offers import condense, note_full
-from azq.status.ratings import Standings
+from azq.bus.redis import RedisBus
+from azq.clock import now_ms
+from azq.errors import ConfigError
+from azq.ledger import AnyLedger, Ledger
+from azq.ledger.records import sections_of
+from azq.ledger.types import RunLook, RunView
+from azq.status.heartbeats import Beats
+from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
-from azq.status.summary import RunFacts
+from azq.status.summary import RunFacts, RunStatus, summarise
+from azq.status.workers import WorkerStatus, worker_status
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+
+Results = tuple[list[MatchResult], list[GradeResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest matches and grades of one run, newest first, with the ratings of the matches."""
+
+    matches: tuple[MatchResult, ...] = ()
+    grades: tuple[GradeResult, ...] = ()
+    ratings: tuple[Rating, ...] = ()
+
+
+class Standings:
+    """What was worked out of each run's results, by the id of the newest one; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, Standing]] = {}
+
+    def of(self, run: str, newest_id: str, read: Callable[[], Results]) -> Standing:
+        """The standing as of a result; `read` fetches the results where it is not known yet."""
+        with self._lock:
+            known_id, standing = self._known.get(run, ("", Standing()))
+        if known_id == newest_id:
+            return standing
+        matches, grades = read()
+        standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
+        with self._lock:
+            self._known[run] = (newest_id, standing)
+        return standing
+
 
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
 
 M = TypeVar("M", bound=Message)
-
-log = logs.get(__name__)
-
-
-class LedgerReader(Protocol):
-    """The part of the ledger that reading needs."""
-
-    def run(self, name: str) -> RunView: ...
-    def runs(self) -> list[RunView]: ...
-    def look(self) -> list[RunLook]: ...
-    def look_at(self, name: str) -> RunLook: ...
-    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]: ...
-    def counts(self, run: str) -> LedgerCounts: ...
 
 
 def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
@@ -45,22 +70,17 @@ def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
 
 def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
     """What the run's learner said last; None when it is silent."""
-    frame = bus.get(keys.learner_status(run))
-    return _decode(frame, LearnerStatus, keys.learner_status(run)) if frame else None
+    return _decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run))
 
 
 def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
     """The newest weight events, newest first."""
-    stream = keys.weights(run)
-    return [
-        event for entry in bus.newest(stream, count) if (event := _decode(entry.frame, WeightEvent, f"{stream} {entry.id}")) is not None
-    ]
+    return [event for entry in bus.newest(keys.weights(run), count) if (event := _decode_entry(entry, WeightEvent)) is not None]
 
 
 def read_round(bus: Bus, run: str) -> EvalRound | None:
     """The newest evaluation round that was asked for."""
-    frame = bus.get(keys.eval_round(run))
-    return _decode(frame, EvalRound, keys.eval_round(run)) if frame else None
+    return _decode(bus.get(keys.eval_round(run)), EvalRound, keys.eval_round(run))
 
 
 def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
@@ -73,15 +93,17 @@ def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[Gra
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
     for entry in entries:
-        if (match := _try(entry.frame, MatchResult)) is not None:
-            matches.append(match)
-        elif (grade := _decode(entry.frame, GradeResult, f"{entry.stream} {entry.id}")) is not None:
-            grades.append(grade)
+        with skip_unreadable(entry.place):
+            result = decode_either(entry.frame, MatchResult, GradeResult)
+            if isinstance(result, MatchResult):
+                matches.append(result)
+            else:
+                grades.append(result)
     return matches, grades
 
 
 def gather(
-    ledger: LedgerReader, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+    ledger: AnyLedger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
@@ -92,7 +114,7 @@ def gather(
         counts=look.counts,
         jobs=look.jobs,
         learner=read_learner(bus, run),
-        weights=_decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None,
+        weights=_decode_entry(newest, WeightEvent),
         matches=standing.matches,
         grades=standing.grades,
         ratings=standing.ratings,
@@ -103,12 +125,11 @@ def gather(
 class Observer:
     """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
 
-    def __init__(self, ledger: LedgerReader, bus: Bus, beats: Beats) -> None:
+    def __init__(self, ledger: AnyLedger, bus: Bus, beats: Beats) -> None:
         self._ledger = ledger
         self._bus = bus
         self._beats = beats
         self._full_ms: dict[str, int] = {}
-        self._parsed: dict[bytes, RunSections] = {}
 
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
@@ -123,45 +144,60 @@ class Observer:
             for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
         }
         self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
-        self._parsed = {look.view.record.sections: parsed for look in looks if (parsed := self._parsed.get(look.view.record.sections))}
-        return Desired(tuple(self._desire(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
+        return Desired(tuple(_desired(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
 
-    def _desire(self, view: RunView) -> DesiredRun:
-        record = view.record
-        try:
-            if (sections := self._parsed.get(record.sections)) is None:
-                sections = self._parsed[record.sections] = parse_run(json.loads(record.sections), f"sections of run {record.run}")
-        except (ConfigError, ValueError) as error:
-            return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
-        return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms)
+
+def _desired(view: RunView) -> DesiredRun:
+    record = view.record
+    try:
+        return DesiredRun(record.run, view.state, sections_of(record), record.until, view.changed_ms)
+    except ConfigError as error:
+        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
 
 
 def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:
     name = look.view.record.run
-    weights = _decode(newest.frame, WeightEvent, f"{newest.stream} {newest.id}") if newest else None
-    asked = _decode(latest, EvalRound, keys.eval_round(name)) if latest else None
+    weights = _decode_entry(newest, WeightEvent)
+    asked = _decode(latest, EvalRound, keys.eval_round(name))
     return ObservedRun(
         counts=look.counts,
         active_ms=look.view.active_ms,
         jobs=look.jobs,
         ended=look.ended,
-        learner=_decode(learner, LearnerStatus, keys.learner_status(name)) if learner else None,
+        learner=_decode(learner, LearnerStatus, keys.learner_status(name)),
         weight_version=weights.version if weights else 0,
         round_version=asked.weight_version if asked else 0,
         round_ms=asked.asked_ms if asked else 0,
     )
 
 
-def _try(frame: bytes, kind: type[M]) -> M | None:
-    try:
-        return decode(frame, kind)
-    except WireError:
-        return None
+def _decode(frame: bytes | None, kind: type[M], place: str) -> M | None:
+    """None also where there is no frame."""
+    with skip_unreadable(place):
+        return decode(frame, kind) if frame else None
+    return None
 
 
-def _decode(frame: bytes, kind: type[M], place: str) -> M | None:
-    try:
-        return decode(frame, kind)
-    except WireError as error:
-        log.warning("unreadable", place=place, reason=str(error))
-        return None
+def _decode_entry(entry: Entry | None, kind: type[M]) -> M | None:
+    return _decode(entry.frame, kind, entry.place) if entry else None
+
+
+class Watch:
+    """Summaries of runs, read afresh at each call."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self.bus = RedisBus(client)
+        self._ledger = Ledger(client)
+
+    def summary(self, run: str) -> RunStatus:
+        """Everything the live table shows of one run; `NotFound` names the runs there are."""
+        return summarise(gather(self._ledger, self.bus, run), now_ms())
+
+    def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
+        """All runs, queues and processes."""
+        workers = read_workers(self.bus)
+        facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
+        looked_ms = now_ms()
+        runs = tuple(summarise(one, looked_ms) for one in facts)
+        queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
+        return runs, tuple(queues), tuple(worker_status(beat, looked_ms) for beat in workers)

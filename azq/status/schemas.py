@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
+import msgspec
+from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from azq.arena.players import PATTERN as PLAYER_PATTERN
-from azq.arena.rating import Rating, score_share
+from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
+from azq.ledger.records import known_section, plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
-from azq.status.network import NetworkStatus
+from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
-from azq.wire.messages import AuditLine, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
@@ -40,7 +43,6 @@ class NewRun(Body):
     """A run to create."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
@@ -75,7 +77,7 @@ class NewRun(Body):
 class RunChange(Body):
     """What changes about a run."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
 
     until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
 
@@ -89,7 +91,7 @@ class Reason(Body):
 class Resumption(Body):
     """A run to go on; a finished one needs a farther goal, or it ends at once."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
 
     until: Until | None = Field(default=None, description="Replaces the run's goals, counted from its creation; absent: they stay.")
 
@@ -118,7 +120,6 @@ class NewJob(Body):
     """A job to enqueue."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
@@ -128,7 +129,7 @@ class NewJob(Body):
     )
 
     run: Name
-    kind: Literal["selfplay", "eval"]
+    kind: Kind
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
     games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
@@ -141,11 +142,11 @@ class NewJob(Body):
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
         asked = (self.match is not None) + (self.grade is not None)
-        if self.kind == "eval" and asked != 1:
+        if self.kind is Kind.EVAL and asked != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind == "selfplay" and asked:
+        if self.kind is Kind.SELFPLAY and asked:
             raise ValueError("`match` and `grade` belong to eval jobs")
-        if self.kind == "eval" and (self.games or self.slice_s):
+        if self.kind is Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 
@@ -154,6 +155,21 @@ class NewJob(Body):
         if self.match is not None:
             return encode(MatchSpec(**self.match.model_dump()))
         return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""
+
+
+class _MessageOut(BaseModel):
+    """Those fields of a message that are named here."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """From the message."""
+        return cls.model_validate(message)
+
+
+class _Game(msgspec.Struct):
+    game: str = ""
 
 
 class RunOut(BaseModel):
@@ -174,17 +190,16 @@ class RunOut(BaseModel):
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         """From the ledger's view."""
         record = view.record
-        sections = json.loads(record.sections)
         return cls(
             name=record.run,
-            game=sections.get("run", {}).get("game", ""),
+            game=known_section(record, "run", _Game).game,
             state=view.state,
             reason=view.reason,
             until=dict(record.until),
             active_s=view.active_ms / 1000,
             created_ms=record.created_ms,
             directory=record.directory,
-            sections=sections,
+            sections=plain_sections(record),
             network=network,
         )
 
@@ -212,28 +227,10 @@ class JobOut(BaseModel):
     @classmethod
     def of(cls, view: JobView) -> JobOut:
         """From the ledger's view."""
-        job = view.job
-        return cls(
-            job_id=job.job_id,
-            run=job.run,
-            kind=job.kind,
-            tag=job.tag,
-            priority=job.priority,
-            state=view.state,
-            attempt=view.attempt,
-            owner=view.owner,
-            games=job.games,
-            slice_s=job.slice_s,
-            created_ms=view.created_ms,
-            published_ms=view.published_ms,
-            claimed_ms=view.claimed_ms,
-            lease_until_ms=view.lease_until_ms,
-            ended_ms=view.ended_ms,
-            error=view.error,
-        )
+        return cls.model_validate(asdict(view.job) | {name: getattr(view, name) for name in JobView.__slots__})
 
 
-class WeightsOut(BaseModel):
+class WeightsOut(_MessageOut):
     """One published set of weights."""
 
     version: int
@@ -241,11 +238,6 @@ class WeightsOut(BaseModel):
     uri: str
     step: int
     published_ms: int
-
-    @classmethod
-    def of(cls, event: WeightEvent) -> WeightsOut:
-        """From the weight event."""
-        return cls(version=event.version, sha256=event.sha256, uri=event.uri, step=event.step, published_ms=event.published_ms)
 
 
 class MatchOut(BaseModel):
@@ -267,23 +259,10 @@ class MatchOut(BaseModel):
     @classmethod
     def of(cls, result: MatchResult) -> MatchOut:
         """From the result."""
-        return cls(
-            first=result.first,
-            second=result.second,
-            wins=result.wins,
-            draws=result.draws,
-            losses=result.losses,
-            num_simulations=result.spec.num_simulations,
-            finished_ms=result.finished_ms,
-            seats=result.seats,
-            share=score_share(result),
-            points=result.points,
-            points_se=result.points_se,
-            error=result.error,
-        )
+        return cls.model_validate(asdict(result) | {"num_simulations": result.spec.num_simulations, "share": result.score})
 
 
-class GradeOut(BaseModel):
+class GradeOut(_MessageOut):
     """Moves graded against known best ones."""
 
     weight_version: int
@@ -294,20 +273,6 @@ class GradeOut(BaseModel):
     finished_ms: int
     mean_loss: float
     loss_by_class: dict[str, float]
-
-    @classmethod
-    def of(cls, result: GradeResult) -> GradeOut:
-        """From the result."""
-        return cls(
-            weight_version=result.weight_version,
-            num_simulations=result.num_simulations,
-            positions=result.positions,
-            errors=result.errors,
-            by_class=result.by_class,
-            finished_ms=result.finished_ms,
-            mean_loss=result.mean_loss,
-            loss_by_class=result.loss_by_class,
-        )
 
 
 class ArenaOut(BaseModel):
@@ -328,7 +293,7 @@ class EventOut(BaseModel):
     about: dict[str, Any]
 
 
-class AuditOut(BaseModel):
+class AuditOut(_MessageOut):
     """Somebody changed something, or tried to."""
 
     at_ms: int
@@ -338,11 +303,6 @@ class AuditOut(BaseModel):
     status: int = Field(description="Of the answer; 0 for a command.")
     about: str = Field(description="The run or job that came into being.")
     key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
-
-    @classmethod
-    def of(cls, line: AuditLine) -> AuditOut:
-        """From its message."""
-        return cls(**{name: getattr(line, name) for name in cls.model_fields})
 
 
 class HealthOut(BaseModel):

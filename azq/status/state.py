@@ -10,13 +10,8 @@ from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
 from azq.wire.messages import Heartbeat, LearnerStatus
 
-SELFPLAY = "selfplay"
-EVAL = "eval"
-
-
-def queue_of(kind: str, tag: str) -> str:
-    """The Celery queue of a job kind on a hardware tag, `selfplay.cpu`."""
-    return f"{kind}.{tag}"
+# What stands for a learner that says nothing: it has done nothing and asks for nothing.
+SILENT = LearnerStatus(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, False, False, 0.0, 0)
 
 
 class Offering(Protocol):

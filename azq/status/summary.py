@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from azq.arena.players import version_of
+from azq.config import NetworkConfig
+from azq.ledger.records import known_section
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.status.network import NetworkStatus, network_status
-from azq.status.workers import FleetRates, Team, WorkerStatus, fleet_rates, team_of, worker_status
-from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, WeightEvent
+from azq.status.state import SILENT
+from azq.status.workers import Team, WorkerStatus, team_of, worker_status
+from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
+
+_DEFAULT = NetworkConfig()
+
+if TYPE_CHECKING:
+    from azq.arena.rating import Rating
 
 
-class Rated(Protocol):
-    """What a rating tells of one player."""
+@dataclass(frozen=True, slots=True)
+class NetworkStatus:
+    """A network's kind and size; the present one is that of the newest weights, None before there are any that say theirs."""
 
-    @property
-    def player(self) -> str: ...
-    @property
-    def elo(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
+    kind: str
+    configured_blocks: int  # network.blocks, what learner.growth starts from
+    configured_channels: int
+    blocks: int | None = None
+    channels: int | None = None
+
+    def __str__(self) -> str:
+        configured = f"{self.configured_blocks}x{self.configured_channels}"
+        now = configured if self.blocks is None else f"{self.blocks}x{self.channels}"
+        return now if now == configured else f"{now}, from {configured}"
+
+
+class _Network(msgspec.Struct):
+    kind: str = _DEFAULT.kind
+    blocks: int = _DEFAULT.blocks
+    channels: int = _DEFAULT.channels
+
+
+def network_status(record: RunRecord, weights: WeightEvent | None) -> NetworkStatus:
+    """What a run's settings name and its newest weights have; the defaults where settings do not parse."""
+    configured = known_section(record, "network", _Network)
+    known = weights if weights is not None and weights.blocks else None
+    return NetworkStatus(
+        kind=configured.kind,
+        configured_blocks=configured.blocks,
+        configured_channels=configured.channels,
+        blocks=known.blocks if known else None,
+        channels=known.channels if known else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +70,7 @@ class RunFacts:
     weights: WeightEvent | None = None
     matches: tuple[MatchResult, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
-    ratings: Sequence[Rated] = ()  # of the matches
+    ratings: Sequence[Rating] = ()  # of the matches
     workers: tuple[Heartbeat, ...] = ()
 
 
@@ -126,51 +157,44 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
 
 
-def summarise(
-    facts: RunFacts, now_ms: int, ratings: Sequence[Rated] = (), conditions: Sequence[str] = (), team: Team | None = None
-) -> RunStatus:
-    """The status of one run; `ratings` are those of its matches and `team` that of its workers, where not those of `facts`."""
-    name = facts.view.record.run
-    learner = facts.learner
+def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Team | None = None) -> RunStatus:
+    """The status of one run; `team` are its workers, where not those of `facts`."""
+    view, counts, name = facts.view, facts.counts, facts.view.record.run
+    learner = facts.learner or SILENT
     team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
-    rates = team.rates
-    leased = sum(view.state is JobState.LEASED for view in facts.jobs)
+    leased = sum(job.state is JobState.LEASED for job in facts.jobs)
     not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
-    version = max(facts.weights.version if facts.weights else 0, learner.weight_version if learner else 0)
+    version = max(facts.weights.version if facts.weights else 0, learner.weight_version)
     return RunStatus(
         run=name,
-        state=facts.view.state,
-        reason=facts.view.reason,
-        draining=facts.view.state is not RunState.RUNNING and leased > 0,
-        active_s=facts.view.active_ms / 1000,
-        until=dict(facts.view.record.until),
-        progress=learner.progress if learner else 0.0,
-        games_per_s=rates.games_per_s,
-        simulations_per_s=rates.simulations_per_s,
-        evaluations_per_s=rates.evaluations_per_s,
-        mean_batch=rates.mean_batch,
-        network_busy=rates.network_busy,
-        open_games=facts.counts.open,
-        samples=learner.samples_inserted if learner else 0,
-        window=learner.window if learner else 0,
-        samples_per_s=learner.samples_per_s if learner else 0.0,
-        samples_per_insert=learner.samples_consumed / learner.samples_inserted if learner and learner.samples_inserted else 0.0,
-        learner_live=learner is not None,
-        learner_step=learner.step if learner else 0,
-        loss_policy=learner.loss_policy if learner and learner.step else None,
-        loss_value=learner.loss_value if learner and learner.step else None,
-        learning_rate=learner.learning_rate if learner else None,
-        selfplay_stalled=(learner is not None and learner.stall_selfplay) or facts.counts.in_transit >= max_waiting(facts.view.record),
-        learner_waiting=learner.waiting if learner else False,
+        state=view.state,
+        reason=view.reason,
+        draining=view.state is not RunState.RUNNING and leased > 0,
+        active_s=view.active_ms / 1000,
+        until=dict(view.record.until),
+        progress=learner.progress,
+        **asdict(team.rates),
+        open_games=counts.open,
+        samples=learner.samples_inserted,
+        window=learner.window,
+        samples_per_s=learner.samples_per_s,
+        samples_per_insert=learner.samples_consumed / learner.samples_inserted if learner.samples_inserted else 0.0,
+        learner_live=facts.learner is not None,
+        learner_step=learner.step,
+        loss_policy=learner.loss_policy if learner.step else None,
+        loss_value=learner.loss_value if learner.step else None,
+        learning_rate=learner.learning_rate if facts.learner else None,
+        selfplay_stalled=learner.stall_selfplay or counts.in_transit >= max_waiting(view.record),
+        learner_waiting=learner.waiting,
         weight_version=version,
         policy_lag=team.lag(name, version),
-        strength=strength(facts.grades, ratings or facts.ratings),
-        ledger=ledger_status(facts.counts),
+        strength=strength(facts.grades, facts.ratings),
+        ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=team.workers,
-        ranks=ranks_status(learner) if learner else RanksStatus(),
-        network=network_status(facts.view.record, facts.weights),
+        ranks=ranks_status(learner) if facts.learner else RanksStatus(),
+        network=network_status(view.record, facts.weights),
         conditions=(*conditions, *refusals(not_served), *failed_matches(facts.matches)),
         not_served=not_served,
     )
@@ -210,19 +234,10 @@ def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
 
 def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     """The counts, with the verdict."""
-    return LedgerStatus(
-        counts.opened,
-        counts.finished,
-        counts.open,
-        counts.abandoned,
-        counts.inserted,
-        counts.in_transit,
-        counts.duplicates_dropped,
-        counts.balanced,
-    )
+    return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
 
 
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strength:
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Strength:
     """The newest grade (grades come newest first) and the rating of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
     rated = max(
@@ -239,23 +254,3 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rated]) -> Strengt
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
     )
-
-
-__all__ = [
-    "FleetRates",
-    "LedgerStatus",
-    "RanksStatus",
-    "Rated",
-    "RunFacts",
-    "RunStatus",
-    "Strength",
-    "WorkerStatus",
-    "failed_matches",
-    "fleet_rates",
-    "ledger_status",
-    "ranks_status",
-    "refusals",
-    "strength",
-    "summarise",
-    "worker_status",
-]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from azq import metrics
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
 
@@ -98,8 +99,8 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
     """The rates of all these workers, summed or averaged as each asks for."""
     busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
     return FleetRates(
-        games_per_s=_total(workers, metrics.GAMES_PER_S, ("selfplay",)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, ("selfplay", "eval")),
+        games_per_s=_total(workers, metrics.GAMES_PER_S, (Kind.SELFPLAY,)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, tuple(Kind)),
         evaluations_per_s=_evaluations_per_s(workers),
         mean_batch=_mean_batch(workers),
         network_busy=sum(busy) / len(busy) if busy else 0.0,
@@ -114,7 +115,7 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
     said: list[float] = []
     held: dict[str, list[int]] = {}
     for beat in workers:
-        if beat.role == "selfplay":
+        if beat.role == Kind.SELFPLAY:
             said += [beat.rates[metrics.POLICY_LAG]] if metrics.POLICY_LAG in beat.rates else []
             for run, version in beat.weight_versions.items():
                 held.setdefault(run, []).append(version)
@@ -135,7 +136,7 @@ def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> f
 
 def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
     """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
-    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, ("selfplay", "eval"))
+    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, tuple(Kind))
 
 
 def _mean_batch(workers: Sequence[Heartbeat]) -> float:

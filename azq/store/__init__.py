@@ -12,6 +12,6 @@ In the control plane and behind fsspec a blob above `store.chunk_bytes` is kept 
 """
 
 from azq.store.base import Store
-from azq.store.blobs import BlobStore, open_store, weights_folder
+from azq.store.blobs import BlobStore, open_run_store, open_store, weights_folder
 
-__all__ = ["BlobStore", "Store", "open_store", "weights_folder"]
+__all__ = ["BlobStore", "Store", "open_run_store", "open_store", "weights_folder"]

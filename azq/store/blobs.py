@@ -15,6 +15,7 @@ from azq.store.broker import ControlPlane
 from azq.store.chunks import MAX_BLOB_BYTES, decode_manifest, manifest_of
 from azq.store.folder import Folder
 from azq.store.remote import Remote
+from azq.wire.messages import RunRecord
 
 
 def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Redis | None = None) -> Store:
@@ -25,10 +26,15 @@ def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Re
     return BlobStore(StoreConfig(url=settings) if isinstance(settings, str) else settings, directory, client)
 
 
-def weights_folder(said: str, home: Path, run: str) -> Path:
+def open_run_store(settings: StoreConfig | str, record: RunRecord, home: Path, client: redis.Redis | None = None) -> Store:
+    """The store of a run's weights as this host reaches it; raises what `open_store` raises."""
+    return open_store(settings, directory=weights_folder(record, home), client=client)
+
+
+def weights_folder(record: RunRecord, home: Path) -> Path:
     """Where a run's weights are on this host: below the folder that the run names, or on another host below `home`."""
     # A path of another machine may lie where this user must not even look: os.path says False then, Path raises.
-    return (Path(said) if said and os.path.isdir(said) else home / run) / "weights"
+    return (Path(record.directory) if record.directory and os.path.isdir(record.directory) else home / record.run) / "weights"
 
 
 class BlobStore:

@@ -6,17 +6,22 @@ The checksum is there because much of a message has no wrong value: a game with 
 from __future__ import annotations
 
 import zlib
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import msgspec
 
+from azq import logs
 from azq.errors import WireError
 from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 
 M = TypeVar("M", bound=Message)
+N = TypeVar("N", bound=Message)
 
+log = logs.get(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
 _parts_of_first = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])  # schema 1 had no checksum
@@ -36,17 +41,37 @@ def encode(message: Message) -> bytes:
 
 def decode(frame: bytes, kind: type[M]) -> M:
     """The message in a frame; `WireError` names what is wrong with it."""
+    message: M = _decode(frame, kind, kind.__name__)
+    return message
+
+
+def decode_either(frame: bytes, first: type[M], second: type[N]) -> M | N:
+    """The message of one of two kinds in a frame, as its tag says; `WireError` where it is of neither."""
+    message: M | N = _decode(frame, first | second, f"{first.__name__} or {second.__name__}")
+    return message
+
+
+def _decode(frame: bytes, kind: Any, name: str) -> Any:
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"frame of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     try:
         schema, said, body = _split(frame)
         if schema not in READABLE:
-            raise WireError(f"{kind.__name__} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
+            raise WireError(f"{name} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
         if said != (None if schema == UNCHECKED else checksum(body)):
-            raise WireError(f"not a {kind.__name__}: its checksum does not match; it was damaged on its way")
+            raise WireError(f"not a {name}: its checksum does not match; it was damaged on its way")
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"not a {kind.__name__}: {error}") from None
+        raise WireError(f"not a {name}: {error}") from None
+
+
+@contextmanager
+def skip_unreadable(place: str) -> Iterator[None]:
+    """Leaves out what does not decode; the log says where it is."""
+    try:
+        yield
+    except WireError as error:
+        log.warning("unreadable", place=place, reason=str(error))
 
 
 def checksum(body: bytes | msgspec.Raw) -> bytes:

@@ -6,12 +6,13 @@ Redis Cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 Plane = Literal["control", "data", "either"]
 Role = Literal["daemon", "learner", "inference", "worker", "flower"]
+RunKey = Callable[[str], str]  # a key of the run with this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +110,31 @@ def run_prefix(name: str) -> str:
     return f"azq:{{{name}}}:"
 
 
-def run(name: str) -> str:
-    return f"azq:{{{name}}}:run"
+def _of_run(rest: str) -> RunKey:
+    return lambda name: f"{run_prefix(name)}{rest}"
 
 
-def ledger(name: str) -> str:
-    return f"azq:{{{name}}}:ledger"
-
-
-def open_games(name: str) -> str:
-    return f"azq:{{{name}}}:open"
-
-
-def pool(name: str) -> str:
-    return f"azq:{{{name}}}:pool"
-
-
-def abandoned(name: str) -> str:
-    return f"azq:{{{name}}}:abandoned"
-
-
-def strikes(name: str) -> str:
-    return f"azq:{{{name}}}:strikes"
-
-
-def job_prefix(name: str) -> str:
-    return f"azq:{{{name}}}:job:"
-
-
-def held_prefix(name: str) -> str:
-    return f"azq:{{{name}}}:held:"
+run = _of_run("run")
+ledger = _of_run("ledger")
+open_games = _of_run("open")
+pool = _of_run("pool")
+abandoned = _of_run("abandoned")
+strikes = _of_run("strikes")
+jobs = _of_run("jobs")
+jobs_done = _of_run("jobs_done")
+job_prefix = _of_run("job:")
+held_prefix = _of_run("held:")
+samples = _of_run("samples")
+weights = _of_run("weights")
+results = _of_run("results")
+events = _of_run("events")
+learner_status = _of_run("learner")
+learner_lease = _of_run("learner_lease")
+ranks = _of_run("ranks")
+stall = _of_run("stall")
+history = _of_run("history")
+eval_round = _of_run("round")
+eval_stream = _of_run("eval")
 
 
 def job(name: str, number: int) -> str:
@@ -149,68 +145,25 @@ def held(name: str, number: int) -> str:
     return f"{held_prefix(name)}{number}"
 
 
-def jobs(name: str) -> str:
-    return f"azq:{{{name}}}:jobs"
-
-
-def jobs_done(name: str) -> str:
-    return f"azq:{{{name}}}:jobs_done"
-
-
-def samples(name: str) -> str:
-    return f"azq:{{{name}}}:samples"
-
-
-def weights(name: str) -> str:
-    return f"azq:{{{name}}}:weights"
-
-
-def results(name: str) -> str:
-    return f"azq:{{{name}}}:results"
-
-
-def events(name: str) -> str:
-    return f"azq:{{{name}}}:events"
-
-
 def once(name: str, key: str) -> str:
-    return f"azq:{{{name}}}:once:{key}"
+    return f"{run_prefix(name)}once:{key}"
+
+
+def rank(name: str, number: int) -> str:
+    return f"{run_prefix(name)}rank:{number}"
+
+
+def trial(name: str, what: str) -> str:
+    return f"{run_prefix(name)}trial:{what}"
+
+
+def run_of(key: str) -> str:
+    """The run whose key this is: what stands in its first braces."""
+    return key.partition("{")[2].partition("}")[0]
 
 
 def pinned(key: str) -> str:
     return f"azq:once:{key}"
-
-
-def learner_status(name: str) -> str:
-    return f"azq:{{{name}}}:learner"
-
-
-def learner_lease(name: str) -> str:
-    return f"azq:{{{name}}}:learner_lease"
-
-
-def ranks(name: str) -> str:
-    return f"azq:{{{name}}}:ranks"
-
-
-def rank(name: str, number: int) -> str:
-    return f"azq:{{{name}}}:rank:{number}"
-
-
-def stall(name: str) -> str:
-    return f"azq:{{{name}}}:stall"
-
-
-def trial(name: str, what: str) -> str:
-    return f"azq:{{{name}}}:trial:{what}"
-
-
-def history(name: str) -> str:
-    return f"azq:{{{name}}}:history"
-
-
-def eval_round(name: str) -> str:
-    return f"azq:{{{name}}}:round"
 
 
 def blob(sha256: str) -> str:
@@ -224,15 +177,6 @@ def blob_chunk(sha256: str, name: str) -> str:
 
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
-
-
-def eval_stream(name: str) -> str:
-    return f"azq:{{{name}}}:eval"
-
-
-def run_of(key: str) -> str:
-    """The run whose key this is: what stands in its first braces."""
-    return key.partition("{")[2].partition("}")[0]
 
 
 def reply(client: str) -> str:

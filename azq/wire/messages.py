@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from azq.wire.kinds import Kind
+
 SCHEMA = 2
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
 READABLE = (UNCHECKED, SCHEMA)
@@ -80,14 +82,19 @@ class WeightEvent(Message, frozen=True):
 class Job(Message, frozen=True):
     """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
 
-    job_id: str  # "<run>:<number>"
+    job_id: str  # "<run>:<number>"; empty until the ledger has given it one
     run: str
-    kind: str  # "selfplay" | "eval"
+    kind: Kind
     tag: str
     priority: int = 6  # 0 most urgent, 9 least
     games: int = 0
     slice_s: float = 0.0
     payload: bytes = b""
+
+    @property
+    def queue(self) -> str:
+        """The Celery queue that it waits in, also where its tag is malformed and none carries it."""
+        return f"{self.kind}.{self.tag}"
 
 
 class MatchSpec(Message, frozen=True):
@@ -125,6 +132,16 @@ class MatchResult(Message, frozen=True):
     points: float = 0.0  # mean result a game in the game's unit (backgammon: points)
     points_se: float = 0.0  # its standard error; 0 where there are too few games to tell
     error: str = ""  # why there was no match: the engine that failed, where, and what to do
+
+    @property
+    def games(self) -> int:
+        """Games played; 0 where an engine's failure ended the match."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def score(self) -> float:
+        """The first player's share of the points: draws as a half, a shared first place by its share; 0 without games."""
+        return self.share if self.seats > 2 else (self.wins + self.draws / 2) / max(1, self.games)
 
 
 class GradeResult(Message, frozen=True):

@@ -9,13 +9,13 @@ from fastapi import FastAPI
 import azq
 from azq.status.audit import Auditor
 from azq.status.schemas import ProblemOut
-from daemon.api import audit, events, fleet, games, history, jobs, metrics, page, problems, queues, reference, runs, weights
-from daemon.api.auth import Keyring
+from daemon.api import audit, events, fleet, jobs, page, problems, recorded, runs, weights
+from daemon.api.access import Keyring
+from daemon.api.audit import Trail
 from daemon.api.guard import MAX_BODY_BYTES, Guard
+from daemon.api.limits import Limiter
 from daemon.api.problems import MEDIA_TYPE
-from daemon.api.rate import Limiter
 from daemon.api.services import Services
-from daemon.api.trail import Trail
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
 
@@ -34,7 +34,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redoc_url=None,
     )
     app.state.services = services
-    for module in (runs, weights, events, audit, history, games, jobs, queues, fleet, metrics, reference, page):
+    for module in (runs, weights, events, audit, recorded, jobs, fleet, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)

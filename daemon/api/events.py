@@ -12,15 +12,16 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import anyio.to_thread
 from fastapi import APIRouter, Header, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from azq import logs
 from azq.errors import BrokerError
-from azq.status.events import Event, Reader, condition_events, parse_place
-from daemon.api.scopes import IDENTITY, READ
+from azq.status.events import EventReader, LiveEvent, condition_events, parse_place
+from daemon.api.access import IDENTITY, READ
 from daemon.api.services import Services, Use
-from daemon.api.streams import MEDIA_TYPE, EventStream
 
+MEDIA_TYPE = "text/event-stream"
 POLL_S = 0.5
 NAMES_LIFE_S = 2.0  # a new run is followed after so long at most; nothing of it is missed
 HEARTBEAT_S = 10.0
@@ -37,6 +38,23 @@ STREAM: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events; `at_end` is called once, however the stream ends, also when it never began."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, content: AsyncIterator[str], at_end: Callable[[], None]) -> None:
+        super().__init__(content, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the stream."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
 
 
 @router.get("/events", response_class=Response, responses=STREAM, dependencies=[READ])
@@ -57,14 +75,14 @@ async def _open(request: Request, use: Services, run: str | None, last_event_id:
     use.streams.enter(who, use.config.event_streams, use.config.event_streams_each)
     try:
         names = await _in_thread(request, partial(_names, use, run))
-        reader = await _in_thread(request, partial(Reader, use.bus, names, after))
+        reader = await _in_thread(request, partial(EventReader, use.bus, names, after))
     except BaseException:
         use.streams.leave(who)
         raise
     return EventStream(_told(request, use, run, reader), partial(use.streams.leave, who))
 
 
-async def _told(request: Request, use: Services, run: str | None, reader: Reader) -> AsyncIterator[str]:
+async def _told(request: Request, use: Services, run: str | None, reader: EventReader) -> AsyncIterator[str]:
     """The stream's text, until the client goes or the daemon ends."""
     yield f"retry: 2000\nid: {reader.start}\n\n"
     for name in reader.lost:
@@ -86,7 +104,7 @@ async def _told(request: Request, use: Services, run: str | None, reader: Reader
         await asyncio.sleep(POLL_S)
 
 
-async def _read(request: Request, reader: Reader) -> list[Event]:
+async def _read(request: Request, reader: EventReader) -> list[LiveEvent]:
     """What is new; nothing while the broker is away, as the stream goes on when it is back."""
     try:
         return await _in_thread(request, reader.read)
@@ -94,7 +112,7 @@ async def _read(request: Request, reader: Reader) -> list[Event]:
         return []
 
 
-async def _join(request: Request, use: Services, reader: Reader) -> None:
+async def _join(request: Request, use: Services, reader: EventReader) -> None:
     try:
         reader.join(await _in_thread(request, partial(_names, use, None)))
     except BrokerError as error:
@@ -124,7 +142,7 @@ def _conditions(use: Services, run: str | None, known: dict[str, frozenset[str]]
     return texts
 
 
-def _text(event: Event) -> str:
+def _text(event: LiveEvent) -> str:
     return f"id: {event.place}\n{_frame(event.kind, event.place.run, event.at_ms, event.about)}"
 
 

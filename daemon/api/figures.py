@@ -12,9 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from azq import metrics, phases
 from azq.ledger.types import JobView
-from azq.status.offers import live_queues, slots_of
-from azq.status.planes import PlaneFacts
-from azq.status.state import queue_of
+from azq.status.brokers import PlaneFacts
+from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
 from daemon.serve.health import Pulse
@@ -131,7 +130,7 @@ def of_jobs(workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> Iterator[M
     for queue in live_queues(workers):
         slots.add_metric([queue], slots_of(workers, queue))
     counted = GaugeMetricFamily("azq_jobs", "Jobs that have not ended.", labels=["queue", "state"])
-    for (queue, state), count in sorted(Counter((queue_of(view.job.kind, view.job.tag), str(view.state)) for view in jobs).items()):
+    for (queue, state), count in sorted(Counter((view.job.queue, str(view.state)) for view in jobs).items()):
         counted.add_metric([queue, state], count)
     yield from (live, slots, counted)
 

@@ -1,26 +1,42 @@
-"""The fleet and the daemon itself: workers, health, readiness."""
+"""The fleet and the daemon itself: queues, workers, health, readiness, figures for Prometheus."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 import azq
 from azq.config import Tag
-from azq.status.offers import tags_of
+from azq.errors import BrokerError
+from azq.status.brokers import PlaneFacts
+from azq.status.observe import gather
+from azq.status.queues import QueueStatus, queue_table, tags_of
 from azq.status.schemas import HealthOut, Name
+from azq.status.summary import summarise
 from azq.status.workers import WorkerStatus, worker_status
-from daemon.api.answer import answer
-from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
+from daemon.api import figures
+from daemon.api.access import IDENTITY, READ, WORKER
+from daemon.api.conventions import LINKED, Paged, answer
 from daemon.api.problems import problem
-from daemon.api.scopes import IDENTITY, WORKER
 from daemon.api.services import Services, Use
 from daemon.serve.health import why_not_ready
 
 router = APIRouter()
+
+
+@router.get("/v1/queues", tags=["queues"], dependencies=[READ])
+def list_queues(use: Use) -> list[QueueStatus]:
+    """What waits and what runs in each queue, and the live workers and slots it has."""
+    return queue_table(use.workers(), use.ledger.jobs(), use.clock_ms())
+
+
 PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
 SHORTEST_PATIENCE_S = 5.0
 
@@ -28,16 +44,15 @@ SHORTEST_PATIENCE_S = 5.0
 @router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus], responses=LINKED, dependencies=[WORKER])
 def list_workers(
     use: Use,
-    request: Request,
+    pages: Paged,
     role: Annotated[str | None, Query(max_length=64)] = None,
     host: Annotated[str | None, Query(max_length=255)] = None,
     tag: Tag | None = None,
     run: Name | None = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
-    cursor: Cursor = None,
 ) -> Response:
     """Processes whose heartbeat lives, by role and name: self-play, eval and inference workers, learners, daemons."""
-    place = decode_cursor("workers", cursor, str, str)
+    place = pages.place("workers", str, str)
     found = (
         beat
         for beat in use.workers()
@@ -47,11 +62,9 @@ def list_workers(
         and (tag is None or tag in tags_of(beat))
         and run in (None, beat.run)
     )
-    page, after = take_page(found, limit, lambda beat: encode_cursor("workers", beat.role, beat.worker))
+    page = pages.take("workers", found, limit, lambda beat: (beat.role, beat.worker))
     now_ms = use.clock_ms()
-    response = answer([worker_status(beat, now_ms) for beat in page])
-    link_next(request, response, after)
-    return response
+    return answer([worker_status(beat, now_ms) for beat in page], pages.headers)
 
 
 @router.get("/healthz", tags=["daemon"])
@@ -75,3 +88,41 @@ def _health(request: Request, use: Services, status: str) -> HealthOut:
     pulse = use.health.pulse
     version = azq.__version__ if request.scope[IDENTITY] else ""
     return HealthOut(status=status, version=version, ticks=pulse.ticks, failed_ticks=pulse.failed_ticks)
+
+
+@router.get("/metrics", tags=["daemon"], response_class=Response, dependencies=[READ])
+def metrics(use: Use) -> Response:
+    """Prometheus text format: the daemon, both brokers, every live process by its heartbeat, every run."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_FleetCollector(use))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class _FleetCollector(Collector):
+    """Everything the daemon can tell, at the moment it is asked."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing ahead of time: registering must not touch the broker."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """The daemon's own figures always; the fleet's and the runs' while the control plane answers."""
+        use = self._services
+        yield from figures.of_daemon(use.health.pulse)
+        try:
+            workers = use.workers()
+            facts = [gather(use.ledger, use.bus, view.record.run, workers, use.standings) for view in use.ledger.runs()]
+        except BrokerError:
+            yield from figures.of_planes([PlaneFacts("control"), *self._planes([])[1:]])
+            return
+        now_ms = use.clock_ms()
+        yield from figures.of_planes(self._planes([fact.view.record.run for fact in facts]) or [PlaneFacts("control", up=True)])
+        yield from figures.of_jobs(workers, [view for fact in facts for view in fact.jobs])
+        yield from figures.of_workers(workers, now_ms)
+        yield from figures.of_runs([summarise(fact, now_ms, team=use.team(fact.view.record.run)) for fact in facts])
+
+    def _planes(self, runs: list[str]) -> list[PlaneFacts]:
+        return [plane.look(runs) for plane in self._services.planes]

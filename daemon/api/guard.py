@@ -11,11 +11,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq.config.listening import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
-from daemon.api.auth import LOCAL, Identity, Keyring
+from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring
+from daemon.api.limits import Limiter
 from daemon.api.origin import forwarding, why_foreign, why_no_json
 from daemon.api.problems import BodyTooLarge, problem, urn
-from daemon.api.rate import Limiter
-from daemon.api.scopes import IDENTITY
 
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like

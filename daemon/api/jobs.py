@@ -2,71 +2,65 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 from fastapi import status as http
 
-from azq.config import RunSections, Tag, parse_run
+from azq.config import RunSections, Tag
 from azq.errors import StateConflict, UnknownTagError
+from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.offers import eval_tag, live_tags
+from azq.status.queues import eval_tag, live_tags
 from azq.status.schemas import JobOut, Name, NewJob
-from azq.status.state import EVAL, SELFPLAY, queue_of
-from daemon.api.idempotency import REPLAYS, IdempotencyKey, mark_replayed, request_of
-from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
-from daemon.api.scopes import OPERATE, READ
+from azq.wire.kinds import Kind, queue_name
+from azq.wire.messages import Job
+from daemon.api.access import OPERATE, READ
+from daemon.api.conventions import LINKED, REPLAYS, Creating, Paged
 from daemon.api.services import Services, Use
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @router.post("", status_code=http.HTTP_201_CREATED, responses=REPLAYS, dependencies=[OPERATE])
-def enqueue_job(body: NewJob, use: Use, request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> JobOut:
+def enqueue_job(body: NewJob, use: Use, creation: Creating) -> JobOut:
     """Enqueues a job; the daemon hands it to Celery at its next tick. 409 when no live worker takes its queue."""
-    once = request_of("POST /v1/jobs", idempotency_key, body)
+    once = creation.once(body)
     view = use.ledger.first_job(body.run, once)
     replayed = view is not None
     if view is None:
         tag, games, slice_s = _settle(body, use)
         with use.admission.job():
-            view, replayed = use.ledger.enqueue_once(
-                once, body.run, body.kind, tag, priority=body.priority, games=games, slice_s=slice_s, payload=body.payload()
-            )
-    request.state.about = view.job.job_id
-    mark_replayed(response, replayed)
+            job = Job("", body.run, body.kind, tag, body.priority, games, slice_s, body.payload())
+            view, replayed = use.ledger.enqueue_once(once, job)
+    creation.note(view.job.job_id, replayed=replayed)
     return JobOut.of(view)
 
 
 @router.get("", responses=LINKED, dependencies=[READ])
 def list_jobs(
     use: Use,
-    request: Request,
-    response: Response,
+    pages: Paged,
     run: Name | None = None,
     active: bool = True,
-    kind: Literal["selfplay", "eval"] | None = None,
+    kind: Kind | None = None,
     tag: Tag | None = None,
     state: JobState | None = None,
     since: Annotated[int, Query(ge=0, lt=2**53, description="Created at this time or later, in ms since 1970.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    cursor: Cursor = None,
 ) -> list[JobOut]:
     """Queued and leased jobs, by run, newest first; with `active=false` or the `state` of one, the newest ended ones too."""
     if run is not None:
         use.ledger.run(run)
     active_only = active and state in (None, JobState.QUEUED, JobState.LEASED)
-    place = decode_cursor("jobs", cursor, str, int)
+    place = pages.place("jobs", str, int)
     found = (
         view
         for view in _walk(use, run, place, active_only, limit)
         if kind in (None, view.job.kind) and tag in (None, view.job.tag) and state in (None, view.state) and view.created_ms >= since
     )
-    page, after = take_page(found, limit, lambda view: encode_cursor("jobs", view.job.run, _number(view)))
-    link_next(request, response, after)
-    return [JobOut.of(view) for view in page]
+    return [JobOut.of(view) for view in pages.take("jobs", found, limit, lambda view: (view.job.run, _number(view)))]
 
 
 @router.get("/{job_id}", dependencies=[READ])
@@ -102,20 +96,20 @@ def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
     view = use.ledger.run(body.run)
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
-    sections = parse_run(json.loads(view.record.sections), f"sections of run {body.run}")
+    sections = sections_of(view.record)
     workers = use.workers()
-    tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == EVAL else sections.run.tag)
+    tag = body.tag or (eval_tag(workers, sections.run.tag) if body.kind == Kind.EVAL else sections.run.tag)
     tags = live_tags(workers, body.kind)
     if tag not in tags:
         raise UnknownTagError(
-            f"no live worker takes {queue_of(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
-            f"start `azq worker --queues {queue_of(body.kind, tag)}` on such a host, or ask for one of these"
+            f"no live worker takes {queue_name(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
+            f"start `azq worker --queues {queue_name(body.kind, tag)}` on such a host, or ask for one of these"
         )
     return tag, *_size(body, sections)
 
 
 def _size(body: NewJob, sections: RunSections) -> tuple[int, float]:
     """Games and slice of a job, the run's own where the request names none."""
-    if body.kind == SELFPLAY:
+    if body.kind == Kind.SELFPLAY:
         return body.games or sections.selfplay.games_in_flight, body.slice_s or sections.selfplay.slice_s
     return (body.match.games if body.match else 0), 0.0

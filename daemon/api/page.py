@@ -1,14 +1,19 @@
-"""The dashboard's static files: nothing is built, nothing is fetched from elsewhere, nothing in them is secret."""
+"""The dashboard's static files, and `/docs`: nothing is built, nothing is fetched from elsewhere, nothing in them is secret."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from html import escape
 from importlib.resources import files
+from typing import Any
 
-from fastapi import APIRouter, FastAPI
-from fastapi.responses import FileResponse, RedirectResponse
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+from daemon.api.access import IDENTITY
 
 FOLDER = str(files("daemon") / "page")
 HEADERS = {
@@ -46,3 +51,56 @@ def icon() -> FileResponse:
 def mount(app: FastAPI) -> None:
     """Serves the files below `/page/`."""
     app.mount("/page", Page(directory=FOLDER, html=True), name="page")
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@router.get("/docs")
+def reference(request: Request) -> HTMLResponse:
+    """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
+    return HTMLResponse(render(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None), headers=HEADERS)
+
+
+def render(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:
+    """An OpenAPI schema as HTML: a row for each operation, with the scope that a token needs."""
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows(schema))
+    lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
+    version = f" {schema['info']['version']}" if tell_version else ""
+    title, about = escape(f"{schema['info']['title']}{version}"), escape(schema["info"]["description"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: REST</title>
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/style.css">
+</head>
+<body>
+<main>
+<h1>{title}: REST</h1>
+<p>{about}</p>
+<p>Bodies, parameters and answers are in the OpenAPI schema, <a href="/openapi.json">/openapi.json</a>, which any OpenAPI tool reads
+(where the daemon has a token, send it: <code>Authorization: Bearer ...</code>).</p>
+<table>
+<thead><tr><th>method</th><th>path</th><th>scope</th><th>does</th></tr></thead>
+<tbody>
+{lines}
+</tbody>
+</table>
+</main>
+</body>
+</html>
+"""
+
+
+def rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Method, path, scope and first line of each operation's description, escaped, in the schema's order."""
+    for path, item in schema["paths"].items():
+        for method in METHODS:
+            if (operation := item.get(method)) is not None:
+                scopes = {scope for entry in operation.get("security", ()) for held in entry.values() for scope in held}
+                does = operation.get("description") or operation.get("summary", "")
+                first = does.strip().partition("\n")[0]
+                yield method.upper(), f"<code>{escape(path)}</code>", escape(", ".join(sorted(scopes)) or "none"), escape(first)

@@ -2,82 +2,73 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi import status as http
 
 from azq.arena.rating import rate
-from azq.bus.redis import order
-from azq.config import RunSections, dump_run, merge, parse_run
+from azq.config import RunSections, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
 from azq.games.files import is_python_file
+from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
-from azq.status.network import network_status
 from azq.status.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
-from azq.status.summary import LedgerStatus, RunStatus, ledger_status, summarise
+from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise
 from azq.wire import keys
-from azq.wire.messages import RunRecord
-from daemon.api.answer import answer
-from daemon.api.folders import folder_of
-from daemon.api.forget import forget_run
-from daemon.api.idempotency import REPLAYS, IdempotencyKey, mark_replayed, request_of
-from daemon.api.paging import LINKED, Cursor, decode_cursor, encode_cursor, link_next, take_page
-from daemon.api.scopes import OPERATE, READ
+from daemon.api.access import OPERATE, READ
+from daemon.api.conventions import LINKED, REPLAYS, Creating, Paged, answer
 from daemon.api.services import Services, Use
+from daemon.api.weights import forget_run
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 Count = Annotated[int, Query(ge=1, le=observe.RESULTS_READ)]
 
 
 @router.post("", status_code=http.HTTP_201_CREATED, responses=REPLAYS, dependencies=[OPERATE])
-def create_run(body: NewRun, use: Use, request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> RunOut:
+def create_run(body: NewRun, use: Use, creation: Creating) -> RunOut:
     """Creates a run, which starts at once; its name must be new. With `game` it has that game's preset below its `sections`."""
-    once = request_of("POST /v1/runs", idempotency_key, body)
+    once = creation.once(body)
     view = use.ledger.first_run(body.name, once)
     replayed = view is not None
     if view is None:
-        record = RunRecord(
-            run=body.name,
-            sections=json.dumps(dump_run(_sections(body, use))).encode(),
-            until=goals(body.until),
-            directory=folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
-            created_ms=use.clock_ms(),
+        record = record_of(
+            body.name,
+            _sections(body, use),
+            folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
+            use.clock_ms(),
+            goals(body.until),
         )
         with use.admission.run():
             view, replayed = use.ledger.create_run_once(record, once)
-    request.state.about = body.name
-    mark_replayed(response, replayed)
+    creation.note(body.name, replayed=replayed)
     return RunOut.of(view)
 
 
 @router.get("", responses=LINKED, dependencies=[READ])
 def list_runs(
     use: Use,
-    request: Request,
-    response: Response,
+    pages: Paged,
     state: RunState | None = None,
     game: Annotated[str | None, Query(max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
-    cursor: Cursor = None,
 ) -> list[RunOut]:
     """All runs, by name."""
-    place = decode_cursor("runs", cursor, str)
+    place = pages.place("runs", str)
     views = sorted(use.ledger.runs(), key=lambda view: view.record.run)
     found = (
         run
         for run in (RunOut.of(view) for view in views if place is None or view.record.run > place[0])
         if state in (None, run.state) and game in (None, run.game)
     )
-    page, after = take_page(found, limit, lambda run: encode_cursor("runs", run.name))
-    link_next(request, response, after)
-    return page
+    return pages.take("runs", found, limit, lambda run: (run.name,))
 
 
 @router.get("/{run}", dependencies=[READ])
@@ -122,7 +113,7 @@ def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
     facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
     team = use.team(run)
-    status = summarise(facts, use.clock_ms(), (), use.health.conditions(run), team)
+    status = summarise(facts, use.clock_ms(), use.health.conditions(run), team)
     return answer(replace(status, workers=cast(Any, team.encoded)))
 
 
@@ -139,16 +130,10 @@ def run_ledger(run: str, use: Use) -> LedgerStatus:
 
 
 @router.get("/{run}/matches", tags=["matches"], responses=LINKED, dependencies=[READ])
-def run_matches(run: str, use: Use, request: Request, response: Response, limit: Count = 200, cursor: Cursor = None) -> ArenaOut:
+def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOut:
     """Results of evaluation jobs, newest first, at most `limit` together, and ratings with 95 % intervals from the newest of all."""
     use.ledger.run(run)
-    place = decode_cursor("results", cursor, int, int)
-    before = f"{place[0]}-{place[1]}" if place else None
-    page, after = take_page(
-        use.bus.newest(keys.results(run), limit + 1, before=before), limit, lambda entry: encode_cursor("results", *order(entry.id))
-    )
-    link_next(request, response, after)
-    matches, grades = observe.split_results(page)
+    matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit))
     return ArenaOut(
         matches=[MatchOut.of(match) for match in matches],
         grades=[GradeOut.of(grade) for grade in grades],
@@ -185,3 +170,29 @@ def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:
 
 def _change(use: Services, run: str, state: RunState, body: Reason | None) -> RunOut:
     return RunOut.of(use.ledger.set_run_state(run, state, body.reason if body and body.reason else "asked for over REST"))
+
+
+def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
+    """The folder of a new run, absolute; `said` is empty for the usual one, `taken` are the folders of the other runs by name.
+
+    Raises `ConfigError` for one outside of `home`, one of azq's own, and one that holds, or lies in, that of another run.
+    """
+    folder = Path(os.path.abspath(home / (said or run)))
+    place = _real(folder)
+    below = _parts_below(place, _real(home))
+    if said and (not below or any(part.startswith(".") for part in below)):
+        raise ConfigError(
+            f"directory {said!r} is no folder for a run below {home.absolute()}, the daemon's home; leave it out, or name one there"
+        )
+    for other, theirs in taken.items():
+        if theirs and (place.is_relative_to(_real(theirs)) or _real(theirs).is_relative_to(place)):
+            raise ConfigError(f"directory {str(folder)!r} is that of run {other}, or holds it, or lies in it; name another")
+    return str(folder)
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))  # Path.resolve raises where links run in a circle
+
+
+def _parts_below(place: Path, home: Path) -> tuple[str, ...]:
+    return place.relative_to(home).parts if place.is_relative_to(home) else ()

@@ -5,61 +5,27 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
-from azq.ledger.types import JobView, LedgerLoad, Once, RunState, RunView
+from azq.ledger import AnyLedger
 from azq.replay.browse import SegmentReader
-from azq.status.beats import Beats
-from azq.status.observe import LedgerReader
-from azq.status.planes import PlaneProbe
-from azq.status.ratings import Standings
+from azq.status.brokers import PlaneProbe
+from azq.status.heartbeats import Beats
+from azq.status.observe import Standings
 from azq.status.workers import Team
-from azq.store import Store, open_store
+from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
-from daemon.api.admission import Quota
-from daemon.api.streams import Streams
+from daemon.api.limits import Quota, Streams
 from daemon.serve.health import Health
 
 READERS = 16
-
-
-class LedgerFace(LedgerReader, Protocol):
-    """The part of the ledger that the REST interface needs."""
-
-    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]: ...
-    def first_run(self, name: str, once: Once | None) -> RunView | None: ...
-    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
-    def update_run_until(self, name: str, until: dict[str, float]) -> RunView: ...
-    def delete_run(self, name: str) -> None: ...
-    def load(self) -> LedgerLoad: ...
-    def enqueue_once(
-        self,
-        once: Once | None,
-        run: str,
-        kind: str,
-        tag: str,
-        *,
-        priority: int = 6,
-        games: int = 0,
-        slice_s: float = 0,
-        payload: bytes = b"",
-    ) -> tuple[JobView, bool]: ...
-    def first_job(self, run: str, once: Once | None) -> JobView | None: ...
-    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]: ...
-    def job(self, job_id: str) -> JobView: ...
-    def cancel(self, job_id: str) -> JobView: ...
-
-
-def local_store(view: RunView) -> Store:
-    """Blobs in the run's own folder on this host."""
-    return open_store("file", directory=Path(view.record.directory) / "weights")
 
 
 def kept_readers() -> Callable[[Path], SegmentReader]:
@@ -71,7 +37,7 @@ def kept_readers() -> Callable[[Path], SegmentReader]:
 class Services:
     """Ledger and control-plane bus, the daemon's settings and pulse, and what it knows of games."""
 
-    ledger: LedgerFace
+    ledger: AnyLedger
     bus: Bus
     config: DaemonConfig
     health: Health
@@ -79,7 +45,7 @@ class Services:
     game_names: Callable[[], Sequence[str]]
     planes: Sequence[PlaneProbe] = ()
     clock_ms: Callable[[], int] = field(default=now_ms)
-    store_of: Callable[[RunView], Store] = field(default=local_store)
+    store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus

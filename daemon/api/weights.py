@@ -1,7 +1,8 @@
-"""Weights of a run: what was published, and the bytes themselves."""
+"""Weights of a run: what was published, the bytes themselves, and what goes when a run is deleted."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -9,11 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
-from azq.errors import NotFound
+from azq.bus.base import Bus
+from azq.errors import NotFound, WireError
 from azq.status import observe
 from azq.status.schemas import WeightsOut
+from azq.wire import keys
+from azq.wire.codec import decode
 from azq.wire.messages import WeightEvent
-from daemon.api.scopes import WORKER
+from daemon.api.access import WORKER
 from daemon.api.services import Services, Use
 
 router = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
@@ -42,7 +46,7 @@ def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[
     headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
     if event.sha256 in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    data = use.store_of(view).get(event.uri, event.sha256)
+    data = use.store_of(view.record, use.home).get(event.uri, event.sha256)
     headers |= {"Content-Length": str(len(data)), "Content-Disposition": f'attachment; filename="{run}-{event.version}.safetensors"'}
     return StreamingResponse(_chunks(data), media_type=MEDIA_TYPE, headers=headers)
 
@@ -65,3 +69,37 @@ def _chunks(data: bytes) -> Iterator[bytes]:
     view = memoryview(data)
     for start in range(0, len(data), CHUNK_BYTES):
         yield bytes(view[start : start + CHUNK_BYTES])
+
+
+READ_AT_ONCE = 1000
+IN_CONTROL_PLANE = "redis:"
+
+
+def forget_run(use: Services, run: str) -> None:
+    """Deletes it; one that is not there is passed over. Raises `StateConflict` while it works, its learner included."""
+    try:
+        view = use.ledger.run(run)
+    except NotFound:
+        return
+    blobs = weights_in(use.bus, run)
+    use.ledger.delete_run(run)
+    if blobs:
+        others = (view.record.run for view in use.ledger.runs())
+        blobs -= {uri for other in others for uri in weights_in(use.bus, other)}  # equal weights are one blob
+    store = use.store_of(view.record, use.home)
+    for uri in blobs:
+        store.delete(uri)
+    for plane in use.planes[1:]:  # the data planes: of the control plane nothing is left
+        plane.forget(run)
+
+
+def weights_in(bus: Bus, run: str) -> set[str]:
+    """Where in the control plane a run's weights are."""
+    found: set[str] = set()
+    last = "0"
+    while entries := bus.after(keys.weights(run), last, count=READ_AT_ONCE):
+        last = entries[-1].id
+        for entry in entries:
+            with contextlib.suppress(WireError):
+                found.add(decode(entry.frame, WeightEvent).uri)
+    return {uri for uri in found if uri.startswith(IN_CONTROL_PLANE)}

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from azq.config import DaemonConfig, RunSections
+from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.offers import condense, live_tags, slots_of
-from azq.status.state import EVAL, SELFPLAY, Desired, DesiredRun, Observed, ObservedRun, Offer, queue_of
+from azq.status.queues import condense, live_tags, slots_of
+from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer
+from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
 from daemon.decide.actions import (
     Action,
     CancelQueued,
@@ -85,15 +87,9 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
     return actions
 
 
-def goal_reached(until: Mapping[str, float], seen: ObservedRun) -> str:
-    """The goal that a run has reached, in words; empty where it has not."""
-    done = {"minutes": seen.active_ms / 60_000, "games": seen.counts.finished, "steps": seen.learner.step if seen.learner else 0}
-    return ", ".join(f"{goal}={limit:g} reached" for goal, limit in until.items() if done.get(goal, 0) >= limit)
-
-
 def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
     """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
-    if seen.learner is not None and seen.learner.stall_selfplay:
+    if (seen.learner or SILENT).stall_selfplay:
         return "self-play is ahead of the learner (samples_per_insert)"
     if seen.counts.in_transit >= max_waiting_games:
         return f"{seen.counts.in_transit} finished games wait for the learner"
@@ -103,9 +99,10 @@ def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
         return FailRun(run.name, run.unreadable)
-    if reason := goal_reached(run.until, seen):
+    done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
+    if reason := Goals(run.until).reached(done):
         return FinishRun(run.name, reason)
-    recent = [view for view in seen.ended if view.job.kind == SELFPLAY and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
+    recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
         return FailRun(run.name, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
@@ -123,19 +120,19 @@ def _drop(state: RunState, seen: ObservedRun) -> list[Action]:
 
 
 def _survives(view: JobView, state: RunState) -> bool:
-    return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind == EVAL)
+    return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind not in MAKES_GAMES)
 
 
 def _route(evaluation: EnqueueEval, offers: Sequence[Offer]) -> Action:
-    queue = queue_of(EVAL, evaluation.tag)
-    return evaluation if slots_of(offers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(offers, EVAL))
+    queue = queue_name(Kind.EVAL, evaluation.tag)
+    return evaluation if slots_of(offers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
 def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """First publications, and new attempts for messages that nobody claimed although a worker was free all the while."""
     actions: list[Action] = []
     for view in seen.jobs:
-        queue = queue_of(view.job.kind, view.job.tag)
+        queue = view.job.queue
         if view.state is not JobState.QUEUED or not _survives(view, state):
             continue
         if not slots_of(scene.offers, queue):
@@ -154,12 +151,12 @@ def _is_lost(view: JobView, full_ms: int, now_ms: int, config: DaemonConfig) -> 
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """New jobs up to the run's share of the slots; shares are rounded up, so that no slot is without a job."""
     tag = sections.run.tag
-    slots = slots_of(scene.offers, queue_of(SELFPLAY, tag))
+    slots = slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag))
     if not slots:
-        return [ReportUnroutable(name, queue_of(SELFPLAY, tag), live_tags(scene.offers, SELFPLAY))]
+        return [ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
     if stalled(seen, sections.selfplay.max_waiting_games):
         return []
-    active = sum(view.job.kind == SELFPLAY and view.job.tag == tag for view in seen.jobs)
+    active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
     job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)
     share = -(-slots // scene.sharing[tag])
     return [job] * max(0, share + scene.config.jobs_ahead - active)

@@ -10,10 +10,10 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
 from azq.ledger.types import JobView, RunState, RunView
-from azq.status.state import EVAL, SELFPLAY
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import EvalRound
+from azq.wire.kinds import Kind
+from azq.wire.messages import EvalRound, Job
 from daemon.decide.actions import (
     Action,
     CancelQueued,
@@ -35,9 +35,7 @@ log = logs.get(__name__)
 class LedgerWriter(Protocol):
     """The part of the ledger that acting needs."""
 
-    def enqueue(
-        self, run: str, kind: str, tag: str, *, priority: int = 6, games: int = 0, slice_s: float = 0, payload: bytes = b""
-    ) -> JobView: ...
+    def enqueue(self, job: Job) -> JobView: ...
     def mark_published(self, job_id: str, attempt: int) -> None: ...
     def expire(self, run: str, max_attempts: int) -> list[JobView]: ...
     def requeue(self, job_id: str, attempt: int) -> JobView: ...
@@ -75,7 +73,7 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
         case PublishJob(view):
             send(hands, view)
         case EnqueueSelfplay(run, tag, games, slice_s):
-            send(hands, hands.ledger.enqueue(run, SELFPLAY, tag, games=games, slice_s=slice_s))
+            send(hands, hands.ledger.enqueue(Job("", run, Kind.SELFPLAY, tag, games=games, slice_s=slice_s)))
         case EnqueueEval():
             _start_round(action, hands, now_ms)
         case ExpireLeases(run):
@@ -101,5 +99,6 @@ def _start_round(action: EnqueueEval, hands: Hands, now_ms: int) -> None:
     hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms)))
     for spec in action.specs:
         games = getattr(spec, "games", 0)
-        send(hands, hands.ledger.enqueue(action.run, EVAL, action.tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec)))
+        job = Job("", action.run, Kind.EVAL, action.tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec))
+        send(hands, hands.ledger.enqueue(job))
     log.info("evaluation_round", run=action.run, weight_version=action.weight_version, jobs=len(action.specs))

@@ -13,8 +13,8 @@ from azq.bus.connect import translate
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.ledger import Ledger
-from azq.status.beats import Beats
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
+from azq.status.heartbeats import Beats
 from azq.status.observe import Observer
 from daemon.serve.act import Hands
 from daemon.serve.health import Health

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable
 
 import msgspec
 
-import azq
 from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.errors import BrokerError, StateConflict
-from azq.process.sdnotify import WATCHDOG, notify
-from azq.process.usage import usage
+from azq.process.heartbeat import Presence
+from azq.process.liveness import WATCHDOG, notify
 from azq.status.history import Recorder
 from azq.status.observe import Observer
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import SCHEMA, Fleet, Heartbeat
+from azq.wire.messages import Fleet
 from daemon.decide.actions import ReportUnroutable
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
@@ -57,8 +54,7 @@ class Loop:
         self._life_s = life_s
         self._fleet = fleet
         self._history = Recorder(bus, config.history_every_s)
-        self._started_ms = now_ms()
-        self._name = f"daemon@{socket.gethostname()}:{os.getpid()}"
+        self._presence = Presence("daemon", life_s=life_s)
 
     def tick(self) -> bool:
         """One tick; True when it went through. Raises `StateConflict` when another daemon took the control plane."""
@@ -79,7 +75,7 @@ class Loop:
 
     def leave(self) -> None:
         """Takes the heartbeat back."""
-        self._bus.delete(keys.beat(self._name))
+        self._presence.leave(self._bus)
 
     def _look_and_act(self) -> list[ReportUnroutable]:
         self._hold()
@@ -92,20 +88,9 @@ class Loop:
         return [action for action in actions if isinstance(action, ReportUnroutable)]
 
     def _beat(self) -> None:
-        beat = Heartbeat(
-            role="daemon",
-            worker=self._name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=azq.__version__,
-            schema=SCHEMA,
-            started_ms=self._started_ms,
-            sent_ms=now_ms(),
-            rates=usage(),
-        )
-        self._bus.put(keys.beat(self._name), encode(beat), life_s=self._life_s)
+        self._presence.beat(self._bus)
         if self._fleet is not None:
-            self._bus.put(keys.FLEET, encode(msgspec.structs.replace(self._fleet, sent_ms=beat.sent_ms)), life_s=self._life_s)
+            self._bus.put(keys.FLEET, encode(msgspec.structs.replace(self._fleet, sent_ms=now_ms())), life_s=self._life_s)
 
     def _failed(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, BrokerError) else f"{type(error).__name__}: {error}"

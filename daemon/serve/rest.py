@@ -5,16 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from functools import partial
-from pathlib import Path
-
-import redis
 
 from azq import games, logs
 from azq.bus.connect import open_client
 from azq.config import Config
-from azq.ledger.types import RunView
-from azq.status.planes import open_planes
-from azq.store import Store, open_store
+from azq.status.brokers import open_planes
+from azq.store import open_run_store
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.core import Core
@@ -67,13 +63,6 @@ def services_of(config: Config, core: Core) -> Services:
         config.home,
         games.names,
         open_planes(core.client, data),
-        store_of=partial(_store_of, config, core.client),
+        store_of=partial(open_run_store, config.store, client=core.client),
         beats=core.beats,
     )
-
-
-def _store_of(config: Config, client: redis.Redis, view: RunView) -> Store:
-    """Where the weights of a run are: its folder is looked for where the run says and, on another host, under `home`."""
-    said = Path(view.record.directory)
-    directory = said if view.record.directory and said.is_dir() else config.home / view.record.run
-    return open_store(config.store, directory=directory / "weights", client=client)

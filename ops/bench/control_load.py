@@ -20,13 +20,15 @@ import redis
 from azq.actor.link import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
-from azq.config import RunSections, dump_run
+from azq.config import RunSections
 from azq.host.roles import user_url
 from azq.ledger import Ledger
+from azq.ledger.records import record_of
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.connect import connect
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, SampleEvent
 
 ACTIONS, VALUES = 7, 1
 RUN = "load"
@@ -54,8 +56,8 @@ def measure(client: redis.Redis, worker: redis.Redis, learner: redis.Redis, game
     """Every step of a game's life, apart. `client`: the owner's."""
     ledger = Ledger(client)
     sections = RunSections()
-    ledger.create_run(RunRecord(RUN, json.dumps(dump_run(sections)).encode(), {}, "", 0))
-    job = ledger.enqueue(RUN, "selfplay", "cpu", games=games, slice_s=600.0)
+    ledger.create_run(record_of(RUN, sections))
+    job = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=600.0))
     ledger = Ledger(worker)
     lease = ledger.claim(job.job.job_id, job.attempt, "load", 600.0)
     assert lease is not None, "the job is this script's own"

@@ -22,6 +22,7 @@ from azq.config import load
 from azq.errors import AzqError
 from azq.host import brokers
 from azq.ledger import Ledger
+from azq.process.proc import children
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
 
@@ -47,8 +48,7 @@ def worker_mb(home: Path) -> dict[str, float]:
     config = brokers.resolve(load(overrides=[f'home="{home}"']))
     with connect(config.broker.control_url) as client:
         (pid,) = [beat.pid for beat in read_workers(RedisBus(client)) if beat.role == "selfplay"]
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {"parent": pss_mb(pid), "children": sum(pss_mb(int(child)) for child in children)}
+    return {"parent": pss_mb(pid), "children": sum(pss_mb(child) for child in children(pid))}
 
 
 def pss_mb(pid: int) -> float:

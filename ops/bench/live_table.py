@@ -15,7 +15,7 @@ from rich.console import Console
 from azq.config import load
 from azq.console.table import panel
 from azq.host import brokers
-from azq.status.watch import Watch
+from azq.status.observe import Watch
 from azq.wire.connect import connect
 
 

@@ -104,14 +104,13 @@ def match(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], ar
     result = play_match(spec, game, *(NetworkPlayer(version, ground) for ground in grounds))
     for evaluator in evaluators:
         evaluator.close()
-    count = result.wins + result.draws + result.losses
-    variance = (result.wins + result.draws / 4) / count - result.share**2
+    variance = (result.wins + result.draws / 4) / result.games - result.share**2
     return {
         "wins": result.wins,
         "draws": result.draws,
         "losses": result.losses,
         "score": round(result.share, 4),
-        "plus_minus": round(Z95 * math.sqrt(variance / count), 4),
+        "plus_minus": round(Z95 * math.sqrt(variance / result.games), 4),
         "num_simulations": args.num_simulations,
     }
 

@@ -18,14 +18,13 @@ from azq.arena.positions import Position
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.process.interrupts import Interrupts
-from azq.process.usage import children
+from azq.process.proc import children, command, cpu_s, stat_of
 
 RUN = "strength"
 Z95 = 1.96
 LOOK_S = 0.5
 DRAIN_S = 120.0  # games go back, the learner drains and checkpoints; after so long everything is killed
 ROLES = {"daemon": "daemon", "inference": "inference", "learner": "learner", "worker": "worker"}
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Cost:
 
     def read(self, up: int) -> None:
         """Reads /proc for `azq up` (its own share is the role `up`) and whatever it started."""
-        self._keep(up, "up", cpu_s(up))
+        self._keep(up, "up", cpu_s([up]))
         for child in children(up):
             self._keep(child, role_of(command(child)), tree_cpu_s(child))
 
@@ -86,26 +85,10 @@ def role_of(words: Sequence[str]) -> str:
     return next((word.partition(".")[0] for word in words if word.startswith(("selfplay.", "eval."))), role)
 
 
-def command(pid: int) -> list[str]:
-    """A process's command line; empty where it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def cpu_s(pid: int, *, ended: bool = False) -> float:
-    """CPU-seconds of one process, with those of its ended children where asked; 0 where it is gone."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(int(word) for word in words[11 : 15 if ended else 13]) / TICKS
-
-
 def tree_cpu_s(pid: int) -> float:
     """CPU-seconds of a process and all below it."""
-    return cpu_s(pid, ended=True) + sum(tree_cpu_s(child) for child in children(pid))
+    own = stat_of(pid)
+    return (own.cpu_s + own.ended_cpu_s if own else 0.0) + sum(tree_cpu_s(child) for child in children(pid))
 
 
 def wilson(errors: int, count: int) -> tuple[float, float]:
@@ -257,7 +240,7 @@ def _watch(
             yield row
             if row["error_share"] <= exam.target:
                 return
-        interrupts.wait(LOOK_S)
+        interrupts.pause(LOOK_S)
     newest = published(folder)[-1:]
     if not exam.to_the_end and not interrupts.count and newest and weight_version(newest[0]) > graded:
         yield _told(grade_weights(folder, newest[0], arm, exam, begun), say)

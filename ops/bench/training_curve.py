@@ -57,8 +57,7 @@ def score(folder: Path, weights: Path, opponent: str, games: int, num_simulation
 
 def figures(result: MatchResult) -> dict[str, float]:
     """Share of the points won with the half width of its 95 % interval, and the mean return with its own."""
-    games = result.wins + result.draws + result.losses
-    share = (result.wins + result.draws / 2) / games
+    games, share = result.games, result.score
     return {
         "games": games,
         "share": round(share, 4),

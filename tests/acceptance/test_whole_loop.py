@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from azq import games
 from azq.errors import ExitCode
@@ -48,16 +47,6 @@ def running(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.communicate(timeout=90)
         finally:
             process.kill()
-
-
-def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
-    """The first true answer of a condition; fails when none comes in time."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if answer := condition():
-            return answer
-        threading.Event().wait(0.1)
-    raise AssertionError("condition did not come true in time")
 
 
 def ledger(home: Path, run: str) -> dict[str, Any]:
@@ -126,7 +115,7 @@ def test_two_thousand_five_hundred_steps_of_tic_tac_toe_never_lose(tmp_path: Pat
 
 def test_a_run_resumes_where_it_was_interrupted(tmp_path: Path) -> None:
     with running(tmp_path, "--game", "tic_tac_toe", "--run", "drill", "--set", "learner.publish_every_s=2"):
-        eventually(lambda: ledger(tmp_path, "drill").get("inserted", 0) > 20)
+        until(lambda: ledger(tmp_path, "drill").get("inserted", 0) > 20)
     # The run is at rest now; a second start takes up where the first one stopped.
     done = azq(tmp_path, "up", "--run", "drill", "--until", "games=50", "--json", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

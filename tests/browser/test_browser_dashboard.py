@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browsing import launched, shot
 from page_site import RUN, Site
-from worker_doubles import until
+from waiting import until
 
 from azq.ledger.types import RunState
 

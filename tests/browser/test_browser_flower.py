@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from worker_doubles import RUN, Fleet, until
+from waiting import until
+from worker_doubles import RUN, Fleet
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "s3cret-of-ops"

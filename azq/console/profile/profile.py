@@ -21,9 +21,7 @@ from azq.console.profile.table import Look, RoleProfile, concerns, profile_of
 from azq.errors import AzqError, EvaluationTimeout, NotFound
 from azq.host import brokers
 from azq.phases import OF_ROLE, WINDOW_S
-from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat
+from azq.status.observe import read_workers
 
 EVERY_S = 1.0
 RUN = "profile"
@@ -53,16 +51,11 @@ def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[Role
 
 def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Look]:
     """All heartbeats, each second: as many looks as seconds, one at least."""
-    found = [beats(bus)]
+    found: list[Look] = [read_workers(bus)]
     for _ in range(round(seconds / EVERY_S) - 1):
         wait(EVERY_S)
-        found.append(beats(bus))
+        found.append(read_workers(bus))
     return found
-
-
-def beats(bus: Bus) -> Look:
-    """All heartbeats now."""
-    return [decode(frame, Heartbeat) for frame in bus.values(keys.BEAT_PREFIX).values()]
 
 
 @contextlib.contextmanager
@@ -104,5 +97,5 @@ def _at_work(config: Config) -> bool:
     except AzqError:
         return False  # not up yet
     with contextlib.closing(bus):
-        roles = {beat.role: beat.rates for beat in beats(bus) if concerns(beat, RUN)}
+        roles = {beat.role: beat.rates for beat in read_workers(bus) if concerns(beat, RUN)}
     return set(roles) == set(OF_ROLE) and roles["learner"].get("phase_wall_backward", 0.0) > 0

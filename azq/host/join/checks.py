@@ -23,7 +23,7 @@ from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.status.observe import read_weights
-from azq.store import open_store, weights_folder
+from azq.store import open_run_store
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import address, address_of, translate
@@ -167,7 +167,7 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
     for record in _live(Ledger(client)):
         run = record.run
         for event in read_weights(RedisBus(client), run):
-            store = open_store(settings, directory=weights_folder(record.directory, home, run), client=client)
+            store = open_run_store(settings, record, home, client)
             try:
                 data = store.get(event.uri, event.sha256)
             except StoreError as error:

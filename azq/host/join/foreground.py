@@ -10,27 +10,26 @@ from azq import logs
 from azq.config import Config
 from azq.errors import ExitCode
 from azq.host.join.machine import Service
-from azq.process import pings
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 
 TICK_S = 0.1
-HANG_AFTER_S = 10.0  # as under systemd
 
 log = logs.get(__name__)
 
 
 def work(config: Config, services: Sequence[Service], folder: Path) -> int:
     """Keeps the services alive until Ctrl-C or until all of them gave up; returns the exit code. Their logs are in the folder."""
-    supervisor = Supervisor(hang_after_s=HANG_AFTER_S if pings.possible() else None)
+    supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
     with Interrupts() as interrupts:
         try:
             for service in services:
                 supervisor.start(child(config, service, folder))
             code = _watch(supervisor, interrupts)
             log.info("draining", remedy="open games go back to the pool; Ctrl-C again aborts")
-            supervisor.stop(tuple(supervisor.children), interrupts.wait)
+            supervisor.stop(tuple(supervisor.children), interrupts.pause)
             return code
         except Aborted:
             supervisor.kill()
@@ -57,5 +56,5 @@ def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:
             said.add(name)
         if len(failed) == len(supervisor.children):
             return next(iter(failed.values()))
-        interrupts.wait(TICK_S)
+        interrupts.pause(TICK_S)
     return int(ExitCode.OK)

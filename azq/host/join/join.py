@@ -21,7 +21,7 @@ from azq.host.join.token import Token, ask_token, has_password, login_of, with_l
 from azq.host.join.trust import Trust, settled
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
 

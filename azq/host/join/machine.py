@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from azq.errors import ConfigError
-from azq.queue import detect_tags, queue_name
+from azq.queue import detect_tags
+from azq.wire.kinds import Kind, queue_name
 
-ROLES = ("selfplay", "eval", "inference")
+ROLES = (*Kind, "inference")
 SLOT_BYTES = 768 << 20  # of memory for one job at work: its process, trees and evaluation cache
 KEPT_BYTES = 1 << 30  # for everything else on the machine
 
@@ -64,7 +65,7 @@ def detect(devices: Path = Path("/dev")) -> Machine:
 def parse_roles(text: str, machine: Machine) -> tuple[str, ...]:
     """Roles of a comma-separated list; all that suit the machine where it is empty. A CPU evaluates leaves only when it is told to."""
     if not text:
-        return ROLES if machine.cuda_devices else ("selfplay", "eval")
+        return ROLES if machine.cuda_devices else tuple(Kind)
     wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not wanted or (unknown := [role for role in wanted if role not in ROLES]):
         raise ConfigError(f"--roles {text!r} names {unknown[0] if wanted else 'nothing'!r}; there are: {', '.join(ROLES)}")
@@ -78,10 +79,10 @@ def services(machine: Machine, roles: Sequence[str], tags: Sequence[str] = (), c
     if "inference" in roles:
         devices = [f"cuda:{index}" for index in range(machine.cuda_devices)] or ["mps" if "mps" in machine.tags else "cpu"]
         found += [Service("inference", device) for device in devices]
-    if "selfplay" in roles:
-        found.append(Service("worker", _queues("selfplay", all_tags), concurrency or slots(machine, roles)))
-    if "eval" in roles:
-        found.append(Service("worker", _queues("eval", all_tags)))
+    if Kind.SELFPLAY in roles:
+        found.append(Service("worker", _queues(Kind.SELFPLAY, all_tags), concurrency or slots(machine, roles)))
+    if Kind.EVAL in roles:
+        found.append(Service("worker", _queues(Kind.EVAL, all_tags)))
     return tuple(found)
 
 
@@ -92,5 +93,5 @@ def slots(machine: Machine, roles: Sequence[str]) -> int:
     return max(1, min(machine.cores - inference, memory))
 
 
-def _queues(kind: str, tags: Sequence[str]) -> str:
+def _queues(kind: Kind, tags: Sequence[str]) -> str:
     return ":".join(queue_name(kind, tag) for tag in tags)

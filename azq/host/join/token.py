@@ -31,6 +31,7 @@ from azq.wire import keys
 from azq.wire.acl import machine_user
 from azq.wire.codec import decode
 from azq.wire.connect import SCHEMES, address
+from azq.wire.kinds import Kind
 from azq.wire.messages import Fleet
 
 VARIABLE = "AZQ_JOIN_TOKEN"
@@ -128,7 +129,7 @@ class Invitee:
     """Whom a token is for; an empty name: one is made up."""
 
     name: str = ""
-    roles: tuple[str, ...] = ("selfplay", "eval", "inference")
+    roles: tuple[str, ...] = (*Kind, "inference")
     days: float = 30.0
 
 

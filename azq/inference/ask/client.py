@@ -19,6 +19,7 @@ from azq.clock import now_ms
 from azq.errors import BrokerError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation
+from azq.waiting import Backoff
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, EvalReply, EvalRequest
 
@@ -26,7 +27,7 @@ STREAM_FUSE = 10_000  # entries; far above all clients' credits together
 REPLIES_PER_READ = 16
 SHORTEST_PATIENCE_S = 1.0
 LATENCIES = 20.0  # a request that takes so many times the usual is taken for lost
-MAX_BACKOFF_S = 2.0
+BACKOFF = Backoff(0.1, 2.0)
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class StreamEvaluator:
         self._answers: dict[int, Evaluation | EvaluatorFailure] = {}
         self._next_id = time.time_ns() >> 10  # a client of the same name that died may have left replies behind
         self._pause = threading.Event()  # never set: a wait on it is a back-off
-        self._backoff_s = 0.0
+        self._failures = 0  # calls in a row that found no broker
         self.resent = 0
         self.unknown_replies = 0
         self._latency_s = 0.0
@@ -93,7 +94,7 @@ class StreamEvaluator:
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame)
         self._unsent.append(request.request_id)
-        if self._backoff_s == 0.0:
+        if not self.lost:
             with self._phases("transport"):
                 self._try(self._send_unsent)
         return request.request_id
@@ -133,7 +134,7 @@ class StreamEvaluator:
     @property
     def lost(self) -> bool:
         """Whether the last call found no broker."""
-        return self._backoff_s > 0.0
+        return self._failures > 0
 
     def unanswered(self) -> dict[int, EvalRequest]:
         """The requests without an answer, by handle."""
@@ -150,8 +151,8 @@ class StreamEvaluator:
 
     def _pump(self, timeout_s: float) -> None:
         """Sends what is due and takes replies, for at most `timeout_s` and no longer than until the next re-send."""
-        if self._backoff_s > 0.0:
-            self._pause.wait(min(self._backoff_s, timeout_s))
+        if self.lost:
+            self._pause.wait(min(BACKOFF.pause_s(self._failures), timeout_s))
         wait_s = max(0.0, min(timeout_s, self._mark_overdue()))
         self._try(lambda: self._exchange(wait_s))
 
@@ -232,11 +233,11 @@ class StreamEvaluator:
         try:
             action()
         except BrokerError as error:
-            if self._backoff_s == 0.0:
+            if not self.lost:
                 logs.get(__name__).warning("evaluation_stream_lost", client=self._client, error=str(error))
-            self._backoff_s = min(MAX_BACKOFF_S, max(0.1, 2 * self._backoff_s))
+            self._failures += 1
         else:
-            self._backoff_s = 0.0
+            self._failures = 0
 
 
 def _failure_in(message: EvalReply) -> EvaluatorFailure | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from azq.bus.base import Bus
-from azq.config import InferenceConfig, NetworkConfig, RunSections, parse_run
+from azq.config import InferenceConfig, NetworkConfig, RunSections
 from azq.games import GameFiles
 from azq.inference.ask.catalog import WeightCatalog
 from azq.inference.device import tuner
@@ -16,6 +15,7 @@ from azq.inference.device.model import Model
 from azq.inference.serve.resident import Fetch, ResidentModels
 from azq.inference.serve.served import ServedRun
 from azq.inference.serve.trials import LOAD, Trials
+from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.wire import keys
@@ -43,7 +43,7 @@ class Admission:
 
     def __call__(self, view: RunView) -> ServedRun:
         run = view.record.run
-        sections = parse_run(json.loads(view.record.sections), f"run {run}")
+        sections = sections_of(view.record)
 
         def noted() -> AbstractContextManager[None]:
             return self._loads.noted(keys.trial(run, f"load@{self._place}"), f"loading run {run}")

@@ -15,7 +15,7 @@ from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
 from azq.inference.serve.roster import LOOK_S, Roster
 from azq.inference.serve.served import ServedRun
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import NOT_THE_RUNS, Life, Unserved, retry_after_s
+from azq.inference.serve.unserved import AGAIN, NOT_THE_RUNS, Life, Unserved
 from azq.ledger.types import RunView
 
 WAIT_S = 0.1  # for a weight event, which ends the wait at once
@@ -120,7 +120,7 @@ class Follower:
                 return
             except Exception as error:  # what is served goes on; a restart would meet the same
                 self._stumbles += 1
-                again_s = retry_after_s(self._stumbles)
+                again_s = AGAIN.pause_s(self._stumbles)
                 self._log.error("follower_stumbled", reason=reason_of(error), again_s=again_s, exc_info=error)
                 self._stop.wait(again_s)
 

@@ -17,7 +17,7 @@ from azq.inference.device.model import Model
 from azq.inference.device.tuning import Limits, Tuned
 from azq.inference.serve.resident import ResidentModels
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import LONGEST_S, NOT_THE_RUNS, retry_after_s
+from azq.inference.serve.unserved import AGAIN, NOT_THE_RUNS
 from azq.nets import NetSpec
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -92,7 +92,7 @@ class ServedRun:
         except NOT_THE_RUNS:
             raise
         except Exception as error:  # the next version is loaded without, or says why not
-            self._prepare_at_s = time.monotonic() + LONGEST_S
+            self._prepare_at_s = time.monotonic() + AGAIN.longest_s
             self._log.warning("spare_not_made", run=self.run, reason=reason_of(error))
             return False
 
@@ -161,7 +161,7 @@ class ServedRun:
         self._failures += 1
         again_s = float("inf") if isinstance(error, WeightsError) else RETRY_STORE_S
         if not isinstance(error, (WeightsError, StoreError)):
-            again_s = retry_after_s(self._failures)
+            again_s = AGAIN.pause_s(self._failures)
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
         self._log.warning("weights_refused", run=self.run, version=version, kept=self.current, error=reason_of(error))

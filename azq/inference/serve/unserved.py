@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from azq import logs
 from azq.errors import BrokerError, DeviceError, reason_of
+from azq.waiting import Backoff
 
-FIRST_S, LONGEST_S = 5.0, 300.0
+AGAIN = Backoff(5.0, 300.0)  # until a thing that failed is tried again
 MAX_REASON = 200
 NOT_THE_RUNS = (BrokerError, DeviceError)  # errors for which no run is to blame
 
@@ -23,11 +24,6 @@ class FailedRun:
     reason: str
     count: int
     again_s: float
-
-
-def retry_after_s(failures: int) -> float:
-    """Seconds until a thing that failed so often is tried again."""
-    return float(min(FIRST_S * 2 ** min(failures - 1, 16), LONGEST_S))
 
 
 class Unserved:
@@ -48,8 +44,8 @@ class Unserved:
         before, reason = self._failures.get(life), reason_of(error, MAX_REASON)
         count = before.count + 1 if before else 1
         if before is None or before.reason != reason:
-            logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=retry_after_s(count))
-        self._failures[life] = FailedRun(reason, count, self._clock_s() + retry_after_s(count))
+            logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=AGAIN.pause_s(count))
+        self._failures[life] = FailedRun(reason, count, self._clock_s() + AGAIN.pause_s(count))
         self._tell()
 
     def mended(self, life: Life) -> None:

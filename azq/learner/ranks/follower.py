@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from azq.learner.ranks.reducing import Shared, sync_of, train_together
 from azq.learner.ranks.rules import Place, invited, is_mine
 from azq.learner.step.sync import Alone
 from azq.learner.step.trainer import Snapshot, Trainer
+from azq.process.interrupts import StopSign
 from azq.replay.browse import uid_of
 from azq.replay.columns import Columns
 from azq.replay.follow import SegmentFollower
@@ -70,7 +70,7 @@ class Follower:
         self._epoch = 0  # the last one that it was in
         self._beaten: tuple[bool, float] = (False, 0.0)
 
-    def run(self, stop: threading.Event, on_turn: Callable[[], object] = lambda: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None) -> None:
         """Trains until `stop` is set; `on_turn` is called at least every few seconds while rank 0 lives."""
         parts = self._parts
         try:
@@ -124,7 +124,7 @@ class Follower:
             log.warning("sample_refused", reason=reason)
         return seen
 
-    def _join(self, table: RankTable, stop: threading.Event, on_turn: Callable[[], object]) -> None:
+    def _join(self, table: RankTable, stop: StopSign, on_turn: Callable[[], object]) -> None:
         """One epoch, from the invitation to its end."""
         parts = self._parts
         self._epoch = table.epoch
@@ -143,7 +143,7 @@ class Follower:
         if group is not None:
             group.close()
 
-    def _serve(self, group: Group, stop: threading.Event, on_turn: Callable[[], object]) -> None:
+    def _serve(self, group: Group, stop: StopSign, on_turn: Callable[[], object]) -> None:
         sync = self._begin(group)
         while not stop.is_set() and self._obey(group, sync):
             on_turn()

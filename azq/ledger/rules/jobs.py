@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
+import msgspec
+
 from azq.errors import StateConflict
 from azq.ledger.rules.leases import end_lease
 from azq.ledger.rules.state import JobRow, State, end_job, is_active, lease_ms, leased_row, may_work, put, queued, row_of, seen
 from azq.ledger.types import RECENT, Directive, Job, JobState, JobView, Lease
+from azq.wire.kinds import MAKES_GAMES
 
 
 def enqueue(state: State, now_ms: int, job: Job) -> tuple[State, JobView]:
     """A new job under the run's next number; `job.job_id` is filled in."""
     number = state.job_seq + 1
-    named = Job(f"{state.record.run}:{number}", state.record.run, job.kind, job.tag, job.priority, job.games, job.slice_s, job.payload)
+    named = msgspec.structs.replace(job, job_id=f"{state.record.run}:{number}")
     view = JobView(named, JobState.QUEUED, 1, "", 0, 0, now_ms, 0, 0, "")
     state = replace(state, job_seq=number, queue=queued(state, number, now_ms))
     return put(state, number, JobRow(view)), view
@@ -54,7 +57,7 @@ def renew(state: State, now_ms: int, lease: Lease, *, stalled: bool) -> tuple[St
     state = put(state, number, seen(row, lease_until_ms=now_ms + lease_ms(lease.lease_s)))
     if row.cancel or not may_work(state, row):
         return state, Directive.RELEASE
-    if stalled and row.view.job.kind == "selfplay":
+    if stalled and row.view.job.kind in MAKES_GAMES:
         return state, Directive.STALL
     return state, Directive.GO_ON
 
@@ -86,8 +89,8 @@ def fail(state: State, now_ms: int, lease: Lease, error: str, max_attempts: int)
 
 
 def recent(state: State) -> tuple[JobView, ...]:
-    """The newest ended self-play jobs back to the last one that did not fail."""
+    """The newest ended jobs that make games, back to the last one that did not fail."""
     views = [state.jobs[number].view for number in state.ended[:RECENT]]
-    selfplay = [view for view in views if view.job.kind == "selfplay"]
-    failed = list(takewhile(lambda view: view.state is JobState.FAILED, selfplay))
-    return tuple(selfplay[: len(failed) + 1])
+    makers = [view for view in views if view.job.kind in MAKES_GAMES]
+    failed = list(takewhile(lambda view: view.state is JobState.FAILED, makers))
+    return tuple(makers[: len(failed) + 1])

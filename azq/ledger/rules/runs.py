@@ -10,6 +10,7 @@ import msgspec
 
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
+from azq.ledger.records import known_section
 from azq.ledger.rules.state import State
 from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
@@ -29,16 +30,9 @@ class _SelfPlay(msgspec.Struct):
     max_waiting_games: int = SelfPlayConfig().max_waiting_games
 
 
-class _Sections(msgspec.Struct):
-    selfplay: _SelfPlay = msgspec.field(default_factory=_SelfPlay)
-
-
 def max_waiting(record: RunRecord) -> int:
     """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
-    try:
-        return msgspec.json.decode(record.sections, type=_Sections).selfplay.max_waiting_games
-    except msgspec.DecodeError:
-        return _SelfPlay().max_waiting_games
+    return known_section(record, "selfplay", _SelfPlay).max_waiting_games
 
 
 def check_run_name(name: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from azq.errors import LeaseLost, NotFound
 from azq.ledger.types import GameRecord, JobState, JobView, Lease, RunState
+from azq.wire.kinds import MAKES_GAMES
 from azq.wire.messages import RunRecord
 
 KEPT_ENDED_JOBS = 200
@@ -71,7 +72,7 @@ def number_of(lease: Lease) -> int:
 
 
 def may_work(state: State, row: JobRow) -> bool:
-    return state.state is RunState.RUNNING or (state.state is RunState.FINISHED and row.view.job.kind == "eval")
+    return state.state is RunState.RUNNING or (state.state is RunState.FINISHED and row.view.job.kind not in MAKES_GAMES)
 
 
 def is_active(row: JobRow) -> bool:

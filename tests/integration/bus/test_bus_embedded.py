@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from waiting import until
 
 from azq.bus import embedded
 from azq.bus.binary import find_server, server_at
@@ -38,15 +39,6 @@ def gone(pid: int) -> bool:
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def wait_until(condition, seconds: float = 15.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("the condition did not come true in time")
 
 
 def test_it_starts_answers_and_stops(tmp_path):
@@ -78,7 +70,7 @@ def test_the_server_that_wrote_a_folder_is_noted_and_told_by_the_file_itself(ser
     with connect(server.url) as client:
         client.set("kept", "here")
         client.bgrewriteaof()
-        wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"] and len(list(folder.glob("appendonlydir/*.2.base.*"))))
+        until(lambda: not client.info("persistence")["aof_rewrite_in_progress"] and len(list(folder.glob("appendonlydir/*.2.base.*"))))
     server.stop()
     (folder / "server.json").unlink()  # as before there were notes
     assert mine.reads(writer_of(folder))
@@ -130,7 +122,7 @@ def test_the_control_plane_keeps_its_data_and_password(tmp_path, end):
     for number in range(100):
         bus.publish("s", bytes([number]))
     os.kill(pid, end)
-    wait_until(lambda: gone(pid))
+    until(lambda: gone(pid))
     server.stop()
     again = EmbeddedServer("control", tmp_path / "control")
     try:
@@ -176,11 +168,11 @@ def test_it_ends_with_its_parent(tmp_path):
         parent.stdout.close()
         parent.stdin.close()
     try:
-        wait_until(lambda: gone(pids["bound"]))
+        until(lambda: gone(pids["bound"]))
         assert not gone(pids["detached"])
     finally:
         os.kill(pids["detached"], signal.SIGTERM)
-    wait_until(lambda: gone(pids["detached"]))
+    until(lambda: gone(pids["detached"]))
 
 
 def test_a_long_folder_gets_a_short_socket(tmp_path):
@@ -319,9 +311,9 @@ def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):
         assert brokers.end_hung(10.0, 103.0) == ()
         assert brokers.silent(103.0)
         assert brokers.end_hung(10.0, 111.0) == ("control",)
-        wait_until(lambda: brokers.revive() == ("control",))  # its threads die one after the other
+        until(lambda: brokers.revive() == ("control",))  # its threads die one after the other
         assert brokers.pids[0] != first
         assert brokers.pids[1] == data
         assert brokers.end_hung(10.0, 200.0) == ()
         assert not brokers.silent(200.0)
-        wait_until(lambda: RedisBus(connect(brokers.apply(load()).broker.control_url)).get("k") == b"v")
+        until(lambda: RedisBus(connect(brokers.apply(load()).broker.control_url)).get("k") == b"v")

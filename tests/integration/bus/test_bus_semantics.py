@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from waiting import until
 
 from azq.bus.base import Bus, Entry
 from azq.bus.connect import connect
@@ -169,7 +170,7 @@ def test_values_live_as_long_as_told(bus: Bus):
     bus.put("azq:beat:2", b"b", life_s=0.02)
     bus.put("azq:beat*", b"c")
     bus.put("other", b"d", life_s=60)
-    wait_until(lambda: bus.get("azq:beat:2") is None)
+    until(lambda: bus.get("azq:beat:2") is None)
     assert bus.values("azq:beat:") == {"azq:beat:1": b"a"}
     assert bus.values("azq:beat*") == {"azq:beat*": b"c"}
     assert bus.get("other") == b"d"
@@ -215,15 +216,6 @@ def test_many_threads_lose_and_double_nothing(bus: Bus):
 
 def test_a_round_trip_takes_time(bus: Bus):
     assert 0 <= bus.ping() < 5
-
-
-def wait_until(condition, seconds: float = 10.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("the condition did not come true in time")
 
 
 def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus):

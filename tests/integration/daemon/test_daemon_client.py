@@ -25,7 +25,8 @@ from azq.ledger.types import RunState
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.health import Health
@@ -97,7 +98,7 @@ def test_lists_are_followed_to_their_end(site: Site) -> None:
     with site.client() as client:
         client.create_run("first")
         for _ in range(450):
-            site.ledger.enqueue("first", "selfplay", "cpu")
+            site.ledger.enqueue(Job("", "first", Kind.SELFPLAY, "cpu"))
         assert len({job.job_id for job in client.jobs()}) == 450
         spec = MatchSpec("latest", "uct:100", 20, 64, 4, 0)
         for number in range(450):

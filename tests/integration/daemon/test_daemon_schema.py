@@ -25,7 +25,8 @@ from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeResult, Heartbeat, Job, MatchResult, MatchSpec, RunRecord, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.health import Health
@@ -46,7 +47,7 @@ def make_app(home: Path) -> FastAPI:
     services.streams.close()
     bus, ledger = services.bus, services.ledger
     ledger.create_run_once(RunRecord("0", b"{}", {}, str(home / "0"), 1), None)
-    ledger.enqueue_once(None, "0", "selfplay", "cpu")
+    ledger.enqueue_once(None, Job("", "0", Kind.SELFPLAY, "cpu"))
     beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=3600)
     sha256, uri = open_store("file", directory=home / "0" / "weights").put(b"weights")

@@ -7,13 +7,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from waiting import until
 
 from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
@@ -21,7 +22,8 @@ from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
@@ -90,13 +92,6 @@ def blocks(lines: Iterator[str]) -> Iterator[dict[str, str]]:
         block = {}
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.02)
-
-
 def test_events_come_live_and_go_on_where_a_lost_connection_and_a_restart_left_off(place: Place) -> None:
     place.ledger.create_run(record("first"))
     place.ledger.create_run(record("other"))
@@ -109,7 +104,7 @@ def test_events_come_live_and_go_on_where_a_lost_connection_and_a_restart_left_o
             data = json.loads(event["data"])
             assert (data["run"], data["kind"], data["about"]) == ("first", "run.paused", {"reason": "lunch"})
         place.ledger.set_run_state("first", RunState.RUNNING)
-    job = place.ledger.enqueue("first", "selfplay", "cpu")  # while no daemon runs at all
+    job = place.ledger.enqueue(Job("", "first", Kind.SELFPLAY, "cpu"))  # while no daemon runs at all
     with place.serving() as (url, _), listening(f"{url}/v1/events", **{"Last-Event-ID": event["id"]}) as told:
         rest = list(itertools.islice((one for one in told if '"first"' in one["data"]), 2))
         assert [one["event"] for one in rest] == ["run.running", "job.queued"]
@@ -139,7 +134,7 @@ def test_streams_are_bounded_end_with_their_clients_and_with_the_daemon(place: P
             assert (refused.status_code, refused.json()["type"]) == (429, "urn:azq:error:TooManyRequests")
             assert int(refused.headers["retry-after"]) > 0
             assert httpx2.get(f"{url}/v1/runs").status_code == 200
-        wait_for(lambda: services.streams.open == 0)
+        until(lambda: services.streams.open == 0)
         for path in ("/v1/runs/nope/events", "/v1/runs/first/events"):
             bad = httpx2.get(f"{url}{path}", headers={"Last-Event-ID": "x"} if "first" in path else {})
             assert bad.status_code in (404, 422)

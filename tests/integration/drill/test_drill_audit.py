@@ -19,7 +19,8 @@ from azq.ledger.types import Lease, RunState
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import GameRecord, Heartbeat, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Heartbeat, Job, RunRecord, SampleEvent
 
 GAME = "tic_tac_toe"
 FORGED = 1007
@@ -33,7 +34,7 @@ class Books:
         self.ledger, self.bus = Ledger(self.client), RedisBus(self.client)
         self.ledger.create_run(RunRecord(RUN, b"{}", {}, str(folder / RUN), 1))
         self.log = SegmentLog(folder / RUN / "segments", GAME)
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu").job
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu")).job
         lease = self.ledger.claim(job.job_id, 1, "w", 60.0)
         assert lease is not None
         self.lease: Lease = lease

@@ -30,12 +30,13 @@ from azq.host.machines import give_roles, machines_of
 from azq.host.roles import knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.gate import agree_on_schema
-from azq.wire.messages import SCHEMA, AdmittedMachine, RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import SCHEMA, AdmittedMachine, Job, RunRecord
 
 
 def free_port(beside: int = 1) -> int:
@@ -116,7 +117,7 @@ def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Red
     home, port, owner = listening
     token = parse_token(invitation(config_of(home), Invitee("box"))["token"])
     Ledger(owner).create_run(RunRecord("r", b"{}", {}, "x", 1))
-    job = Ledger(owner).enqueue("r", "selfplay", "cpu")
+    job = Ledger(owner).enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     with connect(with_login(f"redis://127.0.0.1:{port}/0", token)) as client:
         agree_on_schema(client)
         ledger, bus = Ledger(client), RedisBus(client)

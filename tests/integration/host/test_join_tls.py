@@ -21,7 +21,7 @@ from azq.host.brokers import Brokers
 from azq.host.fronts import Listen
 from azq.host.join import Invitee, Wish, invitation, join
 from azq.host.join.token import Token, parse_token
-from azq.status.invitation import fleet_of
+from azq.status.brokers import fleet_of
 from azq.wire import keys, tls
 from azq.wire.codec import encode
 

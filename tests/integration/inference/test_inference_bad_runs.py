@@ -6,21 +6,23 @@ import json
 import threading
 
 import pytest
-from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, eventually, observations, weights
+from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, observations, weights
+from waiting import until
 
 from azq.bus.connect import connect as open_client
 from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.serve import unserved
+from azq.inference.serve import follower, served, unserved
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
-from azq.status.watch import Watch
+from azq.status.observe import Watch
+from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.messages import RunRecord
-from workers.inference import Pulse, serve
+from workers.inference import ServingBeat, serve
 
 
 class Broken:
@@ -56,7 +58,7 @@ class Place:
         self.control, self.data = RedisBus(self.client), RedisBus(broker.data_url)
         self.ledger, self.shelves, self.bad = Ledger(self.client), {}, dict(BAD)
         self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, CONFIG, "inference@here:1", spec_of=self._spec)
-        self.pulse = Pulse(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
+        self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
         self.stop, self.failures = threading.Event(), []
         self.thread = threading.Thread(target=self._serve)
 
@@ -79,7 +81,7 @@ class Place:
 
     def _serve(self):
         try:
-            serve(self.server, self.pulse.beat, self.stop)
+            serve(self.server, self.beat.turn, self.stop)
         except BaseException as error:
             self.failures.append(error)
 
@@ -94,8 +96,8 @@ class Place:
 
 @pytest.fixture
 def place(broker, monkeypatch):
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
-    monkeypatch.setattr(unserved, "LONGEST_S", 0.2)
+    for module in (unserved, served, follower):
+        monkeypatch.setattr(module, "AGAIN", Backoff(0.05, 0.2))
     made = Place(broker)
     yield made
     made.close()
@@ -105,7 +107,7 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
     clients = {name: place.run(name) for name in ("good", *BAD)}
     place.thread.start()
     for name, (_, reason) in BAD.items():
-        eventually(lambda name=name: place.conditions(name) != [], f"{name} is named", 30.0)
+        until(lambda name=name: place.conditions(name) != [], f"{name} is named", 30.0)
         assert place.conditions(name) == [f"not served by {Watch(place.client).summary(name).workers[0].host}: {reason}"]
         assert len(ask(clients["good"], observations(4)).logits) == 4
     assert place.conditions("good") == []
@@ -113,11 +115,11 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
         handle = clients[name].submit(observations(4))
         assert clients[name].result(handle, timeout_s=0.1) is None
         del place.bad[name]
-        eventually(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served", 30.0)
+        until(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served", 30.0)
         answer = clients[name].result(handle, timeout_s=30.0)
         assert answer is not None
         assert len(ask(clients["good"], observations(4)).logits) == 4
-    eventually(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more", 30.0)
+    until(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more", 30.0)
     assert place.failures == []
 
 
@@ -135,7 +137,7 @@ def test_a_run_that_kills_its_worker_as_it_loads_is_left_out_after_three_times(p
         if not place.thread.is_alive():
             place.thread = threading.Thread(target=place._serve)
             place.thread.start()
-        eventually(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows", 30.0)
+        until(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows", 30.0)
         if place.thread.is_alive():
             break
         assert place.failures.pop().exit_code is ExitCode.DEVICE

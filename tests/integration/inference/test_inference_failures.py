@@ -6,7 +6,8 @@ import time
 
 import msgspec
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.errors import EvaluatorFailure
 from azq.nets import NetSpec
@@ -21,12 +22,12 @@ def test_a_dead_servers_requests_are_claimed_by_another(connect, shelf):
     client, data = connect.client(resend_after_s=60.0), connect.data()
     dead = connect.server(shelf, "inference@dead:1", CONFIG.model_copy(update={"deadline_ms": 3_600_000.0}))
     handle = client.submit(observations(4))
-    eventually(lambda: (dead.step(1), len(dead._pending) == 1)[1], "the first server holds the request")
+    until(lambda: (dead.step(1), len(dead._pending) == 1)[1], "the first server holds the request")
     with serving(connect.server(shelf, "inference@alive:2")):
         answer = client.result(handle, timeout_s=WAIT_S)
         assert answer is not None
         assert len(answer.logits) == 4
-        eventually(lambda: data.length(STREAM) == 0, "nothing is left pending")
+        until(lambda: data.length(STREAM) == 0, "nothing is left pending")
     assert client.resent == 0
 
 
@@ -89,7 +90,7 @@ def test_frames_that_do_not_decode_are_dead_lettered(connect, shelf, frame):
     data.publish(STREAM, frame)
     with serving(server):
         assert len(ask(client, observations(4)).logits) == 4
-        eventually(lambda: data.length(STREAM) == 0, "the bad frame is gone")
+        until(lambda: data.length(STREAM) == 0, "the bad frame is gone")
     assert server.stats.dead_letters == 1
     assert data.length(keys.DEAD) == 1
 
@@ -131,12 +132,12 @@ def test_unusable_weights_are_refused_and_the_last_good_ones_stay(connect, shelf
     with serving(server):
         before = ask(client, packed)
         shelf.publish(2, make())
-        eventually(lambda: "weights_refused" in capsys.readouterr().out, "the refusal is logged")
+        until(lambda: "weights_refused" in capsys.readouterr().out, "the refusal is logged")
         assert same_bits(ask(client, packed), before)
         with pytest.raises(EvaluatorFailure, match=r"weights|tensor"):
             ask(client, packed, weight_version=2)
         shelf.publish(3, weights(3, version=3))
-        eventually(lambda: server.versions == {RUN: 3}, "the next good version is served")
+        until(lambda: server.versions == {RUN: 3}, "the next good version is served")
         assert ask(client, packed).weight_version == 3
 
 

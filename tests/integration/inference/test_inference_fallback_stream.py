@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, FakeEngine, answering, ask, eventually, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, FakeEngine, answering, ask, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.errors import DeviceError, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
@@ -37,7 +38,7 @@ def test_a_worker_that_computes_nan_leaves_and_another_answers(connect, shelf):
             answer = client.result(handle, timeout_s=WAIT_S)
             assert answer is not None
             assert same_bits(answer, local.result(local.submit(rows), timeout_s=WAIT_S))
-        eventually(lambda: data.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
+        until(lambda: data.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
     assert client.resent == 0  # all were claimed from the one that left
     local.close()
 
@@ -54,7 +55,7 @@ def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
         assert same_bits(ask(client, packed), exact.result(exact.submit(packed), timeout_s=WAIT_S))
         assert server.rates()["fallbacks"] == 2
         shelf.publish(2, weights(2, version=2))
-        eventually(lambda: server.versions == {RUN: 2}, "new weights are taken over all the same")
+        until(lambda: server.versions == {RUN: 2}, "new weights are taken over all the same")
         assert ask(client, packed).weight_version == 2
     exact.close()
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import deadly_inference
 import pytest
 from deadly_inference import QUICK, SEGFAULT, poison, serve_for_ever
-from inference_doubles import RUN, ask, eventually, observations, weights
+from inference_doubles import RUN, ask, observations, weights
+from waiting import until
 
 from azq.errors import EvaluationRefused
 from azq.wire import codec, keys
@@ -88,7 +89,7 @@ def test_it_is_refused_by_name_after_two_deaths_alone(workers, connect, shelf, c
     fleet.revive()
     assert QUICK.deaths <= fleet.deaths <= QUICK.deaths + count  # one with others, or with each who met it afresh, and two alone
     assert len(ask(good, observations(4)).logits) == 4
-    eventually(lambda: data.length(STREAM) == 0, "nothing is left pending")
+    until(lambda: data.length(STREAM) == 0, "nothing is left pending")
     assert any(codec.decode(entry.frame, DeadLetter).stream == STREAM for entry in data.newest(keys.DEAD, 9))
 
 

@@ -10,7 +10,8 @@ import time
 from collections import Counter
 
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, Shelf, eventually, make_server, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
@@ -97,7 +98,7 @@ def test_every_request_is_answered_as_by_one_broker_wherever_its_client_is(broke
         assert all(same_bits(results[name][index], first[index]) for index in first), name
     for server in brokers:
         bus = RedisBus(server.url)
-        eventually(lambda bus=bus: bus.length(keys.eval_stream(RUN)) == 0, "nothing is left behind")
+        until(lambda bus=bus: bus.length(keys.eval_stream(RUN)) == 0, "nothing is left behind")
         bus.close()
     for client in clients.values():
         client.close()
@@ -112,7 +113,7 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
     assert len(reference) == len(batches)
     threads, results = in_threads(lambda name: answers_of(clients[name], batches * 20), names)
     brokers[lost].kill()
-    eventually(brokers[lost].died, "the broker is dead")
+    until(brokers[lost].died, "the broker is dead")
     for thread in threads:
         thread.join(PATIENCE_S)
     for name in names:
@@ -121,7 +122,7 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
         assert clients[name].place != lost
     # The next job's client is at home again once the broker is back.
     brokers[lost].start()
-    eventually(lambda: client_of(brokers, names[0]).place == lost, "its own broker is used again")
+    until(lambda: client_of(brokers, names[0]).place == lost, "its own broker is used again")
     again = client_of(brokers, names[0])
     assert same_bits(answers_of(again, batches)[0], reference[0])
     for client in (*clients.values(), again):

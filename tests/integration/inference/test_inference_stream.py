@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, eventually, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
@@ -65,7 +66,7 @@ def test_new_weights_are_used_from_the_next_batch_on(connect, shelf):
     with serving(server):
         before = ask(client, packed)
         shelf.publish(2, weights(2, version=2))
-        eventually(lambda: server.versions == {RUN: 2}, "version 2 is served")
+        until(lambda: server.versions == {RUN: 2}, "version 2 is served")
         after = ask(client, packed)
         pinned = ask(client, packed, weight_version=1)
     assert (before.weight_version, after.weight_version, pinned.weight_version) == (1, 2, 1)
@@ -111,4 +112,4 @@ def test_answered_requests_leave_nothing_behind(connect, shelf):
     with serving(connect.server(shelf)):
         for _ in range(5):
             ask(client, observations(4))
-        eventually(lambda: data.length(keys.eval_stream(RUN)) == 0, "the stream is empty")
+        until(lambda: data.length(keys.eval_stream(RUN)) == 0, "the stream is empty")

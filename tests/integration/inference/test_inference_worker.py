@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 import pytest
-from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, eventually, observations, weights
+from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, observations, weights
+from waiting import until
 
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
@@ -89,8 +90,8 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
     def beats() -> list[Heartbeat]:
         return [codec.decode(frame, Heartbeat) for frame in control.values(keys.BEAT_PREFIX).values()]
 
-    eventually(lambda: any(beat.weight_versions == {run: 1} for beat in beats()), "its heartbeat names the weights it serves")
-    eventually(lambda: beats()[0].rates["evaluations_per_s"] > 0, "its heartbeat counts evaluations")
+    until(lambda: any(beat.weight_versions == {run: 1} for beat in beats()), "its heartbeat names the weights it serves")
+    until(lambda: beats()[0].rates["evaluations_per_s"] > 0, "its heartbeat counts evaluations")
     (beat,) = beats()
     assert (beat.role, beat.pid) == ("inference", process.pid)
     process.send_signal(signal.SIGTERM)

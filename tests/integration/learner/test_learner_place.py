@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from learner_processes import RUN, Place, until
+from learner_processes import RUN, Place
+from waiting import until
 
 from azq.bus.embedded import EmbeddedServer
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections

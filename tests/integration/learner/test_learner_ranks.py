@@ -8,7 +8,8 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from learner_processes import RUN, Place, until
+from learner_processes import RUN, Place
+from waiting import until
 
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner import checkpoint

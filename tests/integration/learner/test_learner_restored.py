@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from learner_processes import RUN, Place, until
+from learner_processes import RUN, Place
+from waiting import until
 
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
@@ -15,7 +16,8 @@ from azq.host.restore import create_from_folder
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, WeightEvent
 
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),
@@ -50,7 +52,7 @@ def check_disk(place: Place) -> None:
 def restore(place: Place) -> int:
     record = place._record(SECTIONS)
     gone = create_from_folder(place.ledger, place.bus, record, SECTIONS)
-    lease = place.ledger.claim(place.ledger.enqueue(RUN, "selfplay", "cpu").job.job_id, 1, "selfplay@test:2", 600.0)
+    lease = place.ledger.claim(place.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu")).job.job_id, 1, "selfplay@test:2", 600.0)
     assert lease is not None
     place.lease = lease
     return gone

@@ -23,7 +23,8 @@ from azq.ledger import Ledger
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord, SampleEvent
 
 RUN = "ttt"
 GAMES = 24
@@ -45,7 +46,7 @@ class Fleet:
         self.bus, self.ledger = RedisBus(self.client), Ledger(self.client)
         self.game = games.load("tic_tac_toe")
         self.ledger.create_run(RunRecord(RUN, b"{}", {}, str(folder / RUN), int(time.time() * 1000)))
-        job = self.ledger.enqueue(RUN, "selfplay", "cpu", games=10_000, slice_s=60.0).job
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=10_000, slice_s=60.0)).job
         lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
         assert lease is not None
         self.lease = lease

@@ -11,7 +11,8 @@ from azq.errors import NotFound, StateConflict
 from azq.ledger import MemoryLedger
 from azq.ledger.types import LedgerLoad, RunState
 from azq.wire import keys
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 
 def live_a_little(world) -> None:
@@ -22,7 +23,7 @@ def live_a_little(world) -> None:
     world.ledger.abandon(lease, second.uid, "why")
     world.ledger.release(lease, [])
     world.ledger.complete(world.lease("eval"), b"result")
-    world.ledger.enqueue("r", "selfplay", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     world.bus.publish(keys.weights("r"), b"weights")
     world.bus.publish(keys.history("r"), b"point")
     world.bus.put(keys.learner_status("r"), b"status", life_s=60)
@@ -49,7 +50,7 @@ def test_a_run_that_rests_is_deleted_with_all_that_is_kept_of_it(world, state):
     world.ledger.delete_run("r")
     view = world.ledger.create_run(RunRecord("r", b"{}", {}, "folder", 2))
     assert (view.record.created_ms, world.ledger.counts("r").opened) == (2, 0)
-    assert world.ledger.enqueue("r", "selfplay", "cpu").job.job_id == "r:1"
+    assert world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id == "r:1"
 
 
 def test_a_run_that_works_is_not_deleted(world):
@@ -85,9 +86,9 @@ def test_a_run_that_is_learned_is_deleted_once_its_learner_has_ended_or_died(wor
 def test_load_counts_running_runs_and_jobs_that_did_not_end(world):
     assert world.ledger.load() == LedgerLoad(1, 0)
     lease = world.lease()
-    world.ledger.enqueue("r", "eval", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.EVAL, "cpu"))
     world.ledger.create_run(record("other"))
-    world.ledger.enqueue("other", "eval", "cpu")
+    world.ledger.enqueue(Job("", "other", Kind.EVAL, "cpu"))
     assert world.ledger.load() == LedgerLoad(2, 3)
     world.ledger.release(lease, [])
     world.ledger.set_run_state("other", RunState.PAUSED)

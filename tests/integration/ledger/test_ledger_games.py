@@ -11,7 +11,8 @@ from azq.ledger import Ledger
 from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import GameRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job
 
 
 def test_finishing_is_all_or_nothing(world):
@@ -105,7 +106,7 @@ def test_two_runs_share_nothing(world):
     world.ledger.create_run(record("s"))
     lease = world.lease()
     world.ledger.adopt(lease, 2)
-    other = world.ledger.claim(world.ledger.enqueue("s", "selfplay", "cpu").job.job_id, 1, "w1", 10)
+    other = world.ledger.claim(world.ledger.enqueue(Job("", "s", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w1", 10)
     assert [game.uid for game in world.ledger.adopt(other, 1)] == [1]
     world.ledger.finish_games(other, [event(1)])
     assert world.ledger.counts("r") == LedgerCounts(2, 0, 2, 0, 0, 0, 0)
@@ -137,13 +138,20 @@ def test_a_run_that_cannot_be_read_stops_no_other(broker, damage):
     client.close()
 
 
-@pytest.mark.parametrize("damage", [lambda client, job: client.hdel(job, "tag"), lambda client, job: client.hset(job, "state", "dreaming")])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda client, job: client.hdel(job, "spec", "tag"),
+        lambda client, job: client.hset(job, "spec", b"no frame"),
+        lambda client, job: client.hset(job, "state", "dreaming"),
+    ],
+)
 def test_a_job_that_cannot_be_read_stops_no_other_run(broker, damage):
     client = connect(broker.control_url)
     ledger = Ledger(client)
     for name in ("broken", "r"):
         ledger.create_run(record(name))
-        ledger.enqueue(name, "selfplay", "cpu")
+        ledger.enqueue(Job("", name, Kind.SELFPLAY, "cpu"))
     damage(client, keys.job("broken", 1))
     assert [look.view.record.run for look in ledger.look()] == ["r"]
     client.close()
@@ -153,11 +161,11 @@ def test_a_record_that_does_not_decode_is_abandoned_with_the_reason(broker):
     client = connect(broker.control_url)
     ledger = Ledger(client)
     ledger.create_run(record("r"))
-    lease = ledger.claim(ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 10)
+    lease = ledger.claim(ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 10)
     ledger.adopt(lease, 2)
     client.hset(keys.open_games("r"), "1", b"\xc1garbage")
     ledger.release(lease, [])
-    again = ledger.claim(ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 10)
+    again = ledger.claim(ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 10)
     assert ledger.adopt(again, 2) == [GameRecord(2)]
     assert ledger.counts("r") == LedgerCounts(2, 0, 1, 1, 0, 0, 0)
     assert b"does not decode" in client.hget(keys.abandoned("r"), "1")

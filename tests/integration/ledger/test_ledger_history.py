@@ -19,7 +19,8 @@ from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, RunEvent, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, RunEvent, RunRecord, SampleEvent
 
 RUNS = ("a", "b")
 MAX_ATTEMPTS = 2
@@ -30,7 +31,7 @@ which = st.integers(0, 30)  # an index into what there is by then, modulo
 uids = st.lists(st.integers(1, 12), max_size=4, unique=True)
 
 operations = st.one_of(
-    st.tuples(st.just("enqueue"), run_names, st.sampled_from(["selfplay", "eval"])),
+    st.tuples(st.just("enqueue"), run_names, st.sampled_from(Kind)),
     st.tuples(st.just("enqueue_once"), run_names, st.sampled_from(["k1", "k2"]), st.sampled_from(["x", "y"])),
     st.tuples(st.just("below"), run_names, st.integers(0, 8), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("mark_published"), which, st.integers(1, 3)),
@@ -172,12 +173,12 @@ def check_invariants(state, counts, finished_uids) -> None:
     assert not set(finished_uids) & set(state.open)
 
 
-def enqueue(pair: Pair, run: str, kind: str) -> None:
-    pair.jobs.append(pair.both("enqueue", run, kind, "cpu", games=3, slice_s=1.5, payload=b"p").job.job_id)
+def enqueue(pair: Pair, run: str, kind: Kind) -> None:
+    pair.jobs.append(pair.both("enqueue", Job("", run, kind, "cpu", games=3, slice_s=1.5, payload=b"p")).job.job_id)
 
 
 def enqueue_once(pair: Pair, run: str, key: str, body: str) -> None:
-    answer = pair.both("enqueue_once", Once(key, body), run, "selfplay", "cpu", games=3)
+    answer = pair.both("enqueue_once", Once(key, body), Job("", run, Kind.SELFPLAY, "cpu", games=3))
     if isinstance(answer, tuple) and not answer[1]:
         pair.jobs.append(answer[0].job.job_id)
 
@@ -261,7 +262,7 @@ def kill(pair: Pair, run: str, count: int, times: int) -> None:
     """Jobs that adopt some games and die of them; in between another one plays on."""
     for _ in range(times):
         for dies in (True, False):
-            view = pair.both("enqueue", run, "selfplay", "cpu")
+            view = pair.both("enqueue", Job("", run, Kind.SELFPLAY, "cpu"))
             lease = pair.both("claim", view.job.job_id, 1, "w3", 60.0)
             if not isinstance(lease, Lease):
                 return
@@ -341,7 +342,7 @@ def client(broker):
 @given(history=st.lists(operations, min_size=10, max_size=80))
 def test_scripts_and_rules_agree_on_any_history(client, history):
     pair = Pair(client)
-    pair.do("enqueue", "a", "selfplay")
+    pair.do("enqueue", "a", Kind.SELFPLAY)
     pair.do("claim", 0, 0, "w1", 5.0)
     for operation in history:
         pair.do(*operation)
@@ -352,7 +353,7 @@ def test_scripts_and_rules_agree_on_any_history(client, history):
 @given(history=st.lists(operations, min_size=10, max_size=60))
 def test_invariants_hold_after_every_step(client, history):
     pair = Pair(client)
-    pair.do("enqueue", "a", "selfplay")
+    pair.do("enqueue", "a", Kind.SELFPLAY)
     pair.do("claim", 0, 0, "w1", 5.0)
     for operation in history:
         pair.do(*operation)

@@ -16,7 +16,8 @@ from azq.ledger.idempotency import once_of
 from azq.ledger.rules import KEPT_ENDED_JOBS
 from azq.ledger.types import ONCE_LIFE_S, JobState, RunState
 from azq.wire import keys
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 JOB = once_of("POST /v1/jobs", "k", b"body")
 OTHER = once_of("POST /v1/jobs", "k", b"another body")
@@ -39,26 +40,26 @@ def record(run: str) -> RunRecord:
 def test_the_first_answer_comes_again_whatever_became_of_the_job(ledger: Any) -> None:
     ledger.create_run(record("r"))
     assert ledger.first_job("r", JOB) is None
-    first, replayed = ledger.enqueue_once(JOB, "r", "selfplay", "cpu", games=3, payload=b"p")
+    first, replayed = ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu", games=3, payload=b"p"))
     assert not replayed
     lease = ledger.claim(first.job.job_id, 1, "w", 10.0)
     ledger.release(lease, [])
     for _ in range(KEPT_ENDED_JOBS + 1):
-        ledger.cancel(ledger.enqueue("r", "selfplay", "cpu").job.job_id)
+        ledger.cancel(ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id)
     with pytest.raises(NotFound):
         ledger.job(first.job.job_id)
     assert ledger.first_job("r", JOB) == first
-    assert ledger.enqueue_once(JOB, "r", "selfplay", "cpu", games=3, payload=b"p") == (first, True)
+    assert ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu", games=3, payload=b"p")) == (first, True)
     assert ledger.jobs("r") == []
 
 
 def test_another_body_under_the_same_key_changes_nothing_not_even_in_another_run(ledger: Any) -> None:
     ledger.create_run(record("r"))
     ledger.create_run(record("s"))
-    ledger.enqueue_once(JOB, "r", "selfplay", "cpu")
+    ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     for run in ("r", "s"):
         with pytest.raises(KeyReused, match="another body"):
-            ledger.enqueue_once(OTHER, run, "selfplay", "cpu")
+            ledger.enqueue_once(OTHER, Job("", run, Kind.SELFPLAY, "cpu"))
         with pytest.raises(KeyReused):
             ledger.first_job(run, OTHER)
     with pytest.raises(KeyReused):
@@ -69,9 +70,9 @@ def test_another_body_under_the_same_key_changes_nothing_not_even_in_another_run
 
 def test_a_request_that_failed_leaves_its_key_free_for_the_same_request(ledger: Any) -> None:
     with pytest.raises(NotFound):
-        ledger.enqueue_once(JOB, "r", "selfplay", "cpu")
+        ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     ledger.create_run(record("r"))
-    view, replayed = ledger.enqueue_once(JOB, "r", "selfplay", "cpu")
+    view, replayed = ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     assert (view.state, replayed) == (JobState.QUEUED, False)
 
 
@@ -107,7 +108,7 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
             once = once_of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
             gate.wait(10)
             try:
-                return ledgers[index].enqueue_once(once, "r", "selfplay", "cpu")
+                return ledgers[index].enqueue_once(once, Job("", "r", Kind.SELFPLAY, "cpu"))
             except KeyReused:
                 return None
 
@@ -128,10 +129,10 @@ def test_a_sender_that_died_between_the_two_steps_blocks_nobody(broker: Any) -> 
     ledger.create_run(record("r"))
     client.set(keys.pinned(JOB.key), f"r {JOB.fingerprint}", ex=60)  # what is left of it
     with pytest.raises(KeyReused):
-        ledger.enqueue_once(OTHER, "r", "selfplay", "cpu")
-    view, replayed = ledger.enqueue_once(JOB, "r", "selfplay", "cpu")
+        ledger.enqueue_once(OTHER, Job("", "r", Kind.SELFPLAY, "cpu"))
+    view, replayed = ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     assert not replayed
-    assert Ledger(client).enqueue_once(JOB, "r", "selfplay", "cpu") == (view, True)
+    assert Ledger(client).enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu")) == (view, True)
     client.close()
 
 
@@ -139,7 +140,7 @@ def test_everything_kept_for_a_key_ends_within_a_day(broker: Any) -> None:
     client = connect(broker.control_url)
     ledger = Ledger(client)
     ledger.create_run(record("r"))
-    ledger.enqueue_once(JOB, "r", "selfplay", "cpu")
+    ledger.enqueue_once(JOB, Job("", "r", Kind.SELFPLAY, "cpu"))
     for name in (keys.pinned(JOB.key), keys.once("r", JOB.key)):
         assert 0 < client.ttl(name) <= ONCE_LIFE_S
     client.close()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from ledger_worlds import record
 
 from azq.errors import NotFound, StateConflict
+from azq.ledger import Ledger
 from azq.ledger.rules import KEPT_ENDED_JOBS
-from azq.ledger.types import Directive, JobState, RunState
+from azq.ledger.types import Directive, JobState, JobView, RunState
+from azq.wire import keys
+from azq.wire.connect import connect
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 
 def test_a_job_is_claimed_once(world):
-    view = world.ledger.enqueue("r", "selfplay", "cuda", priority=3, games=7, slice_s=2.5, payload=b"\0\xff")
+    view = world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cuda", priority=3, games=7, slice_s=2.5, payload=b"\0\xff"))
     assert (view.state, view.attempt, view.published_ms) == (JobState.QUEUED, 1, 0)
     world.ledger.mark_published("r:1", 1)
     assert world.ledger.claim("r:1", 2, "w1", 10) is None
@@ -33,7 +39,7 @@ def test_an_unknown_job_is_not_found(world, job_id):
 
 
 def test_jobs_of_a_paused_run_wait_and_of_a_finished_run_only_evaluate(world):
-    selfplay, evaluation = (world.ledger.enqueue("r", kind, "cpu").job.job_id for kind in ("selfplay", "eval"))
+    selfplay, evaluation = (world.ledger.enqueue(Job("", "r", kind, "cpu")).job.job_id for kind in ("selfplay", "eval"))
     world.ledger.set_run_state("r", RunState.PAUSED)
     assert world.ledger.claim(selfplay, 1, "w", 10) is None
     assert world.ledger.claim(evaluation, 1, "w", 10) is None
@@ -48,7 +54,7 @@ def test_jobs_of_a_paused_run_wait_and_of_a_finished_run_only_evaluate(world):
 
 def test_jobs_are_listed_by_publication_and_ended_ones_newest_first(world):
     for _ in range(4):
-        world.ledger.enqueue("r", "eval", "cpu")
+        world.ledger.enqueue(Job("", "r", Kind.EVAL, "cpu"))
         world.pass_s(1)
     world.ledger.mark_published("r:1", 1)
     world.ledger.cancel("r:2")
@@ -62,7 +68,7 @@ def test_jobs_are_listed_by_publication_and_ended_ones_newest_first(world):
 
 def test_only_the_newest_ended_jobs_are_kept(world):
     for _ in range(KEPT_ENDED_JOBS + 5):
-        world.ledger.cancel(world.ledger.enqueue("r", "eval", "cpu").job.job_id)
+        world.ledger.cancel(world.ledger.enqueue(Job("", "r", Kind.EVAL, "cpu")).job.job_id)
     assert len(world.ledger.jobs("r", active_only=False)) == KEPT_ENDED_JOBS
     with pytest.raises(NotFound, match="newest 200 ended jobs"):
         world.ledger.job("r:5")
@@ -70,7 +76,7 @@ def test_only_the_newest_ended_jobs_are_kept(world):
 
 
 def test_a_lost_message_gets_a_new_attempt_that_old_copies_cannot_claim(world):
-    world.ledger.enqueue("r", "selfplay", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     world.ledger.mark_published("r:1", 1)
     view = world.ledger.requeue("r:1", 1)
     assert (view.attempt, view.published_ms, view.state) == (2, 0, JobState.QUEUED)
@@ -83,9 +89,65 @@ def test_a_lost_message_gets_a_new_attempt_that_old_copies_cannot_claim(world):
 
 
 def test_lost_messages_do_not_use_up_a_jobs_attempts(world):
-    world.ledger.enqueue("r", "selfplay", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     for attempt in range(1, 9):
         world.ledger.requeue("r:1", attempt)
     world.ledger.claim("r:1", 9, "w", 1)
     world.pass_s(2)
     assert world.ledger.expire("r", 2)[0].state is JobState.QUEUED
+
+
+#: as an azq wrote it that spelt a job out, before its frame stood in the hash
+SPELT = {
+    "kind": "eval",
+    "tag": "jarvis",
+    "priority": "3",
+    "games": "40",
+    "slice_s": "2.5",
+    "payload": b"\0\xff",
+    "state": "queued",
+    "attempt": "2",
+    "failures": "1",
+    "owner": "w0",
+    "lease_until_ms": "0",
+    "published_ms": "7",
+    "created_ms": "5",
+    "claimed_ms": "0",
+    "ended_ms": "0",
+    "error": "the lease of w0 ran out",
+}
+
+
+def test_a_job_that_an_older_azq_wrote_is_read_and_worked_on(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(record("r"))
+    client.hset(keys.job("r", 1), mapping=SPELT)
+    client.hset(keys.ledger("r"), "job_seq", 1)
+    client.zadd(keys.jobs("r"), {"1": 7})
+    job = Job("r:1", "r", Kind.EVAL, "jarvis", 3, 40, 2.5, b"\0\xff")
+    view = JobView(job, JobState.QUEUED, 2, "w0", 0, 7, 5, 0, 0, "the lease of w0 ran out")
+    assert ledger.job("r:1") == view
+    assert ledger.jobs("r") == ledger.jobs_below("r") == list(ledger.look_at("r").jobs) == [view]
+    lease = ledger.claim("r:1", 2, "w1", 10.0)
+    assert lease is not None
+    assert lease.job == job
+    ledger.complete(lease, b"result")
+    assert ledger.job("r:1").state is JobState.DONE
+
+
+def test_an_older_azq_finds_a_job_spelt_out_beside_its_frame(broker):
+    client = connect(broker.control_url)
+    ledger = Ledger(client)
+    ledger.create_run(record("r"))
+    ledger.enqueue(Job("", "r", Kind.EVAL, "jarvis", 3, 40, 2.5, b"\0\xff"))
+    found = client.hgetall(keys.job("r", 1))
+    assert {name: found[name.encode()] for name in ("kind", "tag", "priority", "games", "slice_s", "payload")} == {
+        "kind": b"eval",
+        "tag": b"jarvis",
+        "priority": b"3",
+        "games": b"40",
+        "slice_s": b"2.5",
+        "payload": b"\0\xff",
+    }
+    assert found.keys() == {name.encode() for name in SPELT} | {b"spec"}

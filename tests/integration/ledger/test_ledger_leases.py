@@ -10,7 +10,8 @@ from ledger_worlds import event, record
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger.types import Directive, JobState, RunState
 from azq.wire import keys
-from azq.wire.messages import GameRecord, RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 
 def test_renewing_keeps_a_lease(world):
@@ -59,7 +60,7 @@ def test_a_lease_is_its_owners_alone(world):
 
 
 def test_a_job_fails_after_so_many_bad_leases(world):
-    world.ledger.enqueue("r", "selfplay", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     for attempt in (1, 2, 3):
         lease = world.ledger.claim("r:1", attempt, "w", 5)
         world.ledger.adopt(lease, 1)
@@ -82,7 +83,7 @@ def test_a_job_fails_after_so_many_bad_leases(world):
 
 
 def test_a_job_that_makes_games_outlives_any_number_of_dead_holders(world):
-    world.ledger.enqueue("r", "selfplay", "cpu")
+    world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     for attempt in range(1, 6):
         lease = world.ledger.claim("r:1", attempt, "w", 5)
         (game,) = world.ledger.adopt(lease, 1)
@@ -102,7 +103,7 @@ def test_a_cancelled_lease_is_told_and_ends_cancelled(world):
     assert world.ledger.journal(lease, []) is Directive.RELEASE
     world.ledger.release(lease, [])
     assert world.ledger.job("r:1").state is JobState.CANCELLED
-    queued = world.ledger.enqueue("r", "selfplay", "cpu").job.job_id
+    queued = world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id
     assert world.ledger.cancel(queued).state is JobState.CANCELLED
     assert world.ledger.claim(queued, 1, "w", 10) is None
 

@@ -11,7 +11,8 @@ from azq.ledger import Ledger
 from azq.ledger.rules.strikes import REASON
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 WORKERS = 4
 GAMES = 300
@@ -45,7 +46,7 @@ def watch(ledger: Ledger, enough: threading.Event) -> None:
         ledger.expire("r", MAX_ATTEMPTS)
         active = ledger.jobs("r")
         if len(active) < WORKERS:
-            ledger.enqueue("r", "selfplay", "cpu")
+            ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
         for view in active[:1]:
             try:
                 ledger.requeue(view.job.job_id, view.attempt)

@@ -7,7 +7,8 @@ from ledger_worlds import record
 
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.ledger.types import RunState
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 
 def test_a_run_is_created_once_and_listed(world):
@@ -26,7 +27,7 @@ def test_a_run_name_that_could_not_be_a_key_is_refused(world, name):
 
 
 def test_an_unknown_run_is_named_with_those_there_are(world):
-    for call in (world.ledger.run, world.ledger.counts, lambda run: world.ledger.enqueue(run, "eval", "cpu")):
+    for call in (world.ledger.run, world.ledger.counts, lambda run: world.ledger.enqueue(Job("", run, Kind.EVAL, "cpu"))):
         with pytest.raises(NotFound, match="no run 'zz'; there are: r"):
             call("zz")
     assert world.ledger.jobs("zz") == []
@@ -84,7 +85,7 @@ def test_some_runs_are_read_and_those_that_stir_are_known(world):
     assert world.ledger.runs([]) == world.ledger.stirring([]) == []
     for name in ("a", "b", "c"):
         world.ledger.set_run_state(name, RunState.FINISHED)
-    view = world.ledger.enqueue("b", "eval", "cpu")
+    view = world.ledger.enqueue(Job("", "b", Kind.EVAL, "cpu"))
     assert world.ledger.stirring(["a", "b", "c", "r", "gone"]) == ["b", "r"]
     lease = world.ledger.claim(view.job.job_id, 1, "w", 9.0)
     assert world.ledger.stirring(["a", "b"]) == ["b"]

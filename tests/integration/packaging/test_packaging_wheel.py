@@ -18,12 +18,14 @@ import json, sys
 from importlib.metadata import packages_distributions
 import azq, azq._core, daemon, workers
 from azq.arena import positions
+from azq.ledger import scripts
 from azq.presets import preset
 print(json.dumps({
     "owners": {name: sorted(set(packages_distributions()[name])) for name in ("azq", "workers", "daemon")},
     "folders": sorted({str(__import__("pathlib").Path(module.__file__).parents[1]) for module in (azq, daemon, workers)}),
     "positions": len(positions.load("connect_four")),
     "preset": preset("tic_tac_toe")["network"]["kind"],
+    "script": "function commands.enqueue" in scripts.source("jobs"),
 }))
 """
 
@@ -51,6 +53,7 @@ def test_the_wheel_installs_one_distribution_that_works(wheel: Path, tmp_path: P
     assert found["folders"] == [str(tmp_path)]
     assert found["positions"] == 600
     assert found["preset"] == "mlp"
+    assert found["script"]
 
 
 def path(folder: Path) -> list[str]:

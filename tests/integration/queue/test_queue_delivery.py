@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from waiting import until
 
 import azq.queue
 from azq.bus.connect import connect
@@ -20,7 +20,8 @@ from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 ROOT = Path(azq.queue.__file__).parents[1]
 
@@ -43,15 +44,6 @@ app.task(name="azq.selfplay")(run)
 app.task(name="azq.eval")(run)
 app.worker_main(["worker", "-P", "solo", "-Q", sys.argv[2], "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
 """
-
-
-def wait_until(condition, seconds: float = 30.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("the condition did not come true in time")
 
 
 @pytest.fixture
@@ -82,21 +74,21 @@ def start_worker(url: str, queues: str, log: Path) -> subprocess.Popen[bytes]:
 
 def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
     app = make_app(broker.control_url)
-    mine = [ledger.enqueue("r", kind, "jarvis", priority=priority) for kind in ("selfplay", "eval") for priority in (6, 0)]
-    others = ledger.enqueue("r", "selfplay", "cpu")
+    mine = [ledger.enqueue(Job("", "r", kind, "jarvis", priority=priority)) for kind in ("selfplay", "eval") for priority in (6, 0)]
+    others = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     for view in [*mine, *mine, others]:  # each of mine twice: the ledger lets one through
         publish(app, view)
         ledger.mark_published(view.job.job_id, view.attempt)
     log = tmp_path / "worker.log"
     worker = start_worker(broker.control_url, "selfplay.jarvis,eval.jarvis", log)
     try:
-        wait_until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
+        until(lambda: all(ledger.job(view.job.job_id).state is JobState.DONE for view in mine))
         client = connect(broker.control_url)
-        wait_until(lambda: client.hlen("azq.unacked") == 0)
+        until(lambda: client.hlen("azq.unacked") == 0)
         app.control.broadcast("shutdown")  # whoever reaches the broker could say so
-        late = ledger.enqueue("r", "eval", "jarvis")
+        late = ledger.enqueue(Job("", "r", Kind.EVAL, "jarvis"))
         publish(app, late)
-        wait_until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
+        until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
         assert worker.poll() is None
         assert client.pubsub_numsub("azq./0.celery.pidbox")[0][1] == client.pubsub_numpat() == 0
     finally:
@@ -115,7 +107,7 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
 def test_urgent_jobs_come_first(broker, ledger):
     app = make_app(broker.control_url)
     for priority in (9, 0, 6, 3):
-        publish(app, ledger.enqueue("r", "eval", "cpu", priority=priority))
+        publish(app, ledger.enqueue(Job("", "r", Kind.EVAL, "cpu", priority=priority)))
     client = connect(broker.control_url)
     lists = {key for key in client.keys("azq.eval.cpu*") if client.type(key) == b"list"}
     client.close()
@@ -125,7 +117,7 @@ def test_urgent_jobs_come_first(broker, ledger):
 def test_nobody_there_is_said_without_the_password(own_server):
     server, ledger = own_server
     app = make_app(server.url)
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     server.stop()
     with pytest.raises(BrokerUnavailable, match=r"broker at unix:///.*does not take job r:1") as caught:
         publish(app, view)
@@ -135,7 +127,7 @@ def test_nobody_there_is_said_without_the_password(own_server):
 def test_a_broker_that_came_back_takes_jobs_again(own_server):
     server, ledger = own_server
     app = make_app(server.url)
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     publish(app, view)
     server.stop()
     server.start()
@@ -148,7 +140,7 @@ def test_a_broker_that_came_back_takes_jobs_again(own_server):
 def test_a_frozen_broker_does_not_hold_a_publisher_for_ever(own_server):
     server, ledger = own_server
     app = make_app(server.url, socket_timeout_s=0.5)
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     publish(app, view)
     os.kill(server.pid, signal.SIGSTOP)
     began = time.monotonic()
@@ -162,7 +154,7 @@ def test_a_frozen_broker_does_not_hold_a_publisher_for_ever(own_server):
 
 def test_a_wrong_password_is_refused(own_server):
     server, ledger = own_server
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     app = make_app(f"unix://:wrong-secret@{urlsplit(server.url).path}")
     with pytest.raises(BrokerRefused, match="refuses the password") as caught:
         publish(app, view)
@@ -170,7 +162,7 @@ def test_a_wrong_password_is_refused(own_server):
 
 
 def test_a_malformed_tag_is_refused_before_anything_is_sent(broker, ledger):
-    view = ledger.enqueue("r", "selfplay", "No Such Tag")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "No Such Tag"))
     with pytest.raises(UnknownTagError, match="No Such Tag"):
         publish(make_app(broker.control_url), view)
     client = connect(broker.control_url)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from front_doubles import FrontProcess
+from waiting import until
 
 import azq.queue
 from azq.bus import certificate
@@ -21,7 +21,8 @@ from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 WORKER = """
 import sys
@@ -56,15 +57,6 @@ def fronted(tmp_path: Path) -> Iterator[FrontProcess]:
     server.stop()
 
 
-def wait_until(condition, seconds: float = 60.0) -> None:
-    pause = threading.Event()
-    for _ in range(int(seconds / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    raise AssertionError("the condition did not come true in time")
-
-
 def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: FrontProcess, tmp_path: Path) -> None:
     client = connect(fronted.url)
     ledger, app = Ledger(client), make_app(fronted.url)
@@ -77,11 +69,11 @@ def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: Fro
             if killed:
                 fronted.kill()
                 fronted.start()
-            views = [ledger.enqueue("r", "selfplay", "cpu") for _ in range(3)]
+            views = [ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")) for _ in range(3)]
             for view in views:
                 publish(app, view)
                 ledger.mark_published(view.job.job_id, view.attempt)
-            wait_until(lambda views=views: all(ledger.job(view.job.job_id).state is JobState.DONE for view in views))
+            until(lambda views=views: all(ledger.job(view.job.job_id).state is JobState.DONE for view in views))
     finally:
         worker.terminate()
         worker.wait(30)
@@ -93,7 +85,7 @@ def test_a_job_is_not_handed_to_a_broker_with_another_certificate(
 ) -> None:
     ledger = Ledger(connect(fronted.url))
     ledger.create_run(RunRecord("r", b"{}", {}, "x", 1))
-    view = ledger.enqueue("r", "selfplay", "cpu")
+    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     stranger = certificate.ensure(tmp_path / "stranger", "127.0.0.1")[0]
     for url in (trusting(fronted.plain_url, str(stranger)), fronted.plain_url):
         with pytest.raises(BrokerUnavailable, match="does not take job r:1"):

@@ -17,7 +17,8 @@ from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import GradeResult, GradeSpec, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeResult, GradeSpec, Job, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
 from workers import evaluate
 from workers.board import Board
 from workers.children import Signs
@@ -45,7 +46,7 @@ class Desk:
 
     def job(self, payload: bytes | Message) -> JobView:
         data = payload if isinstance(payload, bytes) else encode(payload)
-        view = self.ledger.enqueue(RUN, "eval", "cpu", payload=data)
+        view = self.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=data))
         self.ledger.mark_published(view.job.job_id, 1)
         return view
 

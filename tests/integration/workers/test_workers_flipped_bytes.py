@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_doubles import RUN, Fleet, until
+from waiting import until
+from worker_doubles import RUN, Fleet
 
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus

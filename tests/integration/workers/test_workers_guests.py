@@ -24,7 +24,8 @@ from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.codec import encode
-from azq.wire.messages import MatchSpec, RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, MatchSpec, RunRecord
 from workers import evaluate
 from workers import learner as learner_main
 from workers.board import Board
@@ -59,7 +60,7 @@ class Host:
 
     def works(self, config: Config) -> str:
         """Why an evaluation job failed; empty where it did not."""
-        view = self.ledger.enqueue(RUN, "eval", "cpu", payload=encode(MATCH))
+        view = self.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=encode(MATCH)))
         self.ledger.mark_published(view.job.job_id, 1)
         context = Context(config, Signs(Board(1), 0))
         evaluate.run(context, view.job.job_id, 1)

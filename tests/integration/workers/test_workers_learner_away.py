@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_doubles import RUN, Fleet, until
+from waiting import until
+from worker_doubles import RUN, Fleet
 
 from azq.ledger.types import JobState, RunState
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_doubles import Fleet, until
+from waiting import until
+from worker_doubles import Fleet
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worker_doubles import RUN, Fleet, until
+from waiting import until
+from worker_doubles import RUN, Fleet
 
 from azq.config import SearchConfig, SearchStage
 from azq.ledger.types import JobState

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_doubles import NETWORK, RUN, Fleet, until
+from waiting import until
+from worker_doubles import NETWORK, RUN, Fleet
 
 from azq import games
 from azq.ledger.types import JobState
@@ -16,7 +17,8 @@ from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import MatchResult, MatchSpec, SampleEvent, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, MatchResult, MatchSpec, SampleEvent, WeightEvent
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_a_match_pins_its_versions(fleet: Fleet, tmp_path: Path, evaluator: str)
     if evaluator == "stream":
         fleet.start_inference()
     fleet.start("eval.cpu")
-    view = fleet.ledger.enqueue(RUN, "eval", "cpu", payload=encode(MatchSpec("weights:1", "latest", 8, 16, 1, 5)))
+    view = fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=encode(MatchSpec("weights:1", "latest", 8, 16, 1, 5))))
     fleet.publish(view)
     until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "result", 30.0)
     (entry,) = fleet.bus.after(keys.results(RUN), "0")

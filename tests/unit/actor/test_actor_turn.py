@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.turn import Limits, Moment, Stop, backoff_s, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
+from azq.actor.turn import Limits, Moment, Stop, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
 from azq.errors import ConfigError
 from azq.ledger.types import Directive
 
@@ -93,14 +93,3 @@ def test_a_lease_is_renewed_at_least_three_times_in_its_life(journal_s: float, l
 def test_a_journal_is_as_rare_as_configured_where_the_lease_is_long_enough() -> None:
     assert journal_interval_s(5.0, 60.0) == 5.0
     assert journal_interval_s(5.0, 12.0) == 4.0
-
-
-def test_backing_off_doubles() -> None:
-    assert [backoff_s(attempt) for attempt in range(1, 7)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0])
-
-
-def test_backing_off_grows_to_a_bound() -> None:
-    waits = [backoff_s(attempt) for attempt in range(1, 12)]
-    assert waits == sorted(waits)
-    assert waits[0] == pytest.approx(0.1)
-    assert waits[-1] == 2.0

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.arena.rating import Rating, choose_anchor, rate, score_share
+from azq.arena.rating import Rating, choose_anchor, rate
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -196,11 +196,11 @@ def test_a_player_against_itself_and_a_match_without_games_rate_nobody() -> None
 
 
 def test_shares_of_the_points() -> None:
-    assert score_share(match("a", "b", 3, 2, 1)) == 4 / 6
-    assert score_share(match("a", "b", 0, 1, 0)) == 0.5
-    assert score_share(match("a", "b", 0, 0, 0)) == 0.0
-    assert score_share(MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=3, share=0.375)) == 0.375
-    assert score_share(MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=2, share=0.375)) == 0.25
+    assert match("a", "b", 3, 2, 1).score == 4 / 6
+    assert match("a", "b", 0, 1, 0).score == 0.5
+    assert match("a", "b", 0, 0, 0).score == 0.0
+    assert MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=3, share=0.375).score == 0.375
+    assert MatchResult(MatchSpec("a", "b", 4, 8, 0, 0), "a", "b", 1, 0, 3, 0, seats=2, share=0.375).score == 0.25
 
 
 def test_zero_is_the_wanted_player_or_the_first_that_stays_as_it_is_or_the_first() -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.bus.sharded import ShardedBus
@@ -35,13 +36,6 @@ def read(bus, wanted, streams=(STREAM,)):
     while len(entries) < wanted and time.monotonic() < deadline_s:
         entries += bus.read(list(streams), GROUP, "me", count=16, block_ms=100)
     return entries
-
-
-def eventually(condition):
-    deadline_s, pause = time.monotonic() + 10.0, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline_s
-        pause.wait(0.005)
 
 
 def test_frames_of_every_broker_come_and_are_acknowledged_where_they_came_from(bus, brokers):
@@ -117,7 +111,7 @@ def test_all_brokers_down_is_said_and_passes(bus, brokers):
             return True
         return False
 
-    eventually(refused)
+    until(refused)
     for broker in brokers:
         broker.down = False
     brokers[0].publish(STREAM, b"x")
@@ -130,7 +124,7 @@ def test_all_brokers_down_is_said_and_passes(bus, brokers):
             return False
         return bool(found)
 
-    eventually(heard)
+    until(heard)
     assert [entry.frame for entry in found] == [b"x"]
 
 

@@ -10,9 +10,7 @@ import httpx2
 import pytest
 
 from azq.client import Client
-from azq.client.events import parse_events
-from azq.client.problems import error_of
-from azq.client.transport import ATTEMPTS, LONGEST_WAIT_S
+from azq.client.transport import ATTEMPTS, LONGEST_WAIT_S, error_of, parse_events
 from azq.errors import (
     AccessDenied,
     AzqError,

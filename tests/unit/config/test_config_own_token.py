@@ -12,7 +12,7 @@ from azq.config.own_token import TOKEN_FILE, has_operator, read_token, with_own_
 from azq.errors import ConfigError
 from azq.process.start import machine_environment
 from azq.wire import acl
-from daemon.api.auth import Keyring
+from daemon.api.access import Keyring
 
 
 def config_of(home: Path, *lines: str) -> Config:

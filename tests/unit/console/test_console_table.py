@@ -10,8 +10,7 @@ import pytest
 from azq.arena.rating import Rating
 from azq.console import table, top
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.status.network import NetworkStatus
-from azq.status.summary import RanksStatus, RunFacts, RunStatus, ranks_status, summarise
+from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
 
 LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
@@ -28,8 +27,9 @@ def status() -> RunStatus:
         learner=LEARNER,
         grades=(GradeResult(7, 64, 200, 16, 0),),
         workers=(worker,),
+        ratings=[Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)],
     )
-    return summarise(facts, 2000, [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)], ["no live worker takes eval.cpu"])
+    return summarise(facts, 2000, ["no live worker takes eval.cpu"])
 
 
 def test_ranks_are_shown_where_there_are_several() -> None:

@@ -20,17 +20,17 @@ import pytest
 from page_site import RUN, Site
 from rich.console import Console, Group
 
-from azq.arena.rating import rate
 from azq.bus.connect import connect
 from azq.config import load
 from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
+from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather, read_workers
-from azq.status.planes import PlaneFacts
 from azq.status.queues import queue_table
-from azq.status.summary import summarise, worker_status
+from azq.status.summary import summarise
+from azq.status.workers import worker_status
 from azq.wire.messages import RunRecord
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "console"  # the pictures, which a change has to change too
@@ -43,7 +43,7 @@ def frame(tmp_path: Path) -> Frame:
     workers = read_workers(site.bus)
     now = max(worker.sent_ms for worker in workers) + 500  # whenever this is drawn
     facts = gather(site.ledger, site.bus, RUN, workers)
-    runs = (replace(summarise(facts, now, rate(facts.matches), ["no live worker takes eval.cuda"]), active_s=3005.0),)
+    runs = (replace(summarise(facts, now, ["no live worker takes eval.cuda"]), active_s=3005.0),)
     planes = (PlaneFacts("control", True, 12_000_000, 0, 3, {RUN: 2}), PlaneFacts("data", True, 5_000_000, 10**9), PlaneFacts("data1"))
     return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers), planes)
 

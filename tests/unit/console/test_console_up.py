@@ -15,19 +15,6 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("text", "goals"), [(None, {}), ("minutes=5", {"minutes": 5.0}), ("games=10,steps=3", {"games": 10.0, "steps": 3.0})]
-)
-def test_goals_are_read(text: str | None, goals: dict[str, float]) -> None:
-    assert up.parse_until(text) == goals
-
-
-@pytest.mark.parametrize("text", ["minutes", "hours=1", "minutes=0", "games=-1", "steps=x"])
-def test_goals_that_make_no_sense_are_named(text: str) -> None:
-    with pytest.raises(ConfigError, match="--until"):
-        up.parse_until(text)
-
-
 def read(**given: object) -> up.Start:
     values = {"game": None, "run": None, "overrides": [], "until": None, "config_file": None, "as_json": False}
     return up.read_start(**{**values, **given})  # type: ignore[arg-type]

@@ -17,9 +17,9 @@ from azq.config import DaemonConfig, TokenConfig, load
 from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
 from azq.process.start import machine_environment
+from daemon.api.access import Scope
 from daemon.api.app import create_app
-from daemon.api.auth import Scope
-from daemon.api.rate import Bucket, Limiter, take
+from daemon.api.limits import Bucket, Limiter, take
 from daemon.api.services import Services
 from daemon.serve.health import Health
 

@@ -18,8 +18,8 @@ from azq.ledger import MemoryLedger
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
+from daemon.api.access import Keyring
 from daemon.api.app import create_app
-from daemon.api.auth import Keyring
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.services import Services
 from daemon.serve.health import Health

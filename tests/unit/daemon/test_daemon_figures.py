@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.core import Metric
 
 from azq import metrics
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.wire.messages import Heartbeat
 from daemon.api import figures
 

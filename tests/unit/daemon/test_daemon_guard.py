@@ -17,10 +17,10 @@ from azq.errors import ConfigError, TooManyRequests
 from azq.ledger import MemoryLedger
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
-from daemon.api.folders import folder_of
+from daemon.api.limits import Streams
 from daemon.api.origin import FORWARDED
+from daemon.api.runs import folder_of
 from daemon.api.services import Services
-from daemon.api.streams import Streams
 from daemon.serve.health import Health
 
 TOKEN = "token-that-operates"

@@ -19,9 +19,10 @@ from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, Heartbeat, MatchResult, MatchSpec, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeResult, Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.paging import decode_cursor, encode_cursor
+from daemon.api.conventions import decode_cursor, encode_cursor
 from daemon.api.services import Services
 from daemon.serve.health import Health
 
@@ -65,7 +66,7 @@ def fill(site: Site, runs: int = 3, jobs: int = 7) -> list[str]:
     for number in range(jobs):
         site.now_ms += 10
         for run in range(runs):
-            site.ledger.enqueue(f"r{run}", "selfplay" if number % 2 else "eval", "cpu" if number % 3 else "cuda")
+            site.ledger.enqueue(Job("", f"r{run}", Kind.SELFPLAY if number % 2 else Kind.EVAL, "cpu" if number % 3 else "cuda"))
     return [f"r{run}:{number}" for run in range(runs) for number in range(jobs, 0, -1)]
 
 
@@ -80,8 +81,8 @@ def test_pages_of_jobs_join_to_the_whole_list_each_within_its_limit(site: Site, 
 def test_what_is_inserted_or_ends_between_two_pages_moves_nothing(site: Site) -> None:
     expected = fill(site)
     first = site.http.get("/v1/jobs?limit=10")
-    site.ledger.enqueue("r0", "selfplay", "cpu")
-    site.ledger.enqueue("r1", "selfplay", "cpu")
+    site.ledger.enqueue(Job("", "r0", Kind.SELFPLAY, "cpu"))
+    site.ledger.enqueue(Job("", "r1", Kind.SELFPLAY, "cpu"))
     site.ledger.cancel("r1:5")  # on the first page, where the cursor stands
     site.http.post("/v1/runs", json={"name": "a-run-before"})
     rest = site.pages(first.links["next"]["url"])

@@ -171,8 +171,22 @@ class TestEvaluationRounds:
         assert isinstance(grade, GradeSpec)
         assert (grade.weight_version, grade.positions) == (9, 50)
 
-    def test_the_first_round_comes_after_the_interval_and_has_no_previous(self) -> None:
-        assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=119_999)) == []
+    def test_the_first_weights_are_graded_a_little_at_once_and_the_next_ones_at_the_usual_pace(self) -> None:
+        arena = SECTIONS.arena.model_copy(update={"grade_positions": 200})
+        sections = SECTIONS.model_copy(update={"arena": arena})
+        [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1), sections=sections)
+        assert action.specs == (GradeSpec(1, 50, arena.num_simulations, SECTIONS.run.seed),)
+        after = ObservedRun(EMPTY, jobs=self.busy, weight_version=2, round_version=1, round_ms=NOW - 119_999)
+        assert self.rounds(after, sections=sections) == []
+
+    def test_the_first_grade_is_no_complaint_while_workers_still_start_nor_the_last_round_of_a_finished_run(self) -> None:
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1)
+        assert not any(isinstance(action, ReportUnroutable) for action in decide(seen, self.workers[:1], full_ms={"selfplay.cpu": NOW}))
+        [last] = self.rounds(ObservedRun(EMPTY, weight_version=9, active_ms=1), state=RunState.FINISHED)
+        assert len(last.specs) == 2
+
+    def test_the_first_round_of_a_game_without_positions_comes_after_the_interval_and_has_no_previous(self) -> None:
+        assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=119_999), positions=False) == []
         [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=120_000), positions=False)
         assert [spec.second for spec in action.specs if isinstance(spec, MatchSpec)] == ["uct:100"]
         assert len(action.specs) == 1

@@ -10,7 +10,8 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learne
 
 from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.state import Desired, DesiredRun, Observed, ObservedRun, queue_of
+from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
+from azq.wire.kinds import queue_name
 from daemon.decide.actions import (
     Action,
     CancelQueued,
@@ -121,7 +122,7 @@ def test_it_never_enqueues_beyond_slots_and_jobs_ahead(world: tuple[DesiredRun, 
     run, observed = world
     assert run.sections is not None
     tag = run.sections.run.tag
-    slots = sum(worker.slots for worker in observed.workers if queue_of("selfplay", tag) in worker.queues)
+    slots = sum(worker.slots for worker in observed.workers if queue_name("selfplay", tag) in worker.queues)
     before = sum(job.job.kind == "selfplay" and job.job.tag == tag for job in observed.runs["r"].jobs)
     new = [action for action in step(run, observed) if isinstance(action, EnqueueSelfplay)]
     if new:

@@ -54,7 +54,7 @@ def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
     supervisor = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
     bus = MemoryBus()
     session = up.Session(
-        start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(wait=None), SimpleNamespace(fronts=())
+        start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(pause=None), SimpleNamespace(fronts=())
     )
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]

@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, eventually, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.serve import follower, unserved
+from azq.inference.serve import follower
 from azq.inference.serve.roster import LOOK_S
 from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
+from azq.waiting import Backoff
 from azq.wire import keys
 
 EXACT = CONFIG.model_copy(update={"precision": "float32"})
@@ -63,7 +65,7 @@ def test_a_run_made_again_under_its_name_is_evaluated_by_its_own_weights() -> No
         assert ask(client, packed).weight_version == 3
         place.make_again()
         place.shelf.publish(1, fresh)
-        eventually(lambda: place.server.versions == {RUN: 1}, "the first weights of the run that was made again")
+        until(lambda: place.server.versions == {RUN: 1}, "the first weights of the run that was made again")
         again = ask(client, packed)
         pinned = ask(client, packed, weight_version=1)
     expected = local.result(local.submit(packed), timeout_s=WAIT_S)
@@ -82,7 +84,7 @@ def test_a_run_made_again_with_another_game_is_served_as_that() -> None:
         place.spec = OTHER_GAME
         place.make_again()
         place.shelf.publish(1, weights(2, spec=OTHER_GAME))
-        eventually(lambda: place.server._served[RUN].spec == OTHER_GAME, "the other game")
+        until(lambda: place.server._served[RUN].spec == OTHER_GAME, "the other game")
         answer = ask(place.client("c2"), observations(8, spec=OTHER_GAME))
     assert answer.logits.shape == (8, OTHER_GAME.num_actions)
 
@@ -91,10 +93,10 @@ def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
     place = Place()
     place.shelf.publish(1, weights(1))
     with serving(place.server):
-        eventually(lambda: place.server.versions == {RUN: 1}, "the weights")
+        until(lambda: place.server.versions == {RUN: 1}, "the weights")
         before = place.server._served[RUN]
         looks = place.runs.looks
-        eventually(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
+        until(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
         assert place.server._served[RUN] is before
 
 
@@ -111,14 +113,14 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
     assert begun.wait(WAIT_S)
     monkeypatch.setattr(follower, "HANGS_S", 0.0)
     with pytest.raises(EvaluationTimeout, match="loading run r1 has not ended"):
-        eventually(lambda: server.step(1) < 0, "the worker ends")
+        until(lambda: server.step(1) < 0, "the worker ends")
     assert place.bus.get(keys.trial(RUN, "load@h:cpu")) == b"1 inference@h:1"
     let_go.set()
     server.close()
 
 
 def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
+    monkeypatch.setattr(follower, "AGAIN", Backoff(0.05, 300.0))
     place = Place()
     place.shelf.publish(1, weights(1))
     with serving(place.server):
@@ -126,8 +128,8 @@ def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: p
         ask(client, observations(4))
         stumbles: list[int] = []
         monkeypatch.setattr(place.runs, "names", lambda: stumbles.append(1) or 1 / 0)
-        eventually(lambda: len(stumbles) > 1, "it stumbles and goes on")
+        until(lambda: len(stumbles) > 1, "it stumbles and goes on")
         assert len(ask(client, observations(4)).logits) == 4
         monkeypatch.undo()
         place.shelf.publish(2, weights(2, version=2))
-        eventually(lambda: place.server.versions == {RUN: 2}, "it follows again", 30.0)
+        until(lambda: place.server.versions == {RUN: 2}, "it follows again", 30.0)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, eventually, make_server, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, same_bits, serving, weights
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
@@ -127,7 +128,7 @@ def test_weights_are_swapped_under_load_with_two_batches_in_flight():
                 for number, handle in enumerate(handles):
                     answer = client.result(handle, timeout_s=10.0)
                     assert np.array_equal(answer.logits, expected[answer.weight_version][number])
-            eventually(lambda version=version: server.versions == {RUN: version}, f"version {version} is served", within_s=30.0)
+            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served", within_s=30.0)
         assert same_bits(ask(client, packed[0], weight_version=6), ask(client, packed[0], weight_version=6))
     assert server.rates()["fallbacks"] == 0
     assert server.rates()["phase_device_forward"] > 0.0

@@ -12,7 +12,8 @@ import torch
 from cuda_doubles import GraphEngine
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, eventually, make_server, observations, serving, weights
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, serving, weights
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
@@ -160,7 +161,7 @@ def test_weights_change_while_batches_are_in_flight(engine):
                 for number, handle in enumerate(handles):
                     answer = client.result(handle, timeout_s=10.0)
                     assert np.array_equal(answer.logits, expected[answer.weight_version][number])
-            eventually(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
+            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
     assert server.rates()["fallbacks"] == 0
 
 
@@ -171,16 +172,16 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
     server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
     try:
-        eventually(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
+        until(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
         first = client.submit(observations(64))
-        eventually(lambda: server.step(5) == 0 and bool(server._flying), "the first is launched")
+        until(lambda: server.step(5) == 0 and bool(server._flying), "the first is launched")
         ended = threading.Event()
         server._flying[0].flight.done = ended.is_set  # a long batch
         second = client.submit(observations(64, seed=2))
-        eventually(lambda: server.step(5) >= 0 and len(server._flying) + server.stats.evaluations // 64 == 2, "the second is launched")
+        until(lambda: server.step(5) >= 0 and len(server._flying) + server.stats.evaluations // 64 == 2, "the second is launched")
         assert server.stats.evaluations == 64  # two are as many as there may be: the first was waited for, the second is under way
         assert client.result(first, timeout_s=1.0) is not None
-        eventually(lambda: server.step(5) == 64, "the second is answered")
+        until(lambda: server.step(5) == 64, "the second is answered")
         assert client.result(second, timeout_s=1.0) is not None
     finally:
         server.close()
@@ -233,9 +234,9 @@ def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
     try:
         for server in (one, other):
-            eventually(lambda server=server: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
+            until(lambda server=server: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
         first = client.submit(observations(64))
-        eventually(lambda: one.step(5) == 64, "the first says how large requests are")
+        until(lambda: one.step(5) == 64, "the first says how large requests are")
         handles = [client.submit(observations(64, seed=seed)) for seed in range(8)]
         one.step(5)
         assert sum(1 for _ in one._held()) == 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, Shelf, eventually, observations, weights
+from inference_doubles import CONFIG, RUN, SPEC, Shelf, observations, weights
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
@@ -70,7 +71,7 @@ def test_it_follows_the_runs_weights(shelf, following, monkeypatch):
     shelf.publish(1, weights(1))
     first = ask(following, observations(3))
     shelf.publish(2, weights(2, version=2))
-    eventually(lambda: ask(following, observations(3)).weight_version == 2, "version 2 is used")
+    until(lambda: ask(following, observations(3)).weight_version == 2, "version 2 is used")
     assert np.array_equal(ask(following, observations(3), weight_version=1).logits, first.logits)
     with pytest.raises(EvaluatorFailure, match="version 9 were never published"):
         ask(following, observations(3), weight_version=9)

@@ -20,7 +20,6 @@ from inference_doubles import (
     OneRun,
     Shelf,
     ask,
-    eventually,
     make_server,
     observations,
     raising,
@@ -28,6 +27,7 @@ from inference_doubles import (
     serving,
     weights,
 )
+from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
@@ -98,7 +98,7 @@ def test_while_a_fetch_hangs_the_old_version_answers(bus):
         assert client.result(pinned, timeout_s=0.0) is None  # waits apart for what is being fetched
         shelf.gate.set()
         assert client.result(pinned, timeout_s=WAIT_S).weight_version == 2
-        eventually(lambda: ask(client, packed).weight_version == 2, "the new version is served")
+        until(lambda: ask(client, packed).weight_version == 2, "the new version is served")
 
 
 def test_switching_makes_no_gap_between_batches(bus):
@@ -131,13 +131,13 @@ def test_a_switch_is_timed_from_its_publication(bus):
     shelf.publish(1, weights(1))
     server = make_server(bus, bus, shelf)
     with serving(server):
-        eventually(lambda: server.versions == {RUN: 1}, "version 1 is served")
+        until(lambda: server.versions == {RUN: 1}, "version 1 is served")
         assert server.rates()["weight_switch_s"] < 5.0  # published in 1970, and not counted before there was a worker
         shelf.publish(2, weights(2, version=2), published_ms=time.time_ns() // 1_000_000)
         assert shelf.asked.wait(WAIT_S)
         threading.Event().wait(0.1)
         shelf.gate.set()
-        eventually(lambda: server.versions == {RUN: 2}, "version 2 is served")
+        until(lambda: server.versions == {RUN: 2}, "version 2 is served")
         assert server.rates()["weight_switch_s"] >= 0.1
 
 
@@ -150,7 +150,7 @@ def test_a_network_may_grow(bus):
         for version in (1, 2, 3):
             if version > 1:
                 shelf.publish(version, data[version])
-            eventually(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
+            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
         for version in (1, 2, 3, 1):  # side by side
             answer = ask(client, packed, weight_version=version)
             local = LocalEvaluator.from_bytes(SPEC, data[version], EXACT)
@@ -169,7 +169,7 @@ def test_a_lost_control_plane_stops_no_evaluation(bus):
         assert [ask(client, packed).weight_version for _ in range(20)] == [1] * 20
         control.down = False
         shelf.publish(2, weights(2, version=2))
-        eventually(lambda: ask(client, packed).weight_version == 2, "it follows again")
+        until(lambda: ask(client, packed).weight_version == 2, "it follows again")
 
 
 def test_an_unforeseen_error_of_one_version_costs_that_version(bus, monkeypatch):
@@ -179,7 +179,7 @@ def test_an_unforeseen_error_of_one_version_costs_that_version(bus, monkeypatch)
     shelf.blobs.clear()  # the shelf raises KeyError, which no store does
     server = make_server(bus, bus, shelf)
     with serving(server):
-        eventually(lambda: RUN in server.unserved, "the run is named")
+        until(lambda: RUN in server.unserved, "the run is named")
         assert server.unserved[RUN] == "weights version 1: KeyError: 'shelf:1'"
         shelf.blobs["shelf:1"] = blob
         assert ask(client, observations(4)).weight_version == 1
@@ -192,7 +192,7 @@ def test_a_lost_device_ends_the_server(bus):
     lost = raising(RuntimeError("CUDA error: unspecified launch failure"))
     server = make_server(bus, bus, shelf, engine=FakeEngine(dict.fromkeys(Mode, lost)))
     with pytest.raises(DeviceError):
-        eventually(lambda: server.step(20) < 0, "the follower tells of it")
+        until(lambda: server.step(20) < 0, "the follower tells of it")
     server.close()
 
 

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import MissingExtra
-from azq.inference.serve.unserved import FIRST_S, LONGEST_S, MAX_REASON, Unserved, retry_after_s
+from azq.inference.serve.unserved import AGAIN, MAX_REASON, Unserved
 
 LIFE = ("r1", 7)
 
 
 @given(st.integers(1, 10**6))
 def test_pauses_grow_within_bounds(failures: int) -> None:
-    assert FIRST_S <= retry_after_s(failures) <= retry_after_s(failures + 1) <= LONGEST_S
+    assert AGAIN.first_s <= AGAIN.pause_s(failures) <= AGAIN.pause_s(failures + 1) <= AGAIN.longest_s
 
 
 def test_the_first_pauses() -> None:
-    assert [retry_after_s(count) for count in (1, 2, 3, 7, 8)] == [5.0, 10.0, 20.0, 300.0, 300.0]
+    assert [AGAIN.pause_s(count) for count in (1, 2, 3, 7, 8)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
 def test_a_failure_is_told_until_it_is_mended(capsys) -> None:  # type: ignore[no-untyped-def]
@@ -64,7 +64,7 @@ def test_a_reason_has_two_hundred_letters_at_most(letters: int, shown: int) -> N
 
 
 def test_any_number_of_failures_has_a_pause() -> None:
-    assert retry_after_s(10**6) == 300.0
+    assert AGAIN.pause_s(10**6) == 300.0
 
 
 def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys) -> None:  # type: ignore[no-untyped-def]

@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, eventually, observations, serving, weights
+from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, serving, weights
+from waiting import until
 
 from azq.actor import Arenas
 from azq.actor.group import Group
@@ -124,7 +125,7 @@ def test_an_answer_that_does_not_encode_all_the_same_is_a_refusal(monkeypatch: p
         assert len(place.client.result(small, timeout_s=30.0).logits) == 2  # type: ignore[union-attr]
         with pytest.raises(EvaluationRefused, match="exceeds 8388608"):
             place.client.result(large, timeout_s=30.0)
-    eventually(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
+    until(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
 
 
 def test_a_batch_that_raises_what_nobody_foresaw_costs_the_request_that_does(monkeypatch: pytest.MonkeyPatch) -> None:

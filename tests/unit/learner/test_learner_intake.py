@@ -17,7 +17,8 @@ from azq.replay.segments import SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import DeadLetter, RunEvent, RunRecord, SampleEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import DeadLetter, Job, RunEvent, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 
@@ -33,7 +34,7 @@ class Desk:
         self.bus = MemoryBus(clock=lambda: 0.0)  # nothing is ever idle
         self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
-        self.lease = self.ledger.claim(self.ledger.enqueue("r", "selfplay", "cpu").job.job_id, 1, "w", 1000)
+        self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
 
     def intake(self) -> Intake:
         self.log = SegmentLog(self.folder / "segments", "tic_tac_toe")

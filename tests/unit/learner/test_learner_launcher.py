@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
+import signal
+from collections.abc import Mapping
 
 from azq.errors import ExitCode
 from azq.learner.ranks.rules import Place
-from workers.ranks import FIRST_DELAY_S, STEADY_AFTER_S, Launcher, environment
+from azq.process.supervisor import STEADY_AFTER_S, ChildSpec
+from workers.ranks import BACKOFF, Launcher, environment
 
 
 class FakeProcess:
     """Ends when it is told to; one that is stubborn only when it is killed."""
+
+    pid = 7
 
     def __init__(self, *, stubborn: bool = False) -> None:
         self.code: int | None = None
@@ -19,17 +23,11 @@ class FakeProcess:
     def poll(self) -> int | None:
         return self.code
 
-    def terminate(self) -> None:
-        if not self.stubborn:
+    def send_signal(self, sig: int) -> None:
+        if sig == signal.SIGKILL:
+            self.code = -9
+        elif not self.stubborn:
             self.code = 0
-
-    def kill(self) -> None:
-        self.code = -9
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.code is None:
-            raise subprocess.TimeoutExpired("rank", timeout or 0)
-        return self.code
 
 
 class Host:
@@ -40,9 +38,13 @@ class Host:
         self.started: list[tuple[int, FakeProcess]] = []
         self.launcher = Launcher("first", place, self.start, clock=lambda: self.now)
 
-    def start(self, run: str, rank: int) -> FakeProcess:
-        self.started.append((rank, FakeProcess()))
+    def start(self, spec: ChildSpec, env: Mapping[str, str]) -> FakeProcess:
+        assert (spec.command[-2:], env["RANK"]) == (["--run", "first"], spec.name)
+        self.started.append((int(spec.name), FakeProcess()))
         return self.started[-1][1]
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
 
     def ranks(self) -> list[int]:
         return [rank for rank, _ in self.started]
@@ -73,7 +75,7 @@ def test_a_rank_that_dies_comes_back_after_a_pause_that_grows_and_shrinks_after_
             host.launcher.turn()
             host.now += 0.25
         pauses.append(host.now - 0.25 - begun)
-    assert pauses == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S, FIRST_DELAY_S]
+    assert pauses == [BACKOFF.first_s, 2 * BACKOFF.first_s, 4 * BACKOFF.first_s, BACKOFF.first_s]
 
 
 def test_a_rank_whose_settings_are_wrong_is_not_started_again():
@@ -90,8 +92,7 @@ def test_stopping_ends_all_and_kills_who_will_not():
     host = Host(Place(ranks=3))
     host.launcher.turn()
     host.started[1][1].stubborn = True
-    host.started[1][1].wait = lambda timeout=None: FakeProcess.wait(host.started[1][1], timeout)
-    host.launcher.stop()
+    host.launcher.stop(host.wait)
     assert [process.code for _, process in host.started] == [0, -9]
 
 

@@ -6,15 +6,14 @@ import os
 import socket
 
 import pytest
-from learner_doubles import OneRunLedger
 
 from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord
-from workers.learner import OPENING_EVERY_S, Beat, Opening, main, run_sections
+from azq.wire.messages import Heartbeat
+from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
 from workers.place import lock_folder
 
 
@@ -35,17 +34,6 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
         pass
 
 
-def test_settings_of_a_run_that_do_not_fit_name_the_run():
-    ledger = OneRunLedger("ttt", MemoryBus())
-    assert run_sections(ledger.run("ttt")).learner.batch_size == 512
-    ledger.record = RunRecord("ttt", b"{", {}, "", 0)
-    with pytest.raises(ConfigError, match="run 'ttt'"):
-        run_sections(ledger.run("ttt"))
-    ledger.record = RunRecord("ttt", b'{"learner": {"batch": 1}}', {}, "", 0)
-    with pytest.raises(ConfigError, match=r"learner\.batch: unknown key"):
-        run_sections(ledger.run("ttt"))
-
-
 def test_without_a_broker_address_the_remedy_is_named():
     with pytest.raises(ConfigError, match=r"broker\.control_url"):
         main(Config(), "ttt")
@@ -53,7 +41,7 @@ def test_without_a_broker_address_the_remedy_is_named():
 
 def test_heartbeats_appear_and_go(tmp_path):
     bus = MemoryBus()
-    beat = Beat(bus, "ttt", tmp_path, WorkerConfig())
+    beat = LearnerBeat(bus, "ttt", tmp_path, WorkerConfig())
     beat.turn(None)
     sent = decode(bus.get(keys.beat(beat.worker)), Heartbeat)
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
@@ -68,7 +56,7 @@ def test_a_learner_that_reads_a_long_log_asks_systemd_for_time_and_beats(tmp_pat
         manager.bind(str(tmp_path / "notify"))
         manager.setblocking(False)
         monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
-        opening = Opening("ttt", Beat(bus, "ttt", tmp_path, WorkerConfig()), clock=lambda: now[0])
+        opening = Opening("ttt", LearnerBeat(bus, "ttt", tmp_path, WorkerConfig()), clock=lambda: now[0])
         opening.turn("file 1 of 2")
         with pytest.raises(BlockingIOError):
             manager.recv(1000)

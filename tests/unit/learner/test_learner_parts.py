@@ -15,6 +15,7 @@ from azq.learner.step.ema import Ema, decay_at
 from azq.learner.step.loss import losses
 from azq.learner.strength import elo_difference, match_curves
 from azq.learner.tracking import NullTracker, TensorBoardTracker
+from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -100,7 +101,7 @@ def test_outage_pauses_grow_and_end():
             raise BrokerUnavailable("no broker at unix socket; start it")
         return "done"
 
-    outage = Outage(first_s=1.0, longest_s=3.0, clock=lambda: now[0])
+    outage = Outage(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
     tries = []
     for tick in range(12):
         now[0] = float(tick)

@@ -1,13 +1,11 @@
-"""How far a run is, and what its learning rate and its network are there."""
+"""What a run's learning rate and its network are at a share of its horizon."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage
-from azq.learner.step.schedule import learning_rate, network_at, networks, progress
+from azq.learner.step.schedule import learning_rate, network_at, networks
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
@@ -17,21 +15,6 @@ def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
     assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
     assert learning_rate(config, 500, 0.9) == pytest.approx(0.04)
     assert learning_rate(config.model_copy(update={"warmup_steps": 0}), 0, 0.7) == pytest.approx(0.2)
-
-
-def test_progress_is_that_of_the_nearest_end():
-    assert progress({}, 10.0, 10, 10) == 0.0
-    assert progress({"minutes": 20.0}, 5.0, 10**6, 10**6) == 0.25
-    assert progress({"minutes": 20.0, "steps": 100.0}, 5.0, 0, 80) == 0.8
-    assert progress({"games": 10.0}, 0.0, 50, 0) == 1.0
-    assert progress({"games": 0.5}, 0.0, 0, 9) == 0.0
-    assert progress({"games": 1.0}, 0.0, 1, 9) == 1.0
-    assert progress({"steps": 0.0, "moves": 3.0}, 1.0, 1, 1) == 0.0  # no end, and one that nobody knows
-
-
-@given(st.dictionaries(st.sampled_from(["minutes", "games", "steps"]), st.floats(1e-3, 1e9)), st.floats(0, 1e9), st.integers(0, 10**9))
-def test_progress_is_a_share(until, minutes, count):
-    assert 0.0 <= progress(until, minutes, count, count) <= 1.0
 
 
 def test_stages_begin_at_their_share_and_nothing_shrinks():

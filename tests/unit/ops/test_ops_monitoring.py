@@ -16,7 +16,7 @@ import yaml
 
 from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.status.planes import PlaneFacts
+from azq.status.brokers import PlaneFacts
 from azq.status.summary import RunFacts, summarise
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
 from daemon.api import figures
@@ -48,8 +48,9 @@ def exposed() -> dict[str, set[str]]:
     view = RunView(record, RunState.RUNNING, "", 0, 0)
     grade = GradeResult(2, 9, 9, 1, 0)
     job = JobView(Job("r:1", "r", "selfplay", "cpu"), JobState.QUEUED, 1, "", 0, 0, 0, 0, 0, "")
-    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, None, (), (grade,), tuple(beats))
-    status = summarise(facts, 0, [Rating("weights:2", 1.0, 0.0, 2.0)])
+    rated = [Rating("weights:2", 1.0, 0.0, 2.0)]
+    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, None, (), (grade,), rated, tuple(beats))
+    status = summarise(facts, 0)
     families = [
         *figures.of_daemon(Health().pulse),
         *figures.of_planes([PlaneFacts("control", True, 1, 1, 1, {"r": 1})]),

@@ -85,7 +85,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def quiet(count: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(count=count, wait=threading.Event().wait)
+    return SimpleNamespace(count=count, pause=threading.Event().wait)
 
 
 def test_a_run_stops_at_the_target(arm_run):

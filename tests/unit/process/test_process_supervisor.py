@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from azq.errors import ExitCode
 from azq.process import supervisor as sup
-from azq.process.sdnotify import WATCHDOG, notify
+from azq.process.liveness import WATCHDOG, notify
 
 
 @dataclass
@@ -53,7 +53,7 @@ def test_a_dead_child_is_started_again_after_its_delay() -> None:
     assert bench.supervisor.tick() == [("learner", -9)]
     assert bench.supervisor.tick() == []
     assert len(bench.started) == 1
-    bench.now += sup.FIRST_DELAY_S
+    bench.now += sup.BACKOFF.first_s
     bench.supervisor.tick()
     assert len(bench.started) == 2
 
@@ -70,7 +70,7 @@ def test_delays_double_for_a_child_that_keeps_dying() -> None:
         bench.now = again
         bench.supervisor.tick()
     assert waits[:3] == pytest.approx([0.2, 0.4, 0.8])
-    assert max(waits) <= sup.LONGEST_DELAY_S
+    assert max(waits) <= sup.BACKOFF.longest_s
 
 
 def test_exit_codes_that_no_restart_mends_are_given_up() -> None:
@@ -93,9 +93,21 @@ def test_stop_kills_what_does_not_stop() -> None:
     assert bench.supervisor.children == {}
 
 
-@given(delay=st.floats(0.01, 60), lived=st.floats(0, 1000))
-def test_the_delay_is_always_bounded(delay: float, lived: float) -> None:
-    assert 0 < sup.next_delay_s(delay, lived) <= sup.LONGEST_DELAY_S
+@given(st.lists(st.floats(0, 1000), min_size=1, max_size=20))
+def test_the_delay_is_always_bounded_and_the_first_one_again_after_a_steady_life(lives: list[float]) -> None:
+    bench = Bench()
+    for lived_s in lives:
+        started_s = bench.now
+        bench.now += lived_s
+        bench.started[-1].code = 1
+        bench.supervisor.tick()
+        again_s = bench.supervisor.children["learner"].start_again_s
+        assert again_s is not None
+        assert sup.BACKOFF.first_s <= again_s - bench.now + 1e-9 <= sup.BACKOFF.longest_s + 2e-9
+        if bench.now - started_s >= sup.STEADY_AFTER_S:
+            assert again_s - bench.now == pytest.approx(sup.BACKOFF.first_s)
+        bench.now = again_s
+        bench.supervisor.tick()
 
 
 def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> None:
@@ -125,7 +137,7 @@ def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> No
     supervisor.tick()
     assert clock.started[0].signals == [signal.SIGKILL]
     assert supervisor.tick() == [("learner", -signal.SIGKILL)]
-    clock.now += sup.FIRST_DELAY_S
+    clock.now += sup.BACKOFF.first_s
     supervisor.tick()
     assert len(clock.started) == 2
     assert environments[1]["NOTIFY_SOCKET"] != environments[0]["NOTIFY_SOCKET"]

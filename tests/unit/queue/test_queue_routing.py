@@ -12,20 +12,17 @@ from hypothesis import strategies as st
 from azq.config import TAG_PATTERN
 from azq.errors import ConfigError, UnknownTagError
 from azq.queue import (
-    KINDS,
     KNOWN_TAGS,
     celery_url,
     check_limits,
     detect_tags,
     make_app,
-    queue_name,
-    split_queue,
     tags_of,
-    task_name,
 )
+from azq.wire.kinds import Kind, queue_name, split_queue, task_name
 
 tags = st.from_regex(re.compile(TAG_PATTERN), fullmatch=True).filter(lambda tag: "\n" not in tag)
-kinds = st.sampled_from(KINDS)
+kinds = st.sampled_from(Kind)
 
 
 @given(kinds, tags)
@@ -55,7 +52,7 @@ def test_other_queues_are_refused(name):
 
 
 def test_tasks_are_named_by_kind():
-    assert [task_name(kind) for kind in KINDS] == ["azq.selfplay", "azq.eval"]
+    assert [task_name(kind) for kind in Kind] == ["azq.selfplay", "azq.eval"]
     with pytest.raises(UnknownTagError, match="'train' is none of"):
         task_name("train")
 
@@ -111,7 +108,7 @@ def test_a_job_ends_before_redis_believes_its_worker_dead(limit, visibility):
 
 def test_the_app_declares_queues_of_known_and_own_tags():
     app = make_app("redis://localhost:1/0", tags=("jarvis", "cpu"))
-    assert {queue.name for queue in app.conf.task_queues} == {f"{kind}.{tag}" for kind in KINDS for tag in (*KNOWN_TAGS, "jarvis")}
+    assert {queue.name for queue in app.conf.task_queues} == {f"{kind}.{tag}" for kind in Kind for tag in (*KNOWN_TAGS, "jarvis")}
     assert app.conf.task_create_missing_queues is False
     options = app.conf.broker_transport_options
     assert app.conf.task_soft_time_limit < app.conf.task_time_limit < options["visibility_timeout"]

@@ -13,13 +13,14 @@ from azq.errors import InvalidRequest
 from azq.ledger import MemoryLedger
 from azq.ledger.rules import KEPT_EVENTS
 from azq.ledger.types import RunState
-from azq.status.events import READ_AT_ONCE, Place, Reader, condition_events, parse_place
+from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_place
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import GradeResult, MatchResult, MatchSpec, RunEvent, RunRecord, WeightEvent
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, RunEvent, RunRecord, WeightEvent
 
 RUNS = ("a", "b")
-START = Place(0, 0, "a", "")
+START = EventId(0, 0, "a", "")
 
 
 def publish(bus: MemoryBus, run: str, letter: str, number: int) -> None:
@@ -31,12 +32,12 @@ def publish(bus: MemoryBus, run: str, letter: str, number: int) -> None:
         bus.publish(keys.results(run), encode(GradeResult(1, 64, 200, 18, number)))
 
 
-def reader_of(bus: MemoryBus, runs: Sequence[str], after: Place) -> Reader:
-    return Reader(bus, runs, after, pause=lambda _: None)
+def reader_of(bus: MemoryBus, runs: Sequence[str], after: EventId) -> EventReader:
+    return EventReader(bus, runs, after, pause=lambda _: None)
 
 
-def everything(reader: Reader) -> list[Place]:
-    found: list[Place] = []
+def everything(reader: EventReader) -> list[EventId]:
+    found: list[EventId] = []
     while events := reader.read():
         found += [event.place for event in events]
     return found
@@ -80,7 +81,7 @@ def test_a_long_stream_is_not_overtaken_by_a_short_one() -> None:
 def test_what_comes_late_within_one_millisecond_is_told_in_its_place() -> None:
     bus = MemoryBus(clock=lambda: 1.0)
     publish(bus, "b", "e", 0)
-    reader = Reader(bus, RUNS, START, pause=lambda _: publish(bus, "a", "e", 1))  # between the two looks
+    reader = EventReader(bus, RUNS, START, pause=lambda _: publish(bus, "a", "e", 1))  # between the two looks
     assert [event.place.run for event in reader.read()] == ["a", "b"]
 
 
@@ -88,12 +89,12 @@ def test_a_new_reader_hears_only_what_comes_and_new_runs_from_their_beginning() 
     bus = MemoryBus()
     ledger = MemoryLedger(bus)
     ledger.create_run(RunRecord("a", b"{}", {}, "x", 1))
-    reader = Reader(bus, ["a"], None)
+    reader = EventReader(bus, ["a"], None)
     assert reader.read() == []
     ledger.create_run(RunRecord("b", b"{}", {}, "x", 1))
     reader.join(["a", "b"])
     ledger.set_run_state("a", RunState.PAUSED, "lunch")
-    job = ledger.enqueue("b", "selfplay", "cpu")
+    job = ledger.enqueue(Job("", "b", Kind.SELFPLAY, "cpu"))
     ledger.claim(job.job.job_id, 1, "w1", 5.0)
     told = [(event.place.run, event.kind, event.about) for event in reader.read()]
     about = {"job": "b:1", "kind": "selfplay", "tag": "cpu", "attempt": 1}
@@ -115,7 +116,7 @@ def test_weights_matches_and_grades_are_told_with_their_figures() -> None:
     spec = MatchSpec("latest", "uct:100", 20, 64, 4, 0)
     bus.publish(keys.results("a"), encode(MatchResult(spec, "weights:5", "uct:100", 15, 2, 3, 6)))
     bus.publish(keys.results("a"), b"garbage")
-    told = {event.kind: event for event in Reader(bus, ["a"], START).read()}
+    told = {event.kind: event for event in EventReader(bus, ["a"], START).read()}
     assert told["weights.published"].about == {"version": 5, "step": 4, "sha256": "00"}
     assert told["grade.finished"].about["errors"] == 18
     assert (told["match.finished"].about["wins"], told["match.finished"].at_ms) == (15, 6)
@@ -127,10 +128,10 @@ def test_a_reader_hears_which_runs_lost_events_while_it_was_away() -> None:
     for number in range(KEPT_EVENTS + 1):
         bus.publish(keys.events("a"), encode(RunEvent("run.paused", number, {"reason": "x"})), max_length=KEPT_EVENTS)
     publish(bus, "b", "e", 0)
-    assert Reader(bus, RUNS, Place(1, 0, "e", "a")).lost == ["a"]
+    assert EventReader(bus, RUNS, EventId(1, 0, "e", "a")).lost == ["a"]
     newest = bus.newest(keys.events("a"))[0].id
-    assert Reader(bus, RUNS, parse_place(f"{newest}-e-a")).lost == []
-    assert Reader(bus, RUNS, None).lost == []
+    assert EventReader(bus, RUNS, parse_place(f"{newest}-e-a")).lost == []
+    assert EventReader(bus, RUNS, None).lost == []
 
 
 @pytest.mark.parametrize("text", ["x", "1-1", "1-1-x-a", "1-1-e-", "1-1-e-A", "-1-1-e-a", "1" * 40 + "-1-e-a", "1-1-e-a\n", "٣-1-e-a"])

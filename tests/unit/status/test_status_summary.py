@@ -7,8 +7,7 @@ from reconcile_worlds import view
 
 from azq.arena.rating import Rating
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
-from azq.status.network import NetworkStatus
-from azq.status.summary import RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -146,10 +145,9 @@ def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() 
     assert strength([GradeResult(7, 64, 1, 1, 0)], unknown) == Strength(7, 1.0, 1)
 
 
-def test_ratings_are_those_of_its_matches_where_none_are_given() -> None:
-    facts = RunFacts(VIEW, COUNTS, ratings=[Rating("weights:1", 5, 4, 6, 9, 4)])
-    assert summarise(facts, 0).strength.elo == 5
-    assert summarise(facts, 0, [Rating("weights:2", 7, 6, 8, 9, 4)]).strength.elo == 7
+def test_ratings_are_those_of_its_matches() -> None:
+    assert summarise(RunFacts(VIEW, COUNTS, ratings=[Rating("weights:1", 5, 4, 6, 9, 4)]), 0).strength.elo == 5
+    assert summarise(RunFacts(VIEW, COUNTS, ratings=[Rating("weights:2", 7, 6, 8, 9, 4)]), 0).strength.elo == 7
 
 
 def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:

@@ -14,6 +14,7 @@ from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
 from azq.store import BlobStore, blobs, open_store
 from azq.store.chunks import MAX_BLOB_BYTES
+from azq.wire.messages import RunRecord
 
 
 @pytest.fixture(params=["file", "redis", "file://", "memory://"])
@@ -149,9 +150,9 @@ def test_the_largest_blob_is_kept_and_a_larger_one_is_not(tmp_path, monkeypatch)
 
 def test_weights_lie_in_the_runs_folder_or_on_another_host_below_its_home(tmp_path):
     home = Path("/nowhere/runs")
-    assert blobs.weights_folder(str(tmp_path), home, "ttt") == tmp_path / "weights"
+    assert blobs.weights_folder(RunRecord("ttt", b"{}", {}, str(tmp_path), 0), home) == tmp_path / "weights"
     for said in ("", str(tmp_path / "gone")):
-        assert blobs.weights_folder(said, home, "ttt") == home / "ttt" / "weights"
+        assert blobs.weights_folder(RunRecord("ttt", b"{}", {}, said, 0), home) == home / "ttt" / "weights"
 
 
 def test_a_moved_folder_keeps_its_blobs(tmp_path):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, encode
+from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, decode_either, encode
+from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
 KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
@@ -30,6 +31,8 @@ def strategy_for(kind: type) -> st.SearchStrategy:
         return plain[kind]
     if isinstance(kind, type) and issubclass(kind, Message):
         return messages_of(kind)
+    if kind is Kind:
+        return st.sampled_from(Kind)
     origin, arguments = kind.__origin__, kind.__args__
     if origin is dict:
         return st.dictionaries(*(strategy_for(argument) for argument in arguments), max_size=3)
@@ -146,6 +149,13 @@ def test_one_kind_is_not_another(kind):
     other = EvalReply(1, 2, 3, b"", b"") if kind is not EvalReply else GameRecord(1)
     with pytest.raises(WireError, match=f"not a {kind.__name__}"):
         decode(encode(other), kind)
+
+
+def test_the_tag_tells_which_of_two_kinds_it_is():
+    for message in (DeadLetter("a", "1-0", "b", b"", 1), GameRecord(7)):
+        assert decode_either(encode(message), DeadLetter, GameRecord) == message
+    with pytest.raises(WireError, match="not a DeadLetter or EvalReply"):
+        decode_either(encode(GameRecord(7)), DeadLetter, EvalReply)
 
 
 def test_too_large_a_message_is_refused_on_both_sides():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -13,9 +11,10 @@ from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, LeaseLost
 from azq.ledger import MemoryLedger
 from azq.ledger.types import JobState, Lease
-from azq.wire.messages import RunRecord
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 from workers.board import Board, Claim
-from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, is_my_child, owner_of
+from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, owner_of
 
 CLAIM = Claim(41, "r:1", 1)
 WAITS = Claim(41, "", 0)
@@ -61,7 +60,7 @@ class Ward:
         self.board = Board(1)
         self.ledger = MemoryLedger(MemoryBus())
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 0))
-        job = self.ledger.enqueue("r", "selfplay", "cpu", games=4).job
+        job = self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu", games=4)).job
         lease = self.ledger.claim(job.job_id, 1, owner_of(CLAIM.pid), 60.0)
         assert lease is not None
         self.lease: Lease = lease
@@ -153,14 +152,3 @@ def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> N
     assert said(works) > second
     signs.hold("")
     assert said(waits) > second
-
-
-def test_only_living_children_of_this_process_are_its_children() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        assert is_my_child(child.pid)
-        child.kill()
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        if sys.platform.startswith("linux"):
-            assert not is_my_child(child.pid)  # a zombie
-            assert not is_my_child(os.getppid())
-    assert not is_my_child(child.pid)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from azq.errors import BrokerRefused, BrokerUnavailable, DeviceError, EvaluationTimeout
+from azq.waiting import Backoff
 from workers import inference
 
 
@@ -41,7 +42,7 @@ def raising(error: Exception) -> Callable[[], object]:
 
 
 def test_a_broker_that_goes_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "MAX_BACKOFF_S", 0.001)
+    monkeypatch.setattr(inference, "BACKOFF", Backoff(0.001, 0.001))
     server = Server(raising(BrokerUnavailable("gone")), raising(BrokerRefused("no")), lambda: None)
     inference.serve(server, lambda: None, server.stop)
     assert (server.released, server.drained, server.steps) == (2, 1, [])

@@ -1,0 +1,60 @@
+"""Where a run ends: after so many minutes, games or training steps, whichever comes first. Pure; on the wire goals are a dict, `until`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from azq.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run has behind it, in the units of its goals."""
+
+    minutes: float = 0.0  # spent running
+    games: float = 0  # finished
+    steps: float = 0  # of training
+
+    @classmethod
+    def of(cls, active_ms: int, games: int, steps: int) -> Done:
+        """From the run's active time and counts."""
+        return cls(active_ms / 60_000, games, steps)
+
+
+NAMES = tuple(Done.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class Goals:
+    """The goals of a run by name; empty: it has no end."""
+
+    until: Mapping[str, float]
+
+    @classmethod
+    def parse(cls, text: str | None) -> Goals:
+        """`minutes=5`, or several, comma-separated. Raises `ConfigError`."""
+        until: dict[str, float] = {}
+        for part in filter(None, (text or "").split(",")):
+            name, _, value = part.partition("=")
+            try:
+                limit = float(value)
+            except ValueError:
+                limit = 0.0
+            if name not in NAMES or limit <= 0:
+                raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N with a positive number")
+            until[name] = limit
+        return cls(until)
+
+    def reached(self, done: Done) -> str:
+        """Which of them a run has reached, in words; empty where none."""
+        return ", ".join(f"{name}={limit:g} reached" for name, limit in self.until.items() if getattr(done, name, 0) >= limit)
+
+    def progress(self, done: Done) -> float:
+        """Share of the run's horizon that is behind, in [0, 1]: that of the nearest end; 0 without any."""
+        shares = [getattr(done, name) / limit for name, limit in self.until.items() if name in NAMES and limit > 0]
+        return min(1.0, max(shares, default=0.0))
+
+    def later(self, done: Done) -> dict[str, float]:
+        """The same goals, counted from where a run stands."""
+        return {name: limit + getattr(done, name) for name, limit in self.until.items()}

@@ -1,0 +1,116 @@
+-- Open games: adopted, journaled, finished, abandoned, given back. All commands take a lease, and answer lost where it is lost.
+
+-- Answers ok, then uid and record of each, at most `most`: from the pool first, then new ones.
+function commands.adopt(most)
+  if lost() then return {'lost'} end
+  local games = {'ok'}
+  if not may_work(call('HGET', JOB, 'kind')) then return games end
+  local function hand_out(uid, frame)
+    call('SADD', HELD, uid)
+    games[#games + 1] = uid
+    games[#games + 1] = frame
+  end
+  local suspicion = call('EXISTS', STRIKES) == 1
+  if suspicion then
+    if is_testing() then return games end
+    if call('EXISTS', HELD) == 0 and call('HGET', LEDGER, 'sound') == '1' then
+      local uid, strikes
+      for have = 0, tonumber(most) - 1 do
+        uid, strikes = next_suspect(strikes, have)
+        if not uid then break end
+        hand_out(uid, call('HGET', OPEN, uid))
+      end
+      if #games > 1 then return games end
+    end
+  end
+  for _ = 1, tonumber(most) do
+    local uid
+    if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end
+    if uid then
+      hand_out(uid, call('HGET', OPEN, uid))
+    else
+      uid = text(call('HINCRBY', LEDGER, 'opened', 1))
+      call('HSET', OPEN, uid, '')
+      hand_out(uid, '')
+    end
+  end
+  return games
+end
+
+-- What forbids a commit about the games named in the arguments; nothing is written unless the lease holds all of them.
+local function not_held()
+  if lost() then return {'lost'} end
+  for i = FIRST, #ARGV, 2 do
+    if call('SISMEMBER', HELD, ARGV[i]) == 0 then return {'lost', ARGV[i]} end
+  end
+end
+
+local function keep_records()
+  moved_on()
+  for i = FIRST, #ARGV, 2 do call('HSET', OPEN, ARGV[i], ARGV[i + 1]) end
+end
+
+-- Takes uid and GameRecord frame of each game.
+function commands.journal()
+  local refusal = not_held()
+  if refusal then return refusal end
+  keep_records()
+  return {'ok', renew()}
+end
+
+-- Takes uid and SampleEvent frame of each game. Closes the records and hands over the samples.
+function commands.finish()
+  local refusal = not_held()
+  if refusal then return refusal end
+  moved_on()
+  for i = FIRST, #ARGV, 2 do
+    call('HDEL', OPEN, ARGV[i])
+    call('SREM', HELD, ARGV[i])
+    call('XADD', SAMPLES, '*', 'f', ARGV[i + 1])
+    call('HINCRBY', LEDGER, 'finished', 1)
+  end
+  if #ARGV >= FIRST then call('HSET', JOB, 'failures', '0') end
+  return {'ok', renew()}
+end
+
+-- A game abandoned already stays so: the first answer may have been lost.
+function commands.abandon(uid, reason)
+  if lost() then return {'lost'} end
+  if call('HEXISTS', ABANDONED, uid) == 1 then return {'ok'} end
+  if call('SREM', HELD, uid) == 0 then return {'lost', uid} end
+  call('HDEL', OPEN, uid)
+  call('HDEL', STRIKES, uid)
+  call('HSET', ABANDONED, uid, reason)
+  call('HINCRBY', LEDGER, 'abandoned', 1)
+  return {'ok'}
+end
+
+-- A second call of the owner that ended the job well is one whose first answer was lost.
+local function ended_by_me()
+  local before = call('HMGET', JOB, 'released', 'attempt', 'owner')
+  return before[1] == '1' and before[2] == token and before[3] == owner
+end
+
+local function end_well(state)
+  give_back(number)
+  call('HSET', JOB, 'released', '1')
+  end_job(number, state, '')
+  return {'ok'}
+end
+
+-- Takes uid and GameRecord frame of each changed game. Ends the job.
+function commands.release()
+  if ended_by_me() then return {'ok'} end
+  local refusal = not_held()
+  if refusal then return refusal end
+  keep_records()
+  return end_well(call('HGET', JOB, 'cancel') == '1' and 'cancelled' or 'done')
+end
+
+-- Ends the job with its result.
+function commands.complete(result)
+  if ended_by_me() then return {'ok'} end
+  if lost() then return {'lost'} end
+  call('XADD', RESULTS, '*', 'f', result)
+  return end_well('done')
+end

@@ -1,0 +1,92 @@
+-- Runs: created, looked at, changed, forgotten. Most answer missing where there is no such run.
+
+local function missing() return call('EXISTS', RUN) == 0 end
+
+-- In the order of `LedgerCounts`.
+local function counted()
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
+  for i = 1, 6 do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
+end
+
+-- `max_waiting`: most games that may wait for the learner. Answers ok, conflict, or what a first answer says.
+function commands.create(fingerprint, record, max_waiting)
+  local before = first_answer(fingerprint)
+  if before then return before end
+  if not missing() then return {'conflict', call('HGET', RUN, 'state')} end
+  call('HSET', RUN, 'record', record, 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
+    'max_waiting', max_waiting)
+  remember(fingerprint, RUN, '')
+  note('run.running', {reason = ''})
+  return {'ok'}
+end
+
+-- Answers ok where nothing was created under this key yet, or what a first answer says.
+function commands.read_once(fingerprint) return first_answer(fingerprint) or {'ok'} end
+
+-- Answers ok, now, and the run's fields.
+function commands.read()
+  if missing() then return {'missing'} end
+  return {'ok', text(now), call('HGETALL', RUN)}
+end
+
+-- Answers ok, now, the run's fields, its counts, the jobs queued and leased, and the newest ended jobs that make games back to the
+-- last one that did not fail.
+function commands.look()
+  if missing() then return {'missing'} end
+  local jobs, recent = {}, {}
+  for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end
+  for _, of in ipairs(call('LRANGE', DONE, 0, RECENT - 1)) do
+    local job = call('HMGET', JOB_PREFIX .. of, 'kind', 'state')
+    if MAKES_GAMES[job[1]] then
+      recent[#recent + 1] = view(of)
+      if job[2] ~= 'failed' then break end
+    end
+  end
+  return {'ok', text(now), call('HGETALL', RUN), counted(), jobs, recent}
+end
+
+-- A state set twice changes nothing.
+function commands.set_state(state, reason)
+  if missing() then return {'missing'} end
+  local run = call('HMGET', RUN, 'state', 'active_ms', 'changed_ms')
+  if run[1] == state then return {'ok'} end
+  if not TRANSITIONS[run[1] .. ' ' .. state] then return {'conflict', run[1]} end
+  local active = tonumber(run[2])
+  if run[1] == 'running' then active = active + math.max(0, now - tonumber(run[3])) end
+  call('HSET', RUN, 'state', state, 'reason', reason, 'active_ms', text(active), 'changed_ms', text(now))
+  note('run.' .. state, {reason = reason})
+  return {'ok'}
+end
+
+-- `before`: the record as it was read, '' for whatever it is. Answers ok, missing or conflict.
+function commands.replace_record(before, record, max_waiting)
+  if missing() then return {'missing'} end
+  if before ~= '' and call('HGET', RUN, 'record') ~= before then return {'conflict', 'changed meanwhile'} end
+  call('HSET', RUN, 'record', record, 'max_waiting', max_waiting)
+  return {'ok'}
+end
+
+-- Answers ok and the counts.
+function commands.counts()
+  if missing() then return {'missing'} end
+  return {'ok', unpack(counted())}
+end
+
+-- Answers ok, also where there is no such run, or conflict with the state that forbids it: running, leased and its owner, learning and who.
+function commands.delete()
+  local state = call('HGET', RUN, 'state')
+  if state == 'running' then return {'conflict', state} end
+  local waiting = call('ZRANGE', JOBS, 0, -1)
+  for _, of in ipairs(waiting) do
+    local job = call('HMGET', JOB_PREFIX .. of, 'state', 'owner')
+    if job[1] == 'leased' then return {'conflict', job[1], job[2]} end
+  end
+  local place = call('HMGET', LEARNER, 'holder', 'until_ms')
+  if tonumber(place[2] or '0') > now then return {'conflict', LEARNING, place[1]} end
+  for _, numbers in ipairs({waiting, call('LRANGE', DONE, 0, -1)}) do
+    for _, of in ipairs(numbers) do call('UNLINK', JOB_PREFIX .. of, HELD_PREFIX .. of) end
+  end
+  for _, name in ipairs(OF_RUN) do call('UNLINK', KEYS[1] .. name) end
+  return {'ok'}
+end

@@ -1,0 +1,57 @@
+"""What a process says of itself in the control plane. Its owner decides when it speaks, and what a plane that is away means to it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import msgspec
+
+from azq import __version__
+from azq.clock import now_ms
+from azq.process.proc import usage
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import SCHEMA, Heartbeat
+
+NO_RATES: Mapping[str, float] = MappingProxyType({})
+
+
+class ControlPlane(Protocol):
+    """What a heartbeat needs of `azq.bus.base.Bus`."""
+
+    def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None: ...
+    def delete(self, *keys: str) -> None: ...
+
+
+class Presence:
+    """A process in the control plane, from its first heartbeat until it leaves; `facts` are fields of all its heartbeats."""
+
+    def __init__(self, role: str, *, life_s: float, every_s: float = 0.0, worker: str = "", **facts: Any) -> None:
+        host, pid = socket.gethostname(), os.getpid()
+        self.worker = worker or f"{role}@{host}:{pid}"
+        self._always = Heartbeat(role, self.worker, host, pid, __version__, SCHEMA, started_ms=now_ms(), sent_ms=0, **facts)
+        self._life_s = life_s
+        self._every_s = every_s
+        self._due_s = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time for a heartbeat; the next one is due `every_s` later."""
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return False
+        self._due_s = now_s + self._every_s
+        return True
+
+    def beat(self, plane: ControlPlane, rates: Mapping[str, float] = NO_RATES, **changes: Any) -> None:
+        """Says what there is to say now, what this process costs among it. Raises `BrokerError`."""
+        heartbeat = msgspec.structs.replace(self._always, sent_ms=now_ms(), rates={**rates, **usage()}, **changes)
+        plane.put(keys.beat(self.worker), encode(heartbeat), life_s=self._life_s)
+
+    def leave(self, plane: ControlPlane) -> None:
+        """Takes the heartbeat away, so that nobody waits for its life to run out. Raises `BrokerError`."""
+        plane.delete(keys.beat(self.worker))

@@ -1,0 +1,89 @@
+"""Signs of life by systemd's protocol: ready, alive, stopping. `azq up` reads them from its children as systemd does from its services."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from azq import logs
+from azq.metrics import Rate
+
+READY = "READY=1"
+WATCHDOG = "WATCHDOG=1"
+STOPPING = "STOPPING=1"
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # how a process learns whom to tell, and how often
+HANG_AFTER_S = 10.0  # who lived and says nothing for so long is killed and started again; the units of systemd say the same
+LONGEST_MESSAGE = 4096  # bytes
+
+DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
+
+
+def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Sends state lines (`READY=1`, `STATUS=...`) to the service manager; False where there is none or it is deaf. Never waits."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.setblocking(False)
+            channel.connect("\0" + address[1:] if address.startswith("@") else address)
+            channel.send("\n".join(lines).encode())
+    except BlockingIOError:
+        _drop()
+        return False
+    except OSError:
+        return False
+    return True
+
+
+def more_time(seconds: float) -> str:
+    """The state line that asks for so much longer, from now on, before a start counts as failed; to be said again before it is over."""
+    return f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}"
+
+
+def watchdog_interval_s() -> float | None:
+    """Seconds between WATCHDOG=1 messages: half of what a manager waits. None where nobody watches this process."""
+    usec = os.environ.get("WATCHDOG_USEC", "")
+    if not usec.isdigit() or os.environ.get("WATCHDOG_PID") not in (None, "", str(os.getpid())):
+        return None
+    return int(usec) / 2e6
+
+
+class Pings:
+    """The receiving end of one child's notify socket."""
+
+    def __init__(self, hang_after_s: float) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="azq-"))  # short: a socket's path has about 100 bytes
+        self._hang_after_s = hang_after_s
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(str(self._folder / "notify"))
+
+    def variables(self) -> dict[str, str]:
+        """What the child's environment says of it."""
+        return dict(zip(VARIABLES, (str(self._folder / "notify"), str(int(self._hang_after_s * 1e6)), ""), strict=True))
+
+    def heard(self) -> bool:
+        """Whether the child said that it lives since this was last asked."""
+        alive = False
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                alive |= WATCHDOG in self._socket.recv(LONGEST_MESSAGE).decode("utf-8", "replace").split("\n")
+        return alive
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._socket.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _drop() -> None:
+    DROPPED.add(1)
+    number = int(DROPPED.total)
+    if number & (number - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...: a line for each would be as many as there were messages
+        logs.get(__name__).warning("notify_dropped", messages=number, reason="nobody reads the socket in NOTIFY_SOCKET")

@@ -1,0 +1,97 @@
+"""Processes as the kernel tells of them in /proc, see proc(5); nothing where there is none."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from azq.metrics import CPU_S, RESIDENT_BYTES
+
+PROC = Path("/proc")
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """A process at one moment."""
+
+    state: str  # one letter: T was told to stop, Z is dead and waits for its parent to notice
+    parent: int
+    cpu_s: float  # user and system, of all its threads
+    ended_cpu_s: float  # of children that ended
+    resident_bytes: int
+
+
+def stat_of(pid: int, proc: Path = PROC) -> ProcessStat | None:
+    """A process; None where it is gone."""
+    try:
+        state, *words = (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    user, system, ended_user, ended_system = (int(word) * TICK_S for word in words[10:14])
+    return ProcessStat(state, int(words[0]), user + system, ended_user + ended_system, int(words[20]) * PAGE_BYTES)
+
+
+def children(pid: int, proc: Path = PROC) -> list[int]:
+    """Direct children of a process, whichever of its threads forked them."""
+    try:
+        return [int(word) for task in (proc / str(pid) / "task").iterdir() for word in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def command(pid: int, proc: Path = PROC) -> list[str]:
+    """A process's command line; empty where it is gone."""
+    try:
+        return (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    found = stat_of(pid)
+    return found is not None and found.state != "Z"
+
+
+def is_my_child(pid: int) -> bool:
+    """Whether a process lives and, on Linux, is a child of this one; a zombie is dead."""
+    if not sys.platform.startswith("linux"):
+        try:
+            os.kill(pid, 0)
+        except OSError:
+            return False
+        return True
+    found = stat_of(pid)
+    return found is not None and found.state != "Z" and found.parent == os.getpid()
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """CPU-seconds of these processes so far; one that is gone counts nothing."""
+    return sum(found.cpu_s for pid in pids if (found := stat_of(pid)) is not None)
+
+
+def peak_resident_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
+    """CPU-seconds and resident bytes of a process (this one) and its children, ended children's CPU included, under their names.
+
+    Pages that forked children share are counted once for each of them.
+    """
+    pid = os.getpid() if pid is None else pid
+    if (own := stat_of(pid, proc)) is None:
+        return {}
+    tree = [own, *(found for child in children(pid, proc) if (found := stat_of(child, proc)) is not None)]
+    return {
+        CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree),
+        RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree)),
+    }

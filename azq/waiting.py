@@ -1,0 +1,38 @@
+"""Waiting: pauses that grow from failure to failure, and looks until something is there."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from azq.errors import EvaluationTimeout
+
+MOST_DOUBLINGS = 64  # longer pauses than any bound; a float ends at 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between attempts: `first_s` after a failure, twice as long after each further one in a row, never over `longest_s`. Pure."""
+
+    first_s: float
+    longest_s: float
+
+    def pause_s(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row; 0.0 after none."""
+        return min(math.ldexp(self.first_s, min(failures - 1, MOST_DOUBLINGS)), self.longest_s) if failures else 0.0
+
+
+def until(look: Callable[[], T | None], failure: str | Callable[[], str], within_s: float, *, every_s: float = 0.05) -> T:
+    """The first answer that is neither None nor False; raises `EvaluationTimeout` with the failure's words when none came in time."""
+    deadline_s, pause = time.monotonic() + within_s, threading.Event()
+    while (answer := look()) is None or answer is False:
+        if time.monotonic() > deadline_s:
+            raise EvaluationTimeout(failure if isinstance(failure, str) else failure())
+        pause.wait(every_s)
+    return answer

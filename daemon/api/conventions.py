@@ -1,0 +1,148 @@
+"""What routes have in common: lists in pages, requests with one effect however often they are sent, large answers as bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+from fastapi import Depends, Header, Query, Request, Response
+from pydantic import BaseModel
+
+from azq.bus.base import Bus, Entry
+from azq.bus.redis import order
+from azq.errors import InvalidRequest
+from azq.ledger.idempotency import once_of
+from azq.ledger.types import Once
+
+LONGEST_CURSOR = 512
+
+T = TypeVar("T")
+
+Cursor = Annotated[
+    str | None, Query(max_length=LONGEST_CURSOR, description="Where to go on: from the `Link` header of the page before, as it is.")
+]
+LINKED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            "Link": {"description": 'The next page, `<...>; rel="next"`; absent on the last one.', "schema": {"type": "string"}},
+        }
+    }
+}
+
+
+def encode_cursor(kind: str, *place: str | int) -> str:
+    """An opaque name of a place in the lists of this kind."""
+    return base64.urlsafe_b64encode(json.dumps([kind, *place]).encode()).decode().rstrip("=")
+
+
+def decode_cursor(kind: str, cursor: str | None, *types: type) -> tuple[Any, ...] | None:
+    """The place that a cursor names, as values of these types; None for no cursor. Raises `InvalidRequest`."""
+    if cursor is None:
+        return None
+    try:
+        found, *place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, TypeError, RecursionError):
+        raise _bad(kind) from None
+    if found != kind or [type(part) for part in place] != list(types):
+        raise _bad(kind)
+    return tuple(place)
+
+
+def _bad(kind: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"cursor is none that a list of {kind} gave out; take it from the `Link` header of the page before, or leave it out"
+    )
+
+
+class Pages:
+    """Where a request is in a list, and the way to the next page; `kind` names the list in its cursors."""
+
+    def __init__(self, request: Request, response: Response, cursor: str | None) -> None:
+        self._request = request
+        self._cursor = cursor
+        self.headers = response.headers
+
+    def place(self, kind: str, *types: type) -> tuple[Any, ...] | None:
+        """The last entry of the page before; None on the first page. Raises `InvalidRequest`."""
+        return decode_cursor(kind, self._cursor, *types)
+
+    def take(self, kind: str, items: Iterable[T], limit: int, place_of: Callable[[T], tuple[str | int, ...]]) -> list[T]:
+        """The first `limit` items; where more follow, the answer's headers name the next page."""
+        page = list(islice(items, limit + 1))
+        if len(page) > limit:
+            # Relative, as the daemon does not know by which name it is reached.
+            url = self._request.url.include_query_params(cursor=encode_cursor(kind, *place_of(page[limit - 1])))
+            self.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        return page[:limit]
+
+    def newest(self, kind: str, bus: Bus, stream: str, limit: int) -> list[Entry]:
+        """Entries of a stream, newest first."""
+        place = self.place(kind, int, int)
+        found = bus.newest(stream, limit + 1, before=f"{place[0]}-{place[1]}" if place else None)
+        return self.take(kind, found, limit, lambda entry: order(entry.id))
+
+
+async def _pages(request: Request, response: Response, cursor: Cursor = None) -> Pages:
+    return Pages(request, response, cursor)
+
+
+Paged: TypeAlias = Annotated[Pages, Depends(_pages)]
+
+REPLAYED = "Idempotency-Replayed"
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        pattern=r"^[!-~]{1,255}$",
+        description="A name of your own for this request, such as a UUID. Sent again within a day with the same body it gets the first "
+        "answer and changes nothing; with another body it is refused with 422.",
+    ),
+]
+REPLAYS: dict[int | str, dict[str, Any]] = {
+    201: {
+        "headers": {
+            REPLAYED: {"description": "`true` on an answer that was given before under the same key.", "schema": {"type": "string"}},
+        }
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A request that creates something; under a key of its sender's it has its effect once."""
+
+    request: Request
+    response: Response
+    key: str | None
+
+    def once(self, body: BaseModel) -> Once | None:
+        """What the ledger knows the request by; None where no key was sent."""
+        if self.key is None:
+            return None
+        place = f"{self.request.method} {self.request.url.path}"
+        return once_of(place, self.key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
+
+    def note(self, about: str, *, replayed: bool) -> None:
+        """Says what came into being, to the audit, and in the answer's headers whether it did before."""
+        self.request.state.about = about
+        if replayed:
+            self.response.headers[REPLAYED] = "true"
+
+
+async def _creation(request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> Creation:
+    return Creation(request, response, idempotency_key)
+
+
+Creating: TypeAlias = Annotated[Creation, Depends(_creation)]
+
+
+def answer(value: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """A frozen dataclass, or a list of them, as JSON; the route names the model for its documentation."""
+    return Response(msgspec.json.encode(value), media_type="application/json", headers=headers)

@@ -1,0 +1,124 @@
+"""How much may be asked: runs and jobs that wait or run, open event streams, requests per second."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from azq.config import DaemonConfig
+from azq.errors import TooManyRequests
+from azq.ledger import AnyLedger
+from azq.ledger.types import LedgerLoad
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One change at a time is let in after a look at the ledger.
+
+    A lock of this process is enough, and no script has to read the keys of all runs: only the one daemon that holds the control plane's
+    lock answers requests. Whoever writes to the control plane himself, as `azq up` does, holds its password and is not bounded.
+    """
+
+    ledger: AnyLedger
+    config: DaemonConfig
+    turn: threading.Lock
+
+    def run(self) -> AbstractContextManager[None]:
+        """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
+        told = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
+        return self._room(lambda load: load.running, self.config.max_runs, told)
+
+    def job(self) -> AbstractContextManager[None]:
+        """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
+        told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
+        return self._room(lambda load: load.jobs, self.config.max_queued_jobs, told)
+
+    @contextmanager
+    def _room(self, count_of: Callable[[LedgerLoad], int], most: int, told: str) -> Iterator[None]:
+        with self.turn:
+            if (count := count_of(self.ledger.load())) >= most:
+                raise TooManyRequests(f"{count} {told}")
+            yield
+
+
+class Streams:
+    """Counts open streams, of all and of each who asks; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: Counter[str] = Counter()
+        self.closing = False
+
+    @property
+    def open(self) -> int:
+        """Streams that are open now."""
+        return self._of.total()
+
+    def enter(self, who: str, most: int, most_each: int) -> None:
+        """Takes a place for the holder of a token. Raises `TooManyRequests` where there is none left, for all or for this one."""
+        with self._lock:
+            if self.open >= most:
+                raise TooManyRequests(f"{self.open} event streams are open, as many as daemon.event_streams allows; end one, or raise it")
+            if self._of[who] >= most_each:
+                raise TooManyRequests(
+                    f"token {who!r} has {self._of[who]} event streams open, as daemon.event_streams_each allows; end one, or raise it"
+                )
+            self._of[who] += 1
+
+    def leave(self, who: str) -> None:
+        """Gives a place back."""
+        with self._lock:
+            self._of[who] -= 1
+
+    def close(self) -> None:
+        """Asks all streams to end."""
+        self.closing = True
+
+
+MOST_CALLERS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Requests that may still be made at a moment of the monotonic clock."""
+
+    level: float
+    at_s: float
+
+
+def take(bucket: Bucket, now_s: float, per_s: float, burst: float) -> tuple[Bucket, float]:
+    """The bucket after one request, and 0; or the bucket unchanged in level, and the seconds until a request is free again."""
+    level = min(burst, bucket.level + max(0.0, now_s - bucket.at_s) * per_s)
+    if level >= 1.0:
+        return Bucket(level - 1.0, now_s), 0.0
+    return Bucket(level, now_s), (1.0 - level) / per_s
+
+
+class Limiter:
+    """One bucket a caller; beyond `most_callers` the one that asked longest ago is forgotten. Belongs to one event loop."""
+
+    def __init__(
+        self, per_s: float, burst: int, *, clock_s: Callable[[], float] = time.monotonic, most_callers: int = MOST_CALLERS
+    ) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._clock_s = clock_s
+        self._most_callers = most_callers
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def wait_s(self, caller: str) -> int:
+        """0 when the caller may ask now, else whole seconds after which it may."""
+        now_s = self._clock_s()
+        bucket, wait_s = take(self._buckets.pop(caller, Bucket(self._burst, now_s)), now_s, self._per_s, self._burst)
+        self._buckets[caller] = bucket
+        while len(self._buckets) > self._most_callers:
+            self._buckets.popitem(last=False)
+        return math.ceil(wait_s)

@@ -1,0 +1,74 @@
+"""What a run recorded: its figures over time, for charts, and its games, from the segment log on this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from azq import games
+from azq.config import RunConfig
+from azq.errors import AzqError, IllegalActionError, WireError
+from azq.games.files import is_python_file
+from azq.ledger.records import sections_of
+from azq.ledger.types import RunView
+from azq.replay.browse import Place
+from azq.status.history import History, downsample, read
+from azq.status.viewer import GameSummary, GameView, summary, view
+from daemon.api.access import READ
+from daemon.api.conventions import LINKED, Paged
+from daemon.api.services import Use
+
+router = APIRouter(prefix="/v1/runs")
+LONGEST_MS = 14 * 24 * 3600 * 1000
+
+
+@router.get("/{run}/history", tags=["runs"], dependencies=[READ])
+def run_history(
+    run: str,
+    use: Use,
+    since_ms: Annotated[int, Query(ge=0, lt=2**53, description="Milliseconds since 1970; absent: the last hour.")] | None = None,
+    points: Annotated[int, Query(ge=1, le=2000, description="At most about so many moments; means over equal parts.")] = 240,
+) -> History:
+    """Figures over time in columns, oldest first; recorded every `daemon.history_every_s` while the run runs."""
+    use.ledger.run(run)
+    now_ms = use.clock_ms()
+    start = max(now_ms - LONGEST_MS, now_ms - 3_600_000 if since_ms is None else since_ms)
+    return downsample(read(use.bus, run, start), max(1, now_ms - start), points)
+
+
+@router.get("/{run}/games", tags=["games"], responses=LINKED, dependencies=[READ])
+def list_games(run: str, use: Use, pages: Paged, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> list[GameSummary]:
+    """The recorded games, in the order in which the learner stored them, newest first."""
+    place = pages.place("games", int, int)
+    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, Place(*place) if place else None)
+    page = pages.take("games", found, limit, lambda entry: (entry[0].segment, entry[0].record))
+    return [summary(event) for _, event in page]
+
+
+@router.get("/{run}/games/{uid}", tags=["games"], dependencies=[READ])
+def show_game(run: str, uid: int, use: Use) -> GameView:
+    """One game ply by ply: position, player, action, the search's values and policy target."""
+    known = use.ledger.run(run)
+    event = use.games_of(_segments(known)).find(uid)
+    settings = sections_of(known.record).run
+    rules, note = _rules(settings)
+    try:
+        return view(settings.game, rules, event, note)
+    except (WireError, IllegalActionError) as error:  # recorded under other rules than the run has now
+        return view(settings.game, None, event, f"positions are not shown: {error}")
+
+
+def _segments(known: RunView) -> Path:
+    return Path(known.record.directory) / "segments"
+
+
+def _rules(settings: RunConfig) -> tuple[games.Game | None, str]:
+    """The game's rules, or why there are none here."""
+    if is_python_file(settings.game):
+        return None, "positions are not shown: this game is a Python file, and the daemon runs no code of games"
+    try:
+        return games.GameFiles().load(settings.game, settings.params), ""
+    except AzqError as error:
+        return None, f"positions are not shown: {error}"

@@ -1,0 +1,92 @@
+"""The slice engine's surroundings: a run with its in-memory ledger, whose calls may be disturbed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from azq import games
+from azq.actor import Arenas, SelfPlay, SliceEnd
+from azq.bus.memory import MemoryBus
+from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
+from azq.ledger import MemoryLedger
+from azq.ledger.types import Lease
+from azq.search.evaluator import UniformEvaluator
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord, SampleEvent
+
+GAME = games.load("tic_tac_toe")
+RUN = "toe"
+
+
+def sections(**selfplay: Any) -> RunSections:
+    settings = {"games_in_flight": 8, "evaluator": "uniform", "journal_s": 0.01, **selfplay}
+    return RunSections(
+        run=RunConfig(game="tic_tac_toe", seed=5),
+        search=SearchConfig(num_simulations=12, reuse_subtree=False),
+        selfplay=SelfPlayConfig(**settings),
+    )
+
+
+class Table:
+    """A run with its in-memory ledger; every call may be disturbed by `hook(name, call)`."""
+
+    def __init__(self) -> None:
+        self.bus = MemoryBus()
+        self.ledger = MemoryLedger(self.bus)
+        self.ledger.create_run(RunRecord(RUN, b"{}", {}, "", 0))
+        self.events: list[SampleEvent] = []
+        self.journals: list[int] = []
+        self.hook: Callable[[str, Callable[[], Any]], Any] = lambda name, call: call()
+        self.arenas = Arenas()
+
+    def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0) -> Lease:
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s))
+        self.ledger.mark_published(job.job.job_id, 1)
+        lease = self.ledger.claim(job.job.job_id, 1, "me", lease_s)
+        assert lease is not None
+        return lease
+
+    def play(self, lease: Lease | None = None, evaluator: Any = None, **options: Any) -> SliceEnd:
+        settings = options.pop("settings", sections())
+        return SelfPlay(
+            self, lease or self.lease(), settings, GAME, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options
+        ).run()
+
+    def balanced(self) -> bool:
+        counts = self.ledger.counts(RUN)
+        uids = [event.record.uid for event in self.events]
+        assert len(uids) == len(set(uids)), "a game was committed twice"
+        assert counts.finished == len(uids)
+        return counts.opened == counts.finished + counts.open + counts.abandoned
+
+    def all_in_the_pool(self) -> bool:
+        """No lease holds a game: the next job adopts every open one and no new one."""
+        before = self.ledger.counts(RUN)
+        lease = self.lease()
+        adopted = self.ledger.adopt(lease, before.open)
+        self.ledger.release(lease, [])
+        return self.balanced() and len(adopted) == before.open > 0 and self.ledger.counts(RUN).opened == before.opened
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.ledger, name)
+
+        def call(lease: Lease, *arguments: Any) -> Any:
+            def do() -> Any:
+                answer = method(lease, *arguments)
+                if name == "finish_games":
+                    self.events += arguments[0]
+                if name == "journal":
+                    self.journals.append(len(arguments[0]))
+                return answer
+
+            return self.hook(name, do)
+
+        return call
+
+
+def after(calls: int) -> Callable[[], bool]:
+    """False so many times, then True."""
+    counter = itertools.count()
+    return lambda: next(counter) >= calls

@@ -1,0 +1,42 @@
+"""A ledger with its bus and a clock of the test's own, in memory or on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from azq.bus.base import Bus
+from azq.ledger.types import Lease
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
+
+
+class World:
+    """A ledger, its bus and its clock."""
+
+    def __init__(self, make_ledger: Callable[[Callable[[], int]], Any], bus: Bus) -> None:
+        self.now = 1_000_000
+        self.bus = bus
+        self.ledger = make_ledger(lambda: self.now)
+        self.ledger.create_run(record("r"))
+
+    def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0) -> Lease:
+        view = self.ledger.enqueue(Job("", "r", kind, "cpu", games=3))
+        lease: Lease | None = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
+        assert lease is not None
+        return lease
+
+    def pass_s(self, seconds: float) -> None:
+        self.now += round(seconds * 1000)
+
+    def samples(self) -> list[int]:
+        return [decode(entry.frame, SampleEvent).record.uid for entry in self.bus.after(keys.samples("r"), "0")]
+
+
+def record(run: str) -> RunRecord:
+    return RunRecord(run, b"{}", {"games": 10}, "folder", 1)
+
+
+def event(uid: int) -> SampleEvent:
+    return SampleEvent(GameRecord(uid, b"\1\0"), (1.0, -1.0), "w1", 1)

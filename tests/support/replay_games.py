@@ -1,0 +1,43 @@
+"""Finished games for tests of replay and learner: random moves by the real rules, with made-up targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from azq.wire.codec import encode
+from azq.wire.messages import GameRecord, SampleEvent
+
+
+def play_game(game: Any, uid: int, *, searched_from: int = 0, weight_version: int = 1) -> SampleEvent:
+    """A random game; plies before `searched_from` and those of chance carry no targets."""
+    rng = np.random.default_rng(uid)
+    state, num_actions = game.new_initial_state(), game.num_distinct_actions()
+    actions, policies, searched = [], [], []
+    while not state.is_terminal():
+        legal = state.legal_actions()
+        policy = np.zeros(num_actions, np.float32)
+        searched.append(not state.is_chance_node())
+        if searched[-1]:
+            policy[legal] = rng.dirichlet(np.ones(len(legal)))
+        policies.append(policy)
+        actions.append(int(rng.choice(legal)))
+        state.apply_action(actions[-1])
+    plies = len(actions)
+    simulations = np.where(searched, 32, 0).astype("<u2")
+    simulations[:searched_from] = 0
+    record = GameRecord(
+        uid=uid,
+        actions=np.asarray(actions, "<u2").tobytes(),
+        policies=np.asarray(policies, "<f2").tobytes(),
+        root_values=rng.uniform(-1, 1, (plies, game.value_size())).astype("<f4").tobytes(),
+        simulations=simulations.tobytes(),
+        weight_versions=np.full(plies, weight_version, "<u4").tobytes(),
+    )
+    return SampleEvent(record=record, returns=tuple(state.returns()), worker="selfplay@test:1", finished_ms=1)
+
+
+def frame(game: Any, uid: int, **options: Any) -> bytes:
+    """The frame of `play_game`."""
+    return encode(play_game(game, uid, **options))

@@ -1,0 +1,59 @@
+"""What a process tells its service manager, and what it does when that one listens to nothing."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from azq.process import liveness
+from azq.process.liveness import READY, WATCHDOG, more_time, notify
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """A service manager's socket, which reads when the test does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        yield listening
+
+
+def told(manager: socket.socket) -> dict[str, str]:
+    return {"NOTIFY_SOCKET": str(manager.getsockname())}
+
+
+def test_lines_arrive_as_one_message(manager: socket.socket) -> None:
+    assert notify(READY, "STATUS=at work", environment=told(manager))
+    assert manager.recv(100) == b"READY=1\nSTATUS=at work"
+
+
+def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket) -> None:
+    before = liveness.DROPPED.total
+    refused = threading.Event()
+
+    def fill() -> None:
+        while notify(WATCHDOG, environment=told(manager)):
+            pass
+        refused.set()
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    assert refused.wait(20.0), "notify waits for a reader"
+    thread.join()
+    assert not notify(WATCHDOG, environment=told(manager))
+    assert liveness.DROPPED.total == before + 2
+    manager.recv(100)
+    assert notify(WATCHDOG, environment=told(manager))  # once somebody reads again, messages arrive again
+    assert liveness.DROPPED.total == before + 2
+
+
+def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    assert not notify(READY, environment={"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    assert not notify(READY, environment={})
+
+
+def test_more_time_is_asked_for_in_microseconds() -> None:
+    assert more_time(1.5) == "EXTEND_TIMEOUT_USEC=1500000"

@@ -1,0 +1,64 @@
+"""What the kernel says of processes: what they cost, whose they are, whether they live."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from azq import metrics
+from azq.process.proc import alive, children, command, cpu_s, is_my_child, stat_of, usage
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+BURN = "import time\nwhile time.process_time() < {s}: pass\nprint('done', flush=True)\ninput()"
+
+
+def test_cpu_counts_living_and_ended_children() -> None:
+    before = usage()[metrics.CPU_S]
+    child = subprocess.Popen([sys.executable, "-c", BURN.format(s=0.3)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    assert child.pid in children(os.getpid())
+    living = usage()
+    assert living[metrics.CPU_S] - before >= 0.28
+    assert living[metrics.RESIDENT_BYTES] > usage(child.pid)[metrics.RESIDENT_BYTES] > 1e6
+    child.communicate(b"\n")
+    assert usage()[metrics.CPU_S] >= living[metrics.CPU_S]
+
+
+def test_where_there_is_nothing_to_read_nothing_is_said(tmp_path: Path) -> None:
+    assert usage(proc=tmp_path) == {}
+    assert command(os.getpid(), tmp_path) == []
+    assert stat_of(os.getpid(), tmp_path) is None
+    assert children(os.getpid(), tmp_path) == []
+
+
+def test_only_living_children_of_this_process_are_its_children() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert is_my_child(child.pid)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        if sys.platform.startswith("linux"):
+            assert not is_my_child(child.pid)  # a zombie
+            assert not is_my_child(os.getppid())
+    assert not is_my_child(child.pid)
+
+
+def test_a_process_is_told_by_its_command_its_parent_and_what_it_spent() -> None:
+    words = [sys.executable, "-c", BURN.format(s=0), "a b"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # in the middle of an exec the kernel tells no words
+        assert command(child.pid) == words
+        found = stat_of(child.pid)
+        assert found is not None
+        assert found.parent == os.getpid()
+        assert alive(child.pid)
+        own_s = cpu_s([os.getpid()])
+        assert 0.0 < own_s <= cpu_s([os.getpid(), child.pid])
+        child.kill()
+    assert not alive(child.pid)
+    assert cpu_s([child.pid]) == 0.0

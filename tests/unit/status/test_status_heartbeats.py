@@ -1,0 +1,114 @@
+"""Heartbeats are read once for all who ask, decoded when they changed, and never kept too long."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import msgspec
+import pytest
+
+from azq.bus.memory import MemoryBus
+from azq.metrics import EVALUATIONS_PER_S, GAMES_PER_S, POLICY_LAG
+from azq.status.heartbeats import Beats
+from azq.status.observe import Standings
+from azq.status.workers import joined, lag_of, team_of, worker_status
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import Heartbeat, MatchResult, MatchSpec
+
+
+def beat(worker: str = "w", run: str = "", **changes: object) -> Heartbeat:
+    values = {"role": "selfplay", "worker": worker, "host": "h", "pid": 1, "version": "0", "schema": 1, "started_ms": 0, "sent_ms": 0}
+    return Heartbeat(**{**values, "run": run, **changes})
+
+
+class World:
+    """A bus with heartbeats, and a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now, self.bus = 0.0, MemoryBus()
+        self.beats = Beats(self.bus, max_age_s=1.0, clock=lambda: self.now)
+
+    def put(self, *beats: Heartbeat) -> None:
+        for one in beats:
+            self.bus.put(keys.beat(one.worker), encode(one))
+
+
+def test_a_reading_serves_for_a_while_and_a_refresh_serves_everybody() -> None:
+    world = World()
+    world.put(beat("a"))
+    assert [one.worker for one in world.beats.read()] == ["a"]
+    world.put(beat("b"))
+    world.now = 0.9
+    assert [one.worker for one in world.beats.read()] == ["a"]
+    assert [one.worker for one in world.beats.refresh()] == ["a", "b"]
+    world.bus.delete(keys.beat("a"))
+    world.now = 2.0
+    assert [one.worker for one in world.beats.read()] == ["b"]
+
+
+def test_an_unchanged_heartbeat_is_the_same_object_and_a_broken_one_is_left_out() -> None:
+    world = World()
+    world.put(beat("a"), beat("b"))
+    first = world.beats.refresh()
+    world.put(beat("b", sent_ms=5))
+    world.bus.put(keys.beat("c"), b"nonsense")
+    second = world.beats.refresh()
+    assert second[0] is first[0]
+    assert (second[1].sent_ms, len(second)) == (5, 2)
+
+
+def test_a_team_has_its_own_and_the_unbound_workers_and_is_put_together_once() -> None:
+    world = World()
+    world.put(
+        beat("a", rates={GAMES_PER_S: 2.0}), beat("b", "mine", rates={GAMES_PER_S: 3.0}), beat("c", "other", rates={GAMES_PER_S: 4.0})
+    )
+    team = world.beats.team("mine", 1000)
+    assert [one.worker for one in team.workers] == ["a", "b"]
+    assert team.rates.games_per_s == 5.0
+    assert msgspec.json.decode(team.encoded) == [msgspec.json.decode(msgspec.json.encode(one)) for one in team.workers]
+    assert world.beats.team("mine", 2000) is team
+    world.beats.refresh()
+    assert world.beats.team("mine", 2000) is not team
+
+
+def test_lag_is_what_workers_say_or_what_their_versions_tell() -> None:
+    silent = [
+        beat("a", weight_versions={"r": 3}),
+        beat("b", weight_versions={"r": 5}),
+        beat("i", role="inference", weight_versions={"r": 0}),
+    ]
+    assert lag_of(silent)("r", 6) == 2.0
+    assert lag_of(silent)("unknown", 6) == 0.0
+    assert lag_of([*silent, beat("c", rates={POLICY_LAG: 1.5})])("r", 6) == 1.5
+    assert team_of([], lambda one: worker_status(one, 0)).lag("r", 9) == 0.0
+
+
+@pytest.mark.parametrize(
+    "own", [[], [beat("l", "r", role="learner")], [beat("s", "r", rates={GAMES_PER_S: 3.0}, weight_versions={"r": 1})]]
+)
+def test_joining_a_team_is_as_putting_all_of_it_together(own: list[Heartbeat]) -> None:
+    shared = [beat("a", rates={GAMES_PER_S: 2.0}, weight_versions={"r": 3}), beat("i", role="inference", rates={EVALUATIONS_PER_S: 9.0})]
+    status = partial(worker_status, now_ms=0)
+    one, other = joined(team_of(shared, status), own, status), team_of([*shared, *own], status)
+    assert (one.beats, one.workers, one.rates, one.lag("r", 6)) == (other.beats, other.workers, other.rates, other.lag("r", 6))
+    assert msgspec.json.decode(one.encoded) == msgspec.json.decode(other.encoded)
+    assert msgspec.json.decode(joined(team_of([], status), own, status).encoded) == msgspec.json.decode(team_of(own, status).encoded)
+
+
+def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
+    spec = MatchSpec("weights:1", "uct:100", 10, 8, 0, 1)
+    match, reads = MatchResult(spec, "weights:1", "uct:100", 8, 0, 2, 0), []
+
+    def read() -> tuple[list[MatchResult], list]:
+        reads.append(1)
+        return [match] * len(reads), []
+
+    standings = Standings()
+    assert standings.of("r", "1-0", read).matches == (match,)
+    assert standings.of("r", "1-0", read).matches == (match,)
+    assert len(standings.of("r", "2-0", read).matches) == 2
+    assert {rating.player for rating in standings.of("r", "2-0", read).ratings} == {"weights:1", "uct:100"}
+    assert len(reads) == 2
+    assert dataclasses.is_dataclass(standings.of("s", "", read))

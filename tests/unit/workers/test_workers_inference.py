@@ -1,0 +1,62 @@
+"""An inference worker's heartbeat: needed at the start, missed later without harm."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from azq.bus.memory import MemoryBus
+from azq.config import WorkerConfig
+from azq.errors import AccessRefused, BrokerUnavailable
+from azq.wire import keys
+from workers.inference import ServingBeat, serve
+
+
+def make(control, heartbeat_s=1e-9):
+    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
+    return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
+
+
+def test_the_first_one_must_arrive():
+    control = MemoryBus()
+    control.down = True
+    with pytest.raises(BrokerUnavailable):
+        make(control).turn()
+
+
+def test_a_control_plane_that_is_away_later_stops_nothing():
+    control = MemoryBus()
+    beat = make(control)
+    beat.turn()
+    control.down = True
+    beat.turn()
+    control.down = False
+    control.delete(keys.beat("inference@test:1"))
+    beat.turn()
+    assert control.get(keys.beat("inference@test:1")) is not None
+
+
+def test_between_two_nothing_is_written():
+    control = MemoryBus()
+    beat = make(control, heartbeat_s=3600.0)
+    beat.turn()
+    control.delete(keys.beat("inference@test:1"))
+    beat.turn()
+    assert control.get(keys.beat("inference@test:1")) is None
+
+
+def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step():
+    def refuse(*_, **__):
+        raise AccessRefused("no such user; azq join-token")
+
+    control = MemoryBus()
+    beat = make(control)
+    beat.turn()
+    control.put = refuse
+    with pytest.raises(AccessRefused):
+        beat.turn()
+    server = SimpleNamespace(step=refuse, drain=list, release=list)
+    with pytest.raises(AccessRefused):
+        serve(server, lambda: None, threading.Event())
