@@ -175,7 +175,7 @@ def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int
         left = plies
         while left and not state.is_terminal():
             by_chance = state.is_chance_node()
-            actions.append(_chance(state, rng) if by_chance else rng.choice(state.legal_actions()))
+            actions.append(draw_outcome(state, rng) if by_chance else rng.choice(state.legal_actions()))
             state.apply_action(actions[-1])
             left -= not by_chance
         if not state.is_terminal():
@@ -198,10 +198,10 @@ def _move(player: Player, games: Sequence[MatchGame]) -> None:
 
 def _settle_chance(one: MatchGame) -> None:
     while one.state.is_chance_node():
-        one.play(_chance(one.state, one.luck))
+        one.play(draw_outcome(one.state, one.luck))
 
 
-def _chance(state: _core.State, rng: random.Random) -> int:
+def draw_outcome(state: _core.State, rng: random.Random) -> int:
     """An outcome, from one number of the stream however many outcomes there are."""
     outcomes = state.chance_outcomes()
     return rng.choices([outcome for outcome, _ in outcomes], [probability for _, probability in outcomes])[0]
