@@ -15,7 +15,7 @@ from azq.ledger.records import known_section
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.state import SILENT
-from azq.status.workers import Team, WorkerStatus, team_of, worker_status
+from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
 
 _DEFAULT = NetworkConfig()
@@ -157,7 +157,7 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
 
 
-def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Team | None = None) -> RunStatus:
+def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
     """The status of one run; `team` are its workers, where not those of `facts`."""
     view, counts, name = facts.view, facts.counts, facts.view.record.run
     learner = facts.learner or SILENT

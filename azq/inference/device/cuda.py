@@ -16,7 +16,7 @@ from azq.inference.device.fallback import CaptureRefused, Failure, classify
 from azq.inference.device.forward import EagerForward, Flight, Outputs, gather
 from azq.inference.serve.batching import bucket_of
 from azq.nets import Network, unpack
-from azq.phases import Event
+from azq.phases import DeviceEvent
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
@@ -95,7 +95,7 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: Slot, count: int, begun: Event, done: Event) -> None:
+    def __init__(self, slot: Slot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
         self._slot: Slot | None = slot
         self._count = count
         self._begun, self._done = begun, done
@@ -171,7 +171,7 @@ class Slot:
         self._flight = GraphFlight(self, count, begun, done)
         return self._flight
 
-    def read(self, count: int, begun: Event, done: Event) -> tuple[Outputs, bool]:
+    def read(self, count: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
         """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
         done.synchronize()
         self._lanes.clock.landed(begun, done)
@@ -253,9 +253,9 @@ class GraphForward:
         return True
 
 
-def _timing_event() -> Event:
+def _timing_event() -> DeviceEvent:
     """Blocking: a host thread that waits for the device leaves its core to the others."""
-    return cast(Event, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
+    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
 
 
 def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:

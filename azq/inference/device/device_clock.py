@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from azq.phases import Event
+from azq.phases import DeviceEvent
 
 
 class DeviceClock:
@@ -13,18 +13,18 @@ class DeviceClock:
     Batches land in the order in which they ended; one landed by another thread at the same moment may be counted twice or not at all.
     """
 
-    def __init__(self, make_event: Callable[[], Event]) -> None:
+    def __init__(self, make_event: Callable[[], DeviceEvent]) -> None:
         self._make_event = make_event
-        self._landed: Event | None = None  # the end of the batch that landed last
+        self._landed: DeviceEvent | None = None  # the end of the batch that landed last
         self.busy_s = 0.0
 
-    def mark(self) -> Event:
+    def mark(self) -> DeviceEvent:
         """A mark at this point of the stream in use."""
         event = self._make_event()
         event.record()
         return event
 
-    def landed(self, begin: Event, end: Event) -> None:
+    def landed(self, begin: DeviceEvent, end: DeviceEvent) -> None:
         """Counts a finished batch, as far as it did not run while the one before it did."""
         lengths = [begin.elapsed_time(end)]
         if self._landed is not None:

@@ -24,7 +24,7 @@ from azq.learner.step.schedule import learning_rate
 from azq.learner.step.symmetry import Symmetries
 from azq.learner.step.sync import Alone, Sync
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
-from azq.phases import Event, Phases
+from azq.phases import DeviceEvent, Phases
 from azq.replay.samples import Samples
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
@@ -233,8 +233,8 @@ class Trainer:
         return torch.from_numpy(array).to(self._device, non_blocking=True)
 
 
-def _timing_event() -> Event:
-    return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+def _timing_event() -> DeviceEvent:
+    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
 
 
 def _optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

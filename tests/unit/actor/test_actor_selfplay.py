@@ -36,8 +36,8 @@ def test_a_slice_finishes_games_refills_its_slots_and_gives_the_rest_back(table:
         assert 5 <= plies <= 9
         assert len(event.record.policies) == plies * 9 * 2
         assert sum(event.returns) == 0
-    assert end.progress.simulations >= 12 * 5 * end.progress.games
-    assert end.progress.plies >= 5 * end.progress.games
+    assert end.progress.searched["simulations"] >= 12 * 5 * end.progress.games
+    assert end.progress.searched["plies"] >= 5 * end.progress.games
 
 
 def test_the_next_slice_adopts_the_open_games_first(table: Table) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.turn import Limits, Moment, Stop, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
+from azq.actor.slice import Moment, SliceLimits, Stop, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
 from azq.errors import ConfigError
 from azq.ledger.types import Directive
 
-LIMITS = Limits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
+LIMITS = SliceLimits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
 CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive=Directive.GO_ON, open_games=8)
 
 

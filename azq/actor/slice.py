@@ -1,12 +1,16 @@
-"""What a self-play slice decides, as pure functions of numbers: whose turn, when to journal, when to stop."""
+"""A self-play slice: what is to be played, and what it decides, as pure functions of numbers: whose turn, when to journal, when to stop."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from azq import _core
+from azq.config import RunSections
 from azq.errors import ConfigError
-from azq.ledger.types import Directive
+from azq.ledger.types import Directive, Lease
+
+PATIENCE_S = 60.0  # without any evaluation for so long, the games are better off elsewhere
 
 
 class Stop(StrEnum):
@@ -35,7 +39,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SliceLimits:
     """How long a slice may take (`slice_s`), may wait for an evaluation (`patience_s`), and how often it journals."""
 
     slice_s: float
@@ -43,7 +47,30 @@ class Limits:
     journal_s: float
 
 
-def why_stop(moment: Moment, limits: Limits) -> Stop | None:
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Games of a run to be played under one lease. `made_ms` is when the run was created: an earlier one may have borne its name."""
+
+    lease: Lease
+    sections: RunSections
+    game: _core.Game
+    made_ms: int = 0
+    patience_s: float = PATIENCE_S
+
+    @property
+    def games(self) -> int:
+        """Games in flight."""
+        return self.lease.job.games or self.sections.selfplay.games_in_flight
+
+    @property
+    def limits(self) -> SliceLimits:
+        """The job's length goes before the run's; no journal write is so late that the lease gets thin."""
+        settings = self.sections.selfplay
+        journal_s = journal_interval_s(settings.journal_s, self.lease.lease_s)
+        return SliceLimits(self.lease.job.slice_s or settings.slice_s, self.patience_s, journal_s)
+
+
+def why_stop(moment: Moment, limits: SliceLimits) -> Stop | None:
     """The reason to end the slice now, or None; an order comes before the clock."""
     if moment.asked:
         return Stop.ASKED

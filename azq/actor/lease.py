@@ -1,4 +1,4 @@
-"""The slice's line to the ledger: retries while the lease lasts, remembers the last directive, keeps calls small.
+"""A slice's calls to the ledger: retried while the lease lasts, kept small, their last directive remembered.
 
 A finish or journal whose answer was lost is sent again; had it been committed, the ledger answers the second one with `LeaseLost`
 (the games are not held any more), the slice drops what it has, and the journal and the lease's end make it whole.
@@ -7,6 +7,7 @@ A finish or journal whose answer was lost is sent again; had it been committed, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from azq import logs
@@ -25,7 +26,7 @@ T = TypeVar("T")
 log = logs.get(__name__)
 
 
-class Link:
+class HeldLease:
     """One lease's calls. All raise `LeaseLost` when it was taken over and `BrokerUnavailable` when it ran out unrenewed."""
 
     def __init__(
@@ -44,7 +45,7 @@ class Link:
         games: list[GameRecord] = []
         while len(games) < count:
             asked = min(RECORDS_PER_CALL, count - len(games))
-            more = self._persist(lambda asked=asked: self._ledger.adopt(self._lease, asked))  # type: ignore[misc]
+            more = self._persist(partial(self._ledger.adopt, self._lease, asked))
             games += more
             if len(more) < asked:
                 break
@@ -52,26 +53,25 @@ class Link:
 
     def journal(self, records: Iterable[GameRecord]) -> None:
         """Writes open games and renews the lease, even when there is nothing to write."""
-        sent = False
-        for batch in calls(records):
-            self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
-            sent = True
-        if not sent:
-            self._renewing(lambda: self._ledger.renew(self._lease))
+        batches = list(calls(records))
+        for batch in batches:
+            self._renewing(partial(self._ledger.journal, self._lease, batch))
+        if not batches:
+            self._renewing(partial(self._ledger.renew, self._lease))
 
     def finish(self, events: Sequence[SampleEvent]) -> None:
         """Closes games and hands over their samples in one atomic step."""
-        self._renewing(lambda: self._ledger.finish_games(self._lease, events))
+        self._renewing(partial(self._ledger.finish_games, self._lease, events))
 
     def abandon(self, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on, with the reason."""
-        self._persist(lambda: self._ledger.abandon(self._lease, uid, reason))
+        self._persist(partial(self._ledger.abandon, self._lease, uid, reason))
 
     def release(self, records: Iterable[GameRecord]) -> None:
         """Journals the last changes, gives every held game back to the pool and ends the job."""
         for batch in calls(records):
-            self._renewing(lambda batch=batch: self._ledger.journal(self._lease, batch))  # type: ignore[misc]
-        self._persist(lambda: self._ledger.release(self._lease, []))
+            self._renewing(partial(self._ledger.journal, self._lease, batch))
+        self._persist(partial(self._ledger.release, self._lease, []))
 
     def _renewing(self, call: Callable[[], Directive]) -> None:
         self.directive = self._persist(call)

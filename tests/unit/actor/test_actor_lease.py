@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.link import calls
+from azq.actor.lease import calls
 from azq.wire.messages import GameRecord
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.pinning import cores_of, pinned
+from workers.selfplay import cores_of, pinned
 
 
 @given(st.sets(st.integers(0, 255), min_size=1), st.integers(1, 8), st.integers(1, 16))
