@@ -19,8 +19,7 @@ from typing import Any
 import redis
 
 from azq.drill.audit import DiskAuditor
-from azq.drill.faults.brokers import limit_files, limit_memory
-from azq.drill.faults.messages import offer_weights, send_poison
+from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
 from azq.drill.outcome import Outcome
 from azq.drill.processes import CHILD, processes, signalled
 from azq.drill.rounds import RecoveryWatch, Tell
