@@ -167,10 +167,7 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
         rehearsal = Rehearsal(rounds.end(), throughput)
     finally:
         system.stop()
-    if rehearsal.passed():
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        tell(f"files of the system are in {folder}")
+    system.put_away(rehearsal.passed(), tell)
     return rehearsal
 
 
