@@ -33,7 +33,7 @@ from azq.config.addresses import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
 from azq.host.fronts import FrontPlan, Listen, children
-from azq.host.roles import in_roles
+from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
 from azq.process.start import child_environment, run_main

@@ -13,17 +13,14 @@ import torch
 from azq import games
 from azq.bench.rig import rules
 from azq.config import Config
-from azq.learner.data.batches import Draws, Feed, Order
-from azq.learner.data.prefetch import feed_of
+from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
-from azq.learner.step.loss import losses
-from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.loss import Symmetries, losses
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
 from azq.process.proc import peak_resident_bytes
-from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.samples import Samples
+from azq.replay.samples import NO_COLUMNS, Columns, Samples
 from azq.replay.window import Window
 
 _CHUNK = 10_000  # samples written to the window at once

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.bench.plan import PEERS, SIMULATIONS, Case
-from azq.console.profile.plot import plot, pyplot_of
-from azq.console.profile.table import profile_of_shares
+from azq.console.profile import plot, profile_of_shares, pyplot_of
 from azq.errors import ConfigError
 
 Figures = Mapping[str, Mapping[str, Any]]

@@ -23,7 +23,7 @@ import httpx2
 from azq.bench.daemon import beating, populate, run_name, serving
 from azq.bench.rig import READY_S, answer_of, child, free_port, own_brokers, percentile
 from azq.config import Config
-from azq.config.own_token import with_own_token
+from azq.config.access import with_own_token
 from azq.process.proc import cpu_s
 from azq.process.start import run_main
 from azq.waiting import until

@@ -25,10 +25,10 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
-from azq.console.guests import with_game
 from azq.errors import EvaluationTimeout
 from azq.host.brokers import Brokers
-from azq.host.roles import in_roles
+from azq.host.rundir import with_game
+from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of

@@ -125,10 +125,11 @@ class HostFleet:
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
         """The first true answer; names what did not come, and where logs are."""
-        logs = f"logs are in {self._folder}"
-        return until(
-            lambda: condition() or None, lambda: f"{what} did not come within {within_s:g} s; {logs}\n{self._last_words()}", within_s
-        )
+
+        def failure() -> str:
+            return f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}"
+
+        return until(lambda: condition() or None, failure, within_s)
 
     def counts(self) -> LedgerCounts:
         """The ledger."""

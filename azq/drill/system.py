@@ -20,12 +20,12 @@ from azq.actor.slice import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
-from azq.console.guests import with_game
 from azq.drill.evidence import Evidence
 from azq.drill.processes import start
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
+from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import alive, stat_of

@@ -21,7 +21,7 @@ from azq.drill.processes import ended, start
 from azq.drill.scenarios import MACHINE, Harm, Scenario, fault
 from azq.drill.system import RUN, System
 from azq.errors import ExitCode, StateConflict
-from azq.host.roles import in_roles
+from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.process.proc import children
