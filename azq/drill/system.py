@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -106,6 +107,13 @@ class System:
                 self._process.kill()
                 self._process.wait()
             self._process = self._config = None
+
+    def put_away(self, passed: bool, tell: Callable[[str], None]) -> None:
+        """Deletes its files once it has stopped; where a drill failed it tells where they are."""
+        if passed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            tell(f"files of the system are in {self.folder}")
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
