@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.connect import connect_at_start, control_url_of
+from azq.bus.redis import connect_at_start, control_url_of
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from daemon.serve.door import bind
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 

@@ -13,7 +13,6 @@ import redis
 from azq import games, logs
 from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
@@ -27,6 +26,7 @@ from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import read_weights
 from azq.wire.acl import user_in
+from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures

@@ -15,14 +15,13 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 
 from azq import logs
-from azq.bus.connect import connect, connect_at_start, control_url_of
-from azq.bus.redis import RedisBus
+from azq.bus.redis import RedisBus, connect_at_start, control_url_of
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError, ExitCode
 from azq.ledger import Ledger
 from azq.process.liveness import STOPPING, notify
 from azq.queue import detect_tags, make_app
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema, connect
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs

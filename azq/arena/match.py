@@ -53,7 +53,7 @@ def _blob(params: Mapping[str, Any]) -> Unit:
 
 
 @dataclass(slots=True)
-class Game:
+class MatchGame:
     """One game of a match; the first player sits at `first_seat`."""
 
     state: _core.State
@@ -98,7 +98,7 @@ def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player)
     return result_of(spec, game, first.name, second.name, games)
 
 
-def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[Game]) -> MatchResult:
+def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
     """The result of games that are over, from the first player's seat."""
     scale = unit(game).scale
     returns = [one.returns() for one in games]
@@ -149,7 +149,7 @@ def whole_groups(count: int, seats: int) -> int:
     return -(-count // seats) * seats
 
 
-def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -> list[Game]:
+def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -> list[MatchGame]:
     """Games in groups with the same opening and the same luck; in each group the first player has each seat once."""
     seats = game.num_players()
     games = []
@@ -157,7 +157,7 @@ def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -
         opening = random_opening(game, opening_plies, rng)
         luck = rng.getrandbits(SEED_BITS)
         for first_seat in range(seats):
-            one = Game(game.new_initial_state(), first_seat, random.Random(luck))
+            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck))
             for action in opening:
                 one.play(action)
             games.append(one)
@@ -175,7 +175,7 @@ def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int
         left = plies
         while left and not state.is_terminal():
             by_chance = state.is_chance_node()
-            actions.append(_chance(state, rng) if by_chance else rng.choice(state.legal_actions()))
+            actions.append(draw_outcome(state, rng) if by_chance else rng.choice(state.legal_actions()))
             state.apply_action(actions[-1])
             left -= not by_chance
         if not state.is_terminal():
@@ -183,25 +183,25 @@ def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int
     raise ConfigError(f"arena.opening_plies = {plies} ends {game.name}; choose fewer")
 
 
-def _to_move(one: Game) -> bool | None:
+def _to_move(one: MatchGame) -> bool | None:
     """Whether the first player is to move; None where nobody is."""
     if one.over or one.state.is_chance_node():
         return None
     return one.state.current_player() == one.first_seat
 
 
-def _move(player: Player, games: Sequence[Game]) -> None:
+def _move(player: Player, games: Sequence[MatchGame]) -> None:
     if games:
         for one, action in zip(games, player.choose([one.history for one in games]), strict=True):
             one.play(action)
 
 
-def _settle_chance(one: Game) -> None:
+def _settle_chance(one: MatchGame) -> None:
     while one.state.is_chance_node():
-        one.play(_chance(one.state, one.luck))
+        one.play(draw_outcome(one.state, one.luck))
 
 
-def _chance(state: _core.State, rng: random.Random) -> int:
+def draw_outcome(state: _core.State, rng: random.Random) -> int:
     """An outcome, from one number of the stream however many outcomes there are."""
     outcomes = state.chance_outcomes()
     return rng.choices([outcome for outcome, _ in outcomes], [probability for _, probability in outcomes])[0]

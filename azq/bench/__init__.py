@@ -10,7 +10,8 @@ from azq.config import Config
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
     """The figures of one benchmark: `bench_NAME` in the module of that name, loaded only now, for its own processes run it too."""
-    figures: dict[str, Any] = getattr(importlib.import_module(f"azq.bench.{name}"), f"bench_{name}")(config, **options)
+    module = importlib.import_module(f"azq.bench.{'search' if name == 'strength' else name}")
+    figures: dict[str, Any] = getattr(module, f"bench_{name}")(config, **options)
     return figures
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from azq.config import NetworkConfig
 from azq.errors import ConfigError
 
-SIZES = ("tiny", "small", "full")
 LATENCY_BATCH = 256
 PEERS = ("pgx", "openspiel")
 SIMULATIONS = (200, 32)  # of self-play
@@ -27,6 +26,43 @@ class Case:
     threads: int = 1  # of the search
     params: Mapping[str, Any] = field(default_factory=dict)
     groups: int = 2  # of games in turn; on a GPU two are under way at any moment, and one is searched
+
+
+def _resnet(blocks: int, channels: int) -> NetworkConfig:
+    return NetworkConfig(kind="resnet", blocks=blocks, channels=channels)
+
+
+def _mlp(blocks: int, channels: int) -> NetworkConfig:
+    return NetworkConfig(kind="mlp", blocks=blocks, channels=channels)
+
+
+def _transformer(blocks: int, channels: int, heads: int) -> NetworkConfig:
+    return NetworkConfig(kind="transformer", blocks=blocks, channels=channels, heads=heads)
+
+
+BLOB: Mapping[str, Any] = {"players": 4, "cards": 5, "trump": "any"}
+CASES: dict[str, tuple[Case, ...]] = {
+    "tiny": (
+        Case("connect four 1x8", "connect_four", _resnet(1, 8), 32, 64),
+        Case("tic-tac-toe mlp 1x16", "tic_tac_toe", _mlp(1, 16), 32, 64),
+    ),
+    "small": (
+        Case("connect four 3x32", "connect_four", _resnet(3, 32), 512, 512),
+        Case("othello 3x32", "othello", _resnet(3, 32), 192, 512),
+        Case("backgammon mlp 3x128", "backgammon", _mlp(3, 128), 512, 1024),
+        Case("blob mlp 3x192", "blob", _mlp(3, 192), 128, 1024, params=BLOB),
+        Case("beasty bar transformer 2x64", "beasty_bar", _transformer(2, 64, 4), 128, 256),
+    ),
+    "full": (
+        Case("connect four 5x128", "connect_four", _resnet(5, 128), 8192, 16384, 4, groups=3),
+        Case("othello 10x128", "othello", _resnet(10, 128), 4096, 8192, 4, groups=3),
+        Case("backgammon mlp 6x512", "backgammon", _mlp(6, 512), 8192, 16384, 4, groups=3),
+        # Trees over information sets are large, about 2 MB a game at 200 simulations: fewer games, else touching them outlasts the warm-up.
+        Case("blob mlp 6x512", "blob", _mlp(6, 512), 2048, 16384, 4, BLOB),
+        Case("beasty bar transformer 4x256", "beasty_bar", _transformer(4, 256, 8), 2048, 4096, 4, groups=3),
+    ),
+}
+SIZES = tuple(CASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +117,9 @@ def split(parts: Sequence[Part], budget_s: float) -> Split:
 
 def cases(size: str) -> tuple[Case, ...]:
     """The games and networks of a size; `ConfigError` for one that is none."""
-    if size not in SIZES:
-        raise ConfigError(f"--size {size!r} is none; choose of {', '.join(SIZES)}")
-    return {"tiny": _tiny, "small": _small, "full": _full}[size]()
+    if size not in CASES:
+        raise ConfigError(f"--size {size!r} is none; choose of {', '.join(CASES)}")
+    return CASES[size]
 
 
 def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str]) -> tuple[Part, ...]:
@@ -110,36 +146,3 @@ def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str
     # Self-play at 32 simulations of the other games goes last: it says least that the other figures do not.
     rest.sort(key=lambda part: (part.num_simulations == 32, part.kind == "learner"))
     return (*of(first), timed("latency", first, overhead_s=8.0), *beside, *rest)
-
-
-def _full() -> tuple[Case, ...]:
-    transformer = NetworkConfig(kind="transformer", blocks=4, channels=256, heads=8)
-    return (
-        Case("connect four 5x128", "connect_four", NetworkConfig(kind="resnet", blocks=5, channels=128), 8192, 16384, 4, groups=3),
-        Case("othello 10x128", "othello", NetworkConfig(kind="resnet", blocks=10, channels=128), 4096, 8192, 4, groups=3),
-        Case("backgammon mlp 6x512", "backgammon", NetworkConfig(kind="mlp", blocks=6, channels=512), 8192, 16384, 4, groups=3),
-        # Trees over information sets are large, about 2 MB a game at 200 simulations: fewer games, else touching them outlasts the warm-up.
-        Case("blob mlp 6x512", "blob", NetworkConfig(kind="mlp", blocks=6, channels=512), 2048, 16384, 4, BLOB),
-        Case("beasty bar transformer 4x256", "beasty_bar", transformer, 2048, 4096, 4, groups=3),
-    )
-
-
-def _small() -> tuple[Case, ...]:
-    transformer = NetworkConfig(kind="transformer", blocks=2, channels=64, heads=4)
-    return (
-        Case("connect four 3x32", "connect_four", NetworkConfig(kind="resnet", blocks=3, channels=32), 512, 512),
-        Case("othello 3x32", "othello", NetworkConfig(kind="resnet", blocks=3, channels=32), 192, 512),
-        Case("backgammon mlp 3x128", "backgammon", NetworkConfig(kind="mlp", blocks=3, channels=128), 512, 1024),
-        Case("blob mlp 3x192", "blob", NetworkConfig(kind="mlp", blocks=3, channels=192), 128, 1024, params=BLOB),
-        Case("beasty bar transformer 2x64", "beasty_bar", transformer, 128, 256),
-    )
-
-
-def _tiny() -> tuple[Case, ...]:
-    return (
-        Case("connect four 1x8", "connect_four", NetworkConfig(kind="resnet", blocks=1, channels=8), 32, 64),
-        Case("tic-tac-toe mlp 1x16", "tic_tac_toe", NetworkConfig(kind="mlp", blocks=1, channels=16), 32, 64),
-    )
-
-
-BLOB: Mapping[str, Any] = {"players": 4, "cards": 5, "trump": "any"}

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from azq.bench.learner import full_window
-from azq.bench.rig import rules
+from azq.bench.rig import child, rules
 from azq.config import Config, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
@@ -51,11 +51,11 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     sections = config.run_sections().model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
         task = {"sections": sections, "ranks": ranks, "seconds": seconds, "folder": folder}
-        first = _start({**task, "place": 0})
+        first = child("ranks", json.dumps({**task, "place": 0}))
         processes = [first]
         try:
             meeting = json.loads(_line(first))["meeting"]
-            processes += [_start({**task, "place": place, "meeting": meeting}) for place in range(1, ranks)]
+            processes += [child("ranks", json.dumps({**task, "place": place, "meeting": meeting})) for place in range(1, ranks)]
             return dict(json.loads(_line(first)))
         finally:
             for process in processes:
@@ -63,16 +63,13 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
                 process.communicate()
 
 
-def _start(task: dict[str, Any]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq.bench.ranks", json.dumps(task)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise RankFailed(f"rank 0 ended with exit code {process.wait()}; its reason stands above")
+        _, complaint = process.communicate()
+        reason = (complaint.strip().splitlines() or ["it said nothing"])[-1]
+        raise RankFailed(f"rank 0 ended with exit code {process.returncode}: {reason}")
     return line
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx2
 
-from azq.bench import fleet
+from azq.bench.daemon import beating, populate, run_name, serving
 from azq.bench.rig import READY_S, answer_of, child, free_port, own_brokers, percentile
 from azq.config import Config
 from azq.config.access import with_own_token
@@ -50,15 +50,15 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
     """Latencies in ms from the moment each request was due, by route and over all; CPU of daemon and broker."""
     with own_brokers(config) as (config, brokers):
         home, port = config.home, free_port()
-        fleet.populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
+        populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
         served = config.model_copy(update={"daemon": config.daemon.model_copy(update={"host": "127.0.0.1", "port": port})})
         command = [sys.executable, "-m", "azq", "daemon"]
-        with fleet.beating(config, home, workers), fleet.serving(served, command, home / "daemon.log") as daemon:
+        with beating(config, home, workers), serving(served, command, home / "daemon.log") as daemon:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
             before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
-            options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *map(fleet.run_name, range(runs))]
+            options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *map(run_name, range(runs))]
             found = answer_of(child("rest", *options, env={**os.environ, TOKEN_VARIABLE: token}), seconds + STOP_S)
             spent = (cpu_s([daemon.pid]) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}

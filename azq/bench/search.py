@@ -1,4 +1,4 @@
-"""The search core alone: uniform evaluator, 200 simulations a ply, one thread."""
+"""The search: the speed of its core alone (uniform evaluator, 200 simulations a ply, one thread), and its strength with a network."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import time
 from typing import Any
 
 from azq import _core, games
+from azq.arena.grade import mark
+from azq.arena.positions import load
 from azq.config import Config
+from azq.console.move import open_player
 from azq.search.search import exploring
 
 SIMULATIONS = 200
 TREES = 256
 CHUNK = 200_000
+GRADED = "connect_four"  # its positions are exactly solved
 
 
 def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]:
@@ -24,6 +28,22 @@ def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]
         "algorithm": chosen,
         "simulations_per_cpu_s": figures[chosen],
         **{f"simulations_per_cpu_s_{name}": rate for name, rate in figures.items()},
+    }
+
+
+def bench_strength(config: Config, *, run: str | None, weights: str, num_simulations: int) -> dict[str, Any]:
+    """Share of the graded positions on which the move played loses a result class, overall and by class."""
+    player = open_player(config, game=GRADED, run=run, weights=weights, num_simulations=num_simulations)
+    positions = load(GRADED)
+    answers = player.moves([list(position.actions) for position in positions])
+    grade = mark(positions, [answer["action"] for answer in answers])
+    return {
+        "weight_version": player.weight_version,
+        "num_simulations": num_simulations,
+        "positions": grade.positions,
+        "errors": grade.errors,
+        "error_share": round(grade.error_share, 4),
+        **{f"errors_{name}": f"{errors}/{count}" for name, (errors, count) in sorted(grade.by_class.items())},
     }
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from azq import games
-from azq.arena.match import share_of_first_place
+from azq.arena.match import draw_outcome, share_of_first_place
 from azq.arena.player import position
 from azq.config import Config
 from azq.console.move import Agent, open_player
@@ -32,7 +32,7 @@ def match(player: Agent, human: int, ask: Ask, tell: Tell, luck: random.Random |
     history: list[int] = []
     while not (state := position(player.game, history)).is_terminal():
         if state.is_chance_node():
-            history.append(_chance(state, luck))
+            history.append(draw_outcome(state, luck))
             continue
         tell(f"\n{_view(player.game, state, human)}\n")
         if state.current_player() != human:
@@ -42,11 +42,6 @@ def match(player: Agent, human: int, ask: Ask, tell: Tell, luck: random.Random |
         elif not _ask_action(player.game, state, history, ask, tell):
             return
     tell(f"\n{state}\n{_verdict(state.returns(), human)}\n")
-
-
-def _chance(state: games.State, luck: random.Random) -> int:
-    outcomes = state.chance_outcomes()
-    return luck.choices([outcome for outcome, _ in outcomes], [probability for _, probability in outcomes])[0]
 
 
 def _view(game: games.Game, state: games.State, human: int) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from azq.errors import ConfigError, NotFound
 from azq.host.systemd.install import assets
@@ -87,24 +89,13 @@ def load_all(folder: Path | None = None) -> list[Scenario]:
 def parse(path: Path) -> Scenario:
     """One file as a scenario."""
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-        within_s = float(values.pop("within_s"))
-        found = Scenario(
-            path.stem,
-            str(values.pop("summary")),
-            str(values.pop("role")),
-            str(values.pop("fault")),
-            within_s,
-            float(values.pop("pause_within_s", PAUSES * within_s)),
-            str(values.pop("fsync", "")),
-            str(values.pop("abandoned", "")),
-            tuple(map(str, values.pop("settings", ()))),
-            str(values.pop("game", "")),
-        )
-    except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
+        values: dict[str, Any] = {"name": path.stem, **tomllib.loads(path.read_text("utf-8"))}
+        values.setdefault("pause_within_s", PAUSES * values["within_s"])
+        found = msgspec.convert(values, Scenario)
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
-    if values:
-        raise ConfigError(f"drill {path}: unknown key {min(values)!r}; there are also pause_within_s, fsync, abandoned, settings and game")
+    if unknown := values.keys() - {field.name for field in fields(Scenario)}:
+        raise ConfigError(f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings and game")
     if found.role not in FAULTS.get(found.fault, ()):
         raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
     if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):

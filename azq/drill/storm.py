@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import shutil
 import signal
 import tempfile
 import time
@@ -19,8 +18,7 @@ from typing import Any
 import redis
 
 from azq.drill.audit import DiskAuditor
-from azq.drill.faults.brokers import limit_files, limit_memory
-from azq.drill.faults.messages import offer_weights, send_poison
+from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
 from azq.drill.outcome import Outcome
 from azq.drill.processes import CHILD, processes, signalled
 from azq.drill.rounds import RecoveryWatch, Tell
@@ -166,8 +164,7 @@ class Weathered:
 
 def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, tell: Tell) -> Weathered:
     """One storm over a system of its own, whose files stay where it did not pass."""
-    folder = Path(tempfile.mkdtemp(prefix="azq-chaos-"))
-    system = System(folder, game, overrides)
+    system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), game, overrides)
     found = Weathered(storm, Outcome(SCENARIO, system.journal_s(), patience))
     try:
         system.start()
@@ -176,10 +173,7 @@ def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, t
         found.outcome.failed = str(error)
     finally:
         system.stop()
-    if found.outcome.passed():
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        tell(f"files of the system are in {folder}")
+    system.put_away(found.outcome.passed(), tell)
     return found
 
 

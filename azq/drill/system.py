@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,6 @@ import redis
 
 from azq import metrics
 from azq.actor.slice import journal_interval_s
-from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.drill.evidence import Evidence
@@ -30,6 +30,7 @@ from azq.ledger.types import LedgerCounts
 from azq.process.proc import alive, stat_of
 from azq.status.observe import read_workers
 from azq.waiting import until
+from azq.wire.connect import open_client
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
@@ -106,6 +107,13 @@ class System:
                 self._process.kill()
                 self._process.wait()
             self._process = self._config = None
+
+    def put_away(self, passed: bool, tell: Callable[[str], None]) -> None:
+        """Deletes its files once it has stopped; where a drill failed it tells where they are."""
+        if passed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            tell(f"files of the system are in {self.folder}")
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from azq._core import SearchConfig, State
 
 GUMBEL, DIRICHLET, TEMPERATURE = 5, 6, 7  # what a ply's random numbers are for
 
-Rngs = Callable[[int], np.random.Generator]  # the random numbers of a ply for one purpose
+Rngs = Callable[..., np.random.Generator]  # the random numbers of a ply for one purpose
 
 
 class Node:
@@ -63,14 +63,6 @@ class Choice:
     best_edge: int
     weights: NDArray[Any]  # (E,) the policy target
     root_value: float
-
-
-class Algorithm(Protocol):
-    """What a ply asks of its algorithm, which is made once the root is evaluated."""
-
-    def __init__(self, root: Node, config: SearchConfig, rngs: Rngs) -> None: ...
-    def select(self, node: Node, simulation: int) -> int: ...
-    def decide(self, explores: bool) -> Choice: ...
 
 
 class Puct:
@@ -161,4 +153,5 @@ def considered_visits(candidates: int, num_simulations: int) -> list[int]:
     return sequence[:num_simulations]
 
 
+Algorithm = Puct | Gumbel  # of one ply, made once its root is evaluated
 ALGORITHMS: dict[str, type[Algorithm]] = {"gumbel": Gumbel, "puct": Puct}

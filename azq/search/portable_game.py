@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,14 @@ from numpy.typing import NDArray
 
 from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
-from azq.search.algorithms import Choice
-from azq.search.portable_ply import LIMIT_PLIES, PlyRandom, PortablePly, draw
+from azq.search.algorithms import Choice, Rngs
+from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
 
 
-class SlotStatus(IntEnum):
-    """Where the game of a slot stands; as azq/core/include/azq/search/game_record.hpp."""
-
-    EMPTY = 0
-    BUSY = 1
-    IDLE = 2
-    CHANCE = 3
-    FINISHED = 4
+#: Where the game of a slot stands, as azq/core/include/azq/search/game_record.hpp says it.
+SlotStatus = Enum("SlotStatus", ["EMPTY", "BUSY", "IDLE", "CHANCE", "FINISHED"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +109,8 @@ class PortableGame:
             self.clear()
             raise
 
-    def _random(self) -> PlyRandom:
-        return PlyRandom(self._seed, self.uid, len(self._played))
+    def _rngs(self) -> Rngs:
+        return partial(rng_of, self._seed, self.uid, len(self._played))
 
     def _begin_ply(self) -> None:
         self._past_simulations, self._ply = self.simulations, None
@@ -135,21 +130,20 @@ class PortableGame:
             )
         if len(self._played) > LIMIT_PLIES:
             raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies")
-        self._ply = PortablePly(self._game, self._config, self.state, self._random())
+        self._ply = PortablePly(self._game, self._config, self.state, self._rngs())
 
     def _settle_chance(self) -> None:
         for _ in range(LIMIT_PLIES):
             if not self.state.is_chance_node():
                 return
-            self._move(draw(self.state, self._random()(CHANCE)))
+            self._move(draw(self.state, self._rngs()(CHANCE)))
         raise GameContractError(f"game {self._game.name}: chance acted {LIMIT_PLIES} times in a row")
 
     def _play_opening(self) -> None:
         """The random plies that self-play begins with, so many for the game whoever takes it over; none once a search has played."""
-        rng = np.random.default_rng([self._seed & (2**63 - 1), self.uid, OPENING_LENGTH])
-        length = int(rng.integers(self._config.random_opening_plies + 1))
+        length = int(rng_of(self._seed, self.uid, OPENING_LENGTH).integers(self._config.random_opening_plies + 1))
         while self._decisions < length and not self.state.is_terminal():
-            self._move(int(self._random()(OPENING).choice(self.state.legal_actions())))
+            self._move(int(self._rngs()(OPENING).choice(self.state.legal_actions())))
             self._settle_chance()
 
     def _move(self, action: int, policy: NDArray[Any] | None = None, values: NDArray[Any] | None = None, spent: int = 0) -> None:

@@ -15,20 +15,15 @@ from numpy.typing import NDArray
 
 from azq._core import Game, SearchConfig, State
 from azq.errors import GameContractError
-from azq.search.algorithms import ALGORITHMS, Algorithm, Choice, Node
+from azq.search.algorithms import ALGORITHMS, Algorithm, Choice, Node, Rngs
 
 LIMIT_PLIES = 100_000
 WORLD, SAMPLE = 4, 8  # what a ply's random numbers are for
 
 
-class PlyRandom:
-    """The random numbers of one ply, by what they are for."""
-
-    def __init__(self, seed: int, uid: int, ply: int) -> None:
-        self._key = (seed & (2**63 - 1), uid, ply)
-
-    def __call__(self, *purpose: int) -> np.random.Generator:
-        return np.random.default_rng([*self._key, *purpose])
+def rng_of(*key: int) -> np.random.Generator:
+    """Random numbers by seed, game, ply and what they are for."""
+    return np.random.default_rng([key[0] & (2**63 - 1), *key[1:]])
 
 
 class Simulation:
@@ -46,8 +41,8 @@ class Simulation:
 class PortablePly:
     """The tree of the position where a player is to move; raises `GameContractError` where the game's rules fail."""
 
-    def __init__(self, game: Game, config: SearchConfig, state: State, random: PlyRandom) -> None:
-        self._game, self._config, self._state, self._random = game, config, state, random
+    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs) -> None:
+        self._game, self._config, self._state, self._rngs = game, config, state, rngs
         self._root: Node | None = None
         self._algorithm: Algorithm | None = None  # once the root is evaluated
         self._simulation: Simulation | None = None
@@ -101,7 +96,7 @@ class PortablePly:
         self._leaf = None
         if leaf is self._root:
             self._means = of_player.astype(np.float64)
-            self._algorithm = ALGORITHMS[self._config.algorithm](leaf, self._config, self._random)
+            self._algorithm = ALGORITHMS[self._config.algorithm](leaf, self._config, self._rngs)
         else:
             self._end_or_go_on(leaf, of_player)
 
@@ -120,11 +115,11 @@ class PortablePly:
         simulation.visit = visit
         hidden, worlds = self._game.is_hidden(), self._config.determinizations
         if hidden:
-            rng = self._random(WORLD, visit % worlds if worlds else visit)
+            rng = self._rngs(WORLD, visit % worlds if worlds else visit)
             simulation.state = self._state.resample_from_infostate(simulation.node.actor, rng.random)
         else:
             simulation.state = self._state.clone()
-        simulation.chance = self._random(SAMPLE, visit) if hidden or self._game.is_chance() else None
+        simulation.chance = self._rngs(SAMPLE, visit) if hidden or self._game.is_chance() else None
 
     def _choose(self, simulation: Simulation) -> int:
         """Another player's node evaluated in this very simulation is left by its priors."""

@@ -13,7 +13,6 @@ from azq import logs
 from azq import queue as jobs
 from azq.arena import positions
 from azq.bus.base import Bus
-from azq.bus.connect import translate
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, DaemonConfig
@@ -28,6 +27,7 @@ from azq.status.history import Recorder
 from azq.status.observe import Observer
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.connect import translate
 from azq.wire.messages import Fleet
 from daemon.decide.actions import ReportUnroutable
 from daemon.decide.reconcile import reconcile

@@ -17,11 +17,11 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from azq import games, logs
-from azq.bus.connect import open_client
 from azq.config import Config
 from azq.errors import AzqError
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
+from azq.wire.connect import open_client
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
