@@ -34,7 +34,7 @@ def test_the_architecture_page_draws_the_same_layers() -> None:
         ("daemon.decide.reconcile", {"redis", "celery", "kombu", "torch", "fastapi"}),
         ("azq.ledger.rules", {"redis", "celery", "torch"}),
         ("azq.actor", {"torch"}),
-        ("daemon.serve.core", {"torch"}),
+        ("daemon.serve.loop", {"torch"}),
     ],
 )
 def test_a_room_loads_nothing_that_it_must_do_without(module: str, strangers: set[str]) -> None:
