@@ -122,7 +122,7 @@ class Context:
         return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _published_step(self, run: str) -> int:
-        from azq.inference.ask.catalog import WeightCatalog
+        from azq.inference.weights import WeightCatalog
 
         catalog = WeightCatalog(RedisBus(self.control), run)
         catalog.refresh()
@@ -130,9 +130,8 @@ class Context:
         return newest.step if newest else 0
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
-        from azq.inference.ask.catalog import WeightCatalog
         from azq.inference.ask.local import LocalEvaluator
-        from azq.inference.serve.resident import fetch_from
+        from azq.inference.weights import WeightCatalog, fetch_from
         from azq.store import open_run_store
 
         store = open_run_store(self.config.store, record, self.config.home, self.control)

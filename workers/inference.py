@@ -19,9 +19,9 @@ from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
 from azq.games import GameFiles
 from azq.inference.device.placement import place
-from azq.inference.serve.admission import specs
-from azq.inference.serve.resident import Fetch, fetch_from
+from azq.inference.serve.served import specs
 from azq.inference.serve.server import InferenceServer
+from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.process import prepare_process

@@ -17,10 +17,10 @@ from azq.bus.connect import connect_at_start
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ConfigError, ExitCode
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.learner import Learner
-from azq.learner.opening import open_follower, open_learner
-from azq.learner.outage import Outage
-from azq.learner.ranks.rules import Place, place_of
+from azq.learner.opening import LearnerSetup, open_follower
+from azq.learner.ranks.rules import RankPlace, place_of
 from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
@@ -78,7 +78,7 @@ def main(config: Config, run: str) -> int:
     return int(ExitCode.OK)
 
 
-def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: StopSign) -> int:
+def follow(config: Config, view: RunView, bus: Bus, place: RankPlace, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
@@ -90,14 +90,14 @@ def follow(config: Config, view: RunView, bus: Bus, place: Place, stop: StopSign
 
 
 def _open(
-    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: LearnerBeat, place: Place, lease: LearnerLease
+    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: LearnerBeat, place: RankPlace, lease: LearnerLease
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = sections_of(view.record)
     prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
-    return open_learner(
+    return LearnerSetup(
         run,
         directory,
         sections,
@@ -111,7 +111,7 @@ def _open(
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
         lease=lease,
-    )
+    ).open()
 
 
 def _game(config: Config, sections: RunSections) -> games.Game:
@@ -146,7 +146,7 @@ class LearnerBeat:
         self._bus = bus
         self._run = run
         self._directory = directory
-        self._outage = Outage()
+        self._outage = CircuitBreaker()
 
     def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
         """Beats when it is time; `status` is None before the learner is open."""

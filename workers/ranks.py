@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from azq import logs
-from azq.learner.ranks.rules import Place
+from azq.learner.ranks.rules import RankPlace
 from azq.process import liveness
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
@@ -28,7 +28,7 @@ class Launcher:
     def __init__(
         self,
         run: str,
-        place: Place,
+        place: RankPlace,
         start: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,7 +53,7 @@ class Launcher:
 
 
 @contextlib.contextmanager
-def launched(run: str, place: Place) -> Iterator[Launcher]:
+def launched(run: str, place: RankPlace) -> Iterator[Launcher]:
     """A launcher whose ranks end with the context."""
     launcher = Launcher(run, place)
     try:

@@ -18,24 +18,21 @@ from typing import Any
 
 import torch
 
-from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
+from azq.bench.rig import rules
 from azq.config import Config, RunSections
 from azq.errors import AzqError
-from azq.learner.burst import Burst, Timing, run_burst
-from azq.learner.data.batches import Draws, Feed, Order
-from azq.learner.data.prefetch import feed_of
-from azq.learner.ranks.group import Group, Word, open_store, reach_store
-from azq.learner.ranks.reducing import Shared, sync_of, train_together
+from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
+from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import stopwatch
+from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.device import pick_device
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.loss import Symmetries
+from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
-from azq.replay.columns import Columns
+from azq.replay.samples import Columns
 
 WINDOW = 100_000
 TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
@@ -83,25 +80,25 @@ def _line(process: subprocess.Popen[str]) -> str:
 class _Rank:
     """One process of the benchmark."""
 
-    group: Group
+    group: RankGroup
     trainer: Trainer
     feed: Feed
-    sync: Shared
+    sync: Sync
     rows: int
 
-    def alone(self, burst: Burst) -> Timing:
+    def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
         watch = stopwatch(self.trainer.device)
-        self.trainer.join(Alone(self.trainer.module))
+        self.trainer.leave()
         watch.begin()
-        run_burst(self.trainer, self.feed, burst, self._order())
+        run_round(self.trainer, self.feed, planned, self._order())
         watch.end()
-        return Timing(burst.steps, self.rows, watch.taken_s(), 0.0)
+        return RoundTiming(planned.steps, self.rows, watch.taken_s(), 0.0)
 
-    def at_once(self, burst: Burst, *, together: bool) -> list[Timing]:
+    def at_once(self, planned: TrainingRound, *, together: bool) -> list[RoundTiming]:
         """Takes steps while the others do, with them or apart from them."""
-        self.trainer.join(self.sync if together else Alone(self.trainer.module))
-        return train_together(self.group, self.sync, self.trainer, self.feed, burst, self._order())
+        self.trainer.join(self.sync if together else Sync(self.trainer.module))
+        return train_together(self.group, self.sync, self.trainer, self.feed, planned, self._order())
 
     def _order(self) -> Order:
         return Order(self.trainer.step, self.rows, WINDOW)
@@ -120,7 +117,7 @@ def main(text: str) -> None:
         print(json.dumps({"meeting": name}), flush=True)  # noqa: T201
     else:
         store = reach_store(Path(task["folder"]), task["meeting"], LOOPBACK, size, timeout_s=JOIN_S)
-    group = Group(store, 1, place, size, device, JOIN_S)
+    group = RankGroup(store, 1, place, size, device, JOIN_S)
     rank = _rank(sections, device, group)
     try:
         if place == 0:
@@ -129,7 +126,7 @@ def main(text: str) -> None:
             _follow(rank)
     finally:  # threads that still run when the interpreter ends would abort it
         rank.feed.close()
-        rank.trainer.join(Alone(rank.trainer.module))
+        rank.trainer.leave()
         group.close()
 
 
@@ -140,8 +137,8 @@ def _take_core(place: int) -> None:
         os.sched_setaffinity(0, {cores[place % len(cores)]})
 
 
-def _rank(sections: RunSections, device: torch.device, group: Group) -> _Rank:
-    game = games.load(sections.run.game, **sections.run.params)
+def _rank(sections: RunSections, device: torch.device, group: RankGroup) -> _Rank:
+    game = rules(sections)
     spec, config = NetSpec.of(game), sections.learner
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
     window = full_window(game, spec, WINDOW, Columns.of(game, sections.network.auxiliary))
@@ -152,18 +149,18 @@ def _rank(sections: RunSections, device: torch.device, group: Group) -> _Rank:
 
 
 def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
-    warm_up = Burst(0, 2, rank.rows, WINDOW, 0.0)
+    warm_up = TrainingRound(0, 2, rank.rows, WINDOW, 0.0)
     rank.alone(warm_up)
     steps = _steps(rank.alone(warm_up), seconds / TURNS / 3)
     _at_once(rank, warm_up, together=True)
-    alone: list[Timing] = []
-    apart: list[tuple[float, list[Timing]]] = []
-    shared: list[tuple[float, list[Timing]]] = []
-    burst = Burst(0, steps, rank.rows * rank.group.size, WINDOW, 0.0)
+    alone: list[RoundTiming] = []
+    apart: list[tuple[float, list[RoundTiming]]] = []
+    shared: list[tuple[float, list[RoundTiming]]] = []
+    planned = TrainingRound(0, steps, rank.rows * rank.group.size, WINDOW, 0.0)
     for _ in range(TURNS):
-        alone.append(rank.alone(burst))
-        apart.append(_at_once(rank, burst, together=False))
-        shared.append(_at_once(rank, burst, together=True))
+        alone.append(rank.alone(planned))
+        apart.append(_at_once(rank, planned, together=False))
+        shared.append(_at_once(rank, planned, together=True))
     rank.group.tell(Word("leave"))
     one = sum(timing.steps * timing.rows for timing in alone) / sum(timing.wall_s for timing in alone)
     wall_s = sum(taken_s for taken_s, _ in shared)
@@ -190,22 +187,22 @@ def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     }
 
 
-def _steps(timing: Timing, seconds: float) -> int:
+def _steps(timing: RoundTiming, seconds: float) -> int:
     return max(2, int(seconds * timing.steps / timing.wall_s))
 
 
-def _at_once(rank: _Rank, burst: Burst, *, together: bool) -> tuple[float, list[Timing]]:
-    """A burst of every rank: seconds until the last was done, and what it cost each."""
+def _at_once(rank: _Rank, planned: TrainingRound, *, together: bool) -> tuple[float, list[RoundTiming]]:
+    """A round of every rank: seconds until the last was done, and what it cost each."""
     start = time.perf_counter()
-    rank.group.tell(Word("train" if together else "apart", burst=burst))
-    timings = rank.at_once(burst, together=together)
+    rank.group.tell(Word("train" if together else "apart", planned=planned))
+    timings = rank.at_once(planned, together=together)
     return time.perf_counter() - start, timings
 
 
 def _follow(rank: _Rank) -> None:
     while (word := rank.group.hear()).op != "leave":
-        assert word.burst is not None
-        rank.at_once(word.burst, together=word.op == "train")
+        assert word.planned is not None
+        rank.at_once(word.planned, together=word.op == "train")
 
 
 if __name__ == "__main__":

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from azq.config import Config
 from azq.process.proc import stat_of
-from azq.replay.index import BLOCK_GAMES, SegmentIndex, path_of, write_index
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, pack, path_of, write_index
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.replay.uids import pack
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
 

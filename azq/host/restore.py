@@ -15,7 +15,7 @@ from azq.config import Config, RunSections
 from azq.errors import NotFound
 from azq.host import brokers
 from azq.host.rundir import RunDir, check_name
-from azq.learner.data.restoring import game_key, restore
+from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.replay.samples import count_trained

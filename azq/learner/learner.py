@@ -8,36 +8,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from azq import logs
-from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.goals import Done, Goals
 from azq.learner import checkpoint
-from azq.learner.burst import Burst
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.checkpoint import Checkpoint, TrainState
-from azq.learner.data.intake import BATCH, InsertLedger, Intake
-from azq.learner.outage import Outage
+from azq.learner.data.intake import BATCH, Intake
 from azq.learner.publish import Publisher
-from azq.learner.step.schedule import network_at
+from azq.learner.rounds import Ranks, TrainingRound
+from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.strength import Strength
-from azq.learner.team import Team
-from azq.learner.tracking import Tracker
-from azq.ledger.types import LearnerLease, RunState, RunView
+from azq.learner.tracking import ResultCurves, Tracker
+from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
-from azq.nets import Network, WeightsMeta, to_bytes
+from azq.nets import WeightsMeta, to_bytes
 from azq.phases import Phases
 from azq.process.interrupts import StopSign
-from azq.replay.limiter import stall_selfplay, steps_allowed
-from azq.replay.segments import SegmentLog
-from azq.replay.window import Window, window_size
+from azq.replay.window import stall_selfplay, steps_allowed, window_size
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus
@@ -53,63 +47,50 @@ NO_LOSSES = MeanLosses(0.0, 0.0, 0)
 log = logs.get(__name__)
 
 
-class RunLedger(InsertLedger, Protocol):
-    """What the learner asks of the ledger."""
-
-    def run(self, name: str) -> RunView: ...
-    def renew_learner(self, lease: LearnerLease) -> None: ...
-    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a learner is made of; `azq.learner.opening` puts it together."""
+class TrainingStart:
+    """Where training goes on."""
 
-    run: str
-    game_key: str
-    meta: WeightsMeta  # of its weights; version, step and network are filled in
+    network: NetworkConfig  # as large as it is now
+    published_step: int = -1  # of the newest weights that this learner's own follow
+    version: int = 0  # of the newest weights
+    consumed: int = 0
+    duplicates: int = 0
+    losses: MeanLosses = NO_LOSSES
+    resumed: bool = False  # from a checkpoint
+
+
+@dataclass(kw_only=True, eq=False)
+class Learner:
+    """Runs until it is told to stop; may be run once. `azq.learner.opening` puts it together."""
+
     config: LearnerConfig
+    meta: WeightsMeta  # of its weights; version, step and network are filled in
     checkpoints: Path
-    bus: Bus
-    ledger: RunLedger
-    segments: SegmentLog
-    window: Window
-    intake: Intake
+    intake: Intake  # of its run, with the run's segment log, ledger, bus and place
+    networks: RunNetworks
     trainer: Trainer
+    ranks: Ranks  # the trainer's, and others
     publisher: Publisher
     tracker: Tracker
-    network: NetworkConfig  # as large as it is now
-    make_network: Callable[[NetworkConfig], Network]  # freshly initialised
-    team: Team  # of the trainer
-    lease: LearnerLease | None = None  # its place in the control plane, where others may want it
-    consumed: int = 0
-    published_step: int = -1  # of the newest weights that this learner's own follow
-    losses: MeanLosses = NO_LOSSES
+    start: InitVar[TrainingStart]
+    clock: Callable[[], float] = time.monotonic
 
-
-class Learner:
-    """Runs until it is told to stop; may be run once."""
-
-    def __init__(self, parts: Parts, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._parts = parts
-        self._config = parts.config
-        self._clock = clock
-        self._phases = parts.trainer.phases
-        self._outage = Outage(clock=clock)
-        self._voice = Outage(lines=("status_unsaid", "status_said"), clock=clock)  # a server without memory takes none, and must be drained
-        self._disk = Outage(StoreError, ("disk_refuses", "disk_takes"), clock=clock)
-        self._strength = Strength()
+    def __post_init__(self, start: TrainingStart) -> None:
+        self._broker = CircuitBreaker(clock=self.clock)
+        # A server without memory takes none, and must be drained.
+        self._voice = CircuitBreaker(lines=("status_unsaid", "status_said"), clock=self.clock)
+        self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
+        self._results = ResultCurves()
         self._rate = Rate()
-        self._consumed = parts.consumed
-        self._losses = parts.losses
-        self._network = parts.network
-        self._published_step = parts.published_step
+        self._consumed, self._losses = start.consumed, start.losses
+        self._network, self._published_step = start.network, start.published_step
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
         self._agreed = False  # with the ledger; nothing is written before
         self._leftovers = True  # entries read and not acknowledged may wait
-        self._due = {"place": 0.0, "status": 0.0, "publish": 0.0, "checkpoint": clock() + parts.config.checkpoint_every_s}
+        self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
@@ -126,133 +107,132 @@ class Learner:
     def turn(self, stop: StopSign) -> None:
         """One round: what is due, intake, training."""
         if not self._agreed:
-            self._take_in()
+            self.take_in()
         if self._agreed:
             self._do_due()
         busy = self._steps_allowed() > 0
         if not busy:
-            with self._phases("idle"):
+            with self.phases("idle"):
                 stop.wait(IDLE_S)
-        self._take_in()
-        self._parts.team.look()
+        self.take_in()
+        self.ranks.look()
         if not stop.is_set():
             self._train()
 
     def finish(self, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
-        end = self._clock() + DRAIN_S
-        while self._clock() < end:
-            if not self._take_in() and not self._leftovers:
+        end = self.clock() + DRAIN_S
+        while self.clock() < end:
+            if not self.take_in() and not self._leftovers:
                 break
-            if self._outage.active or self._disk.active:
+            if self._broker.active or self._disk.active:
                 threading.Event().wait(0.05)
             on_turn(self.status())
         self._publish_if_possible()
-        self._save()
-        self._voice.attempt(self._say)
-        self._parts.team.close()
-        self._parts.tracker.flush()
-        log.info(
-            "learner_stopped", step=self._parts.trainer.step, games=self._parts.segments.games, weight_version=self._parts.publisher.version
-        )
+        self.save()
+        self._voice.attempt(self.report)
+        self.ranks.close()
+        self.tracker.flush()
+        log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
 
     @property
     def phases(self) -> Phases:
         """Where its time goes."""
-        return self._phases
+        return self.trainer.phases
 
     def status(self) -> LearnerStatus:
         """The learner's figures now."""
-        parts, inserted, team = self._parts, self._parts.segments.samples, self._parts.team.figures()
+        inserted, ranks = self.intake.segments.samples, self.ranks.figures()
         return LearnerStatus(
-            step=parts.trainer.step,
+            step=self.trainer.step,
             samples_inserted=inserted,
             samples_consumed=self._consumed,
-            games_inserted=parts.segments.games,
-            duplicates_dropped=parts.intake.duplicates,
+            games_inserted=self.intake.segments.games,
+            duplicates_dropped=self.intake.duplicates,
             window=self._window_size(),
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
-            learning_rate=parts.trainer.learning_rate,
-            weight_version=parts.publisher.version,
-            stall_selfplay=stall_selfplay(inserted, self._consumed, self._config),
-            waiting=not steps_allowed(inserted, self._consumed, self._config),
+            learning_rate=self.trainer.learning_rate,
+            weight_version=self.publisher.version,
+            stall_selfplay=stall_selfplay(inserted, self._consumed, self.config),
+            waiting=not steps_allowed(inserted, self._consumed, self.config),
             samples_per_s=self._rate.per_s(),
             sent_ms=now_ms(),
             progress=self._progress,
-            ranks=team.ranks,
-            ranks_healthy=team.healthy,
-            rank_failures=team.failures,
-            batch_s=team.batch_s,
-            sync_s=team.sync_s,
-            scaling_efficiency=team.efficiency,
+            ranks=ranks.ranks,
+            ranks_healthy=ranks.healthy,
+            rank_failures=ranks.failures,
+            batch_s=ranks.batch_s,
+            sync_s=ranks.sync_s,
+            scaling_efficiency=ranks.efficiency,
         )
 
-    def _take_in(self) -> int:
-        end, total = self._clock() + PHASE_S, 0
+    def take_in(self) -> int:
+        """Takes in what the stream holds, for a phase at most; returns how many games were seen."""
+        end, total = self.clock() + PHASE_S, 0
         while True:
-            seen = self._outage.attempt(partial(self._disk.attempt, self._read))
+            seen = self._broker.attempt(partial(self._disk.attempt, self._read))
             if seen is None:  # what was read and not acknowledged is asked for again
                 self._leftovers = True
                 return total
             total += seen
-            if seen < BATCH or self._clock() >= end:
+            if seen < BATCH or self.clock() >= end:
                 return total
 
     def _read(self) -> int:
         if self._leftovers:
-            self._parts.intake.agree_with_ledger()
+            self.intake.agree_with_ledger()
             self._agreed = True
-            claimed = self._parts.intake.claim_leftovers()
+            claimed = self.intake.claim_leftovers()
             self._leftovers = False
             if claimed:
                 log.info("leftovers_claimed", games=claimed)
-        return self._parts.intake.read()
+        return self.intake.read()
 
     def _steps_allowed(self) -> int:
-        return steps_allowed(self._parts.segments.samples, self._consumed, self._config) if self._running else 0
+        return steps_allowed(self.intake.segments.samples, self._consumed, self.config) if self._running else 0
 
     def _window_size(self) -> int:
-        return min(window_size(self._parts.segments.samples, self._config), len(self._parts.window))
+        return min(window_size(self.intake.segments.samples, self.config), len(self.intake.window))
 
     def _train(self) -> None:
         steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)))
         if not steps:
             return
-        start, batch = self._clock(), self._config.batch_size
-        done = self._parts.team.train(Burst(self._parts.trainer.step, steps, batch, self._window_size(), self._progress))
-        self._step_s = max(1e-6, (self._clock() - start) / max(1, done))
+        start, batch = self.clock(), self.config.batch_size
+        done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, self._window_size(), self._progress))
+        self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
         self._consumed += done * batch
         self._rate.add(done * batch)
 
     def _do_due(self) -> None:
-        if self._parts.lease and self._is_due("place", RENEW_EVERY_S):
-            self._outage.attempt(partial(self._parts.ledger.renew_learner, self._parts.lease))
+        if self.intake.lease and self._is_due("place", RENEW_EVERY_S):
+            self._broker.attempt(partial(self.intake.ledger.renew_learner, self.intake.lease))
         if self._is_due("status", STATUS_EVERY_S):
-            self._voice.attempt(self._say)
+            self._voice.attempt(self.report)
             # A broker may die, lose its last commands and be back before the next call, which then says nothing of it.
             self._leftovers = True
-        if self._is_due("publish", self._config.publish_every_s):
+        if self._is_due("publish", self.config.publish_every_s):
             self._publish_if_possible()
-        if self._is_due("checkpoint", self._config.checkpoint_every_s):
-            with self._phases("checkpoint"):
-                self._disk.attempt(self._save)
+        if self._is_due("checkpoint", self.config.checkpoint_every_s):
+            with self.phases("checkpoint"):
+                self._disk.attempt(self.save)
 
     def _publish_if_possible(self) -> None:
-        with self._phases("publish"):
-            self._outage.attempt(partial(self._disk.attempt, self._publish))
+        with self.phases("publish"):
+            self._broker.attempt(partial(self._disk.attempt, self.publish))
 
     def _is_due(self, what: str, every_s: float) -> bool:
-        now = self._clock()
-        if now < self._due[what]:
+        now = self.clock()
+        if now < self._done_s.get(what, float("-inf")) + every_s:
             return False
-        self._due[what] = now + every_s
+        self._done_s[what] = now
         return True
 
-    def _say(self) -> None:
+    def report(self) -> None:
         """Tells the run's readers how it goes, and learns how the run goes."""
-        bus, run = self._parts.bus, self._parts.run
-        self._follow_run(self._parts.ledger.run(run))
+        bus, run = self.intake.bus, self.intake.run
+        self._follow_run(self.intake.ledger.run(run))
         self._look_at_losses()
         status = self.status()
         bus.put(keys.learner_status(run), encode(status), life_s=STATUS_LIFE_S)
@@ -262,49 +242,47 @@ class Learner:
             bus.delete(keys.stall(run))
 
     def _follow_run(self, view: RunView) -> None:
-        parts = self._parts
-        self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, parts.segments.games, parts.trainer.step))
+        self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, self.intake.segments.games, self.trainer.step))
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)
-            self._disk.attempt(self._publish)
-            self._disk.attempt(self._save)
+            self._disk.attempt(self.publish)
+            self._disk.attempt(self.save)
         self._running = running
         self._grow()
 
     def _grow(self) -> None:
         """Goes on with the next larger network when its time has come; what it says does not change."""
-        parts, wanted = self._parts, network_at(self._network, self._config, self._progress)
+        wanted = self.networks.at(self._network, self._progress)
         if wanted != self._network:
-            parts.trainer.grow(parts.make_network(wanted))
-            log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=parts.trainer.step)
+            self.trainer.grow(self.networks.make(wanted))
+            log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
             self._network = wanted
 
     def _look_at_losses(self) -> None:
-        losses = self._parts.trainer.mean_losses()
+        losses = self.trainer.mean_losses()
         if losses.steps:
             self._losses = losses
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Publishes when there is something new; the first weights go out before any data is in."""
-        parts = self._parts
-        step = parts.trainer.step
+        step = self.trainer.step
         if step <= self._published_step:
             return
         self._look_at_losses()
-        version = parts.publisher.next_version()
-        data = to_bytes(parts.trainer.averaged, self._stamped(version, step))
-        event = parts.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
+        version = self.publisher.next_version()
+        data = to_bytes(self.trainer.averaged, self._stamped(version, step))
+        event = self.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self._track()
-        parts.trainer.reset_losses()
+        self.trainer.reset_losses()
 
     def _stamped(self, version: int, step: int) -> WeightsMeta:
-        return replace(self._parts.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
+        return replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
 
     def _track(self) -> None:
-        parts, status = self._parts, self.status()
+        status = self.status()
         values = {
             "loss/policy": status.loss_policy,
             "loss/value": status.loss_value,
@@ -315,27 +293,27 @@ class Learner:
             "replay/samples_per_insert": status.samples_consumed / max(1, status.samples_inserted),
             "replay/window": float(status.window),
             "replay/games": float(status.games_inserted),
-            "selfplay/policy_lag": max(0.0, status.weight_version - parts.intake.mean_weight_version),
+            "selfplay/policy_lag": max(0.0, status.weight_version - self.intake.mean_weight_version),
             "selfplay/plies": status.samples_inserted / max(1, status.games_inserted),
             "weights/version": float(status.weight_version),
         }
         values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
-        parts.tracker.scalars(values | self._strength.read(parts.bus, parts.run), status.step)
-        parts.tracker.flush()
+        self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
+        self.tracker.flush()
 
-    def _save(self) -> None:
-        parts = self._parts
+    def save(self) -> None:
+        """Writes a checkpoint; raises `StoreError`."""
         state = TrainState(
             schema=checkpoint.SCHEMA,
-            game=parts.game_key,
-            step=parts.trainer.step,
+            game=self.intake.segments.game,
+            step=self.trainer.step,
             samples_consumed=self._consumed,
-            duplicates_dropped=parts.intake.duplicates,
-            weight_version=parts.publisher.version,
+            duplicates_dropped=self.intake.duplicates,
+            weight_version=self.publisher.version,
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
             network=self._network.model_dump(mode="json"),
-            shares=parts.team.figures().shares,
+            shares=self.ranks.figures().shares,
         )
-        path = checkpoint.save(parts.checkpoints, Checkpoint(state, parts.trainer.tensors()))
+        path = checkpoint.save(self.checkpoints, Checkpoint(state, self.trainer.tensors()))
         log.info("checkpoint_written", file=path.name, step=state.step)

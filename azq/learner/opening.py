@@ -7,51 +7,40 @@ version from the run's weights stream. So each survives the loss of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-
-import torch
-from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
-from azq.learner.checkpoint import TrainState
-from azq.learner.data.batches import Draws
-from azq.learner.data.intake import Intake
-from azq.learner.data.prefetch import feed_of
-from azq.learner.data.restoring import game_key
-from azq.learner.learner import NO_LOSSES, Learner, Parts, RunLedger
+from azq.learner.data.batches import Draws, feed_of
+from azq.learner.data.intake import Intake, LearnerLedger, game_key
+from azq.learner.learner import Learner, TrainingStart
 from azq.learner.publish import Blobs, Publisher
-from azq.learner.ranks.follower import Follower, FollowerParts
+from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import MEETINGS, Place
+from azq.learner.ranks.rules import MEETINGS, RankPlace
+from azq.learner.rounds import OneRank, Ranks
 from azq.learner.step.device import pick_device
-from azq.learner.step.growth import WEIGHTS
-from azq.learner.step.schedule import networks
-from azq.learner.step.symmetry import Symmetric, Symmetries
+from azq.learner.step.growth import RunNetworks
+from azq.learner.step.loss import Symmetric, Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.team import Solo
 from azq.learner.tracking import Tracker
 from azq.ledger.types import LearnerLease
-from azq.nets import NetSpec, Network, WeightsMeta, build
+from azq.nets import NetSpec, WeightsMeta
 from azq.nets.spec import GameShape
 from azq.nets.weights import describe
-from azq.replay.columns import Columns
-from azq.replay.follow import SegmentFollower
-from azq.replay.samples import Rules, count_samples, count_trained
+from azq.replay.readers import SegmentFollower
+from azq.replay.samples import Columns, Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.store.base import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
-
-MakeNetwork = Callable[[NetworkConfig], Network]
-TakeNetwork = Callable[[Mapping[str, Any]], NetworkConfig]
 
 log = logs.get(__name__)
 
@@ -63,94 +52,84 @@ class LearnerGame(Rules, Symmetric, GameShape, Protocol):
     def name(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """Where training goes on."""
+@dataclass(eq=False)
+class LearnerSetup:
+    """What the learner of a run is put together from; with a `place` among several ranks it is rank 0 of them."""
 
-    state: TrainState | None
-    published_step: int
-    version: int
-    network: NetworkConfig
+    run: str
+    directory: Path  # of the run
+    sections: RunSections
+    game: LearnerGame
+    _: KW_ONLY
+    bus: Bus
+    ledger: LearnerLedger
+    store: Blobs
+    tracker: Tracker
+    consumer: str
+    place: RankPlace = field(default_factory=RankPlace)
+    lease: LearnerLease | None = None  # makes it the one learner of the run
+    created_ms: int = 0  # when the run was
+    progress: Callable[[str], None] = lambda what: None  # told, often, what is being read: a long log takes its time
 
+    def open(self) -> Learner:
+        """The learner.
 
-def open_learner(
-    run: str,
-    directory: Path,
-    sections: RunSections,
-    game: LearnerGame,
-    *,
-    bus: Bus,
-    ledger: RunLedger,
-    store: Blobs,
-    tracker: Tracker,
-    consumer: str,
-    place: Place | None = None,
-    lease: LearnerLease | None = None,
-    created_ms: int = 0,
-    progress: Callable[[str], None] = lambda what: None,
-) -> Learner:
-    """The learner of a run whose folder is `directory`; with a `place` among several ranks, rank 0 of them; `lease` makes it the one.
-
-    `created_ms` is the run's. `progress` is told, often, what is being read: a long log takes its time.
-
-    Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
-    `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
-    """
-    config, key = sections.learner, game_key(sections)
-    place = place or Place()
-    device = pick_device(config.device, place.local)
-    make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
-    trainer = _trainer(sections, game, device, make_network)
-    columns = Columns.of(game, sections.network.auxiliary)
-    segments = SegmentLog(directory / "segments", key, count=partial(count_trained, game), created_ms=created_ms, progress=progress)
-    window = Window(game, config.max_window, columns)
-    rebuild(window, segments, game, config.root_value_fraction, capacity=config.max_window, columns=columns, progress=progress)
-    publisher = Publisher(bus, store, run, announce=lambda frame: ledger.announce_weights(run, frame, lease))
-    if next(publisher.announced(), None) is None:
-        publisher.offer_again(_kept_weights(run, directory / "weights"))
-    start = _restore(directory / "checkpoints", key, trainer, publisher, partial(_take_network, trainer, make_network, sections))
-    publisher.version = start.version
-    feed = feed_of(window, Draws(sections.run.seed, trainer.num_symmetries), config.prefetch_batches, device)
-    team = Leader(run, bus, config, trainer, feed, place, directory / MEETINGS) if place.ranks > 1 else Solo(trainer, feed)
-    intake = Intake(
-        run,
-        game,
-        bus=bus,
-        ledger=ledger,
-        segments=segments,
-        window=window,
-        consumer=consumer,
-        root_value_fraction=config.root_value_fraction,
-        columns=columns,
-        duplicates=start.state.duplicates_dropped if start.state else 0,
-        phases=trainer.phases,
-        lease=lease,
-    )
-    _log_start(run, trainer, segments, window, device, start)
-    return Learner(
-        Parts(
-            run=run,
-            game_key=key,
-            meta=WeightsMeta(sections.run.game, params=dict(sections.run.params)),
+        Raises `SegmentError` or `StoreError` for damage on disk, `WeightsError` when the checkpoint does not fit the network's settings,
+        `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
+        """
+        config = self.sections.learner
+        networks, trainer, columns = _trained(self.sections, self.game, self.place)
+        intake = self._intake(columns, trainer)
+        publisher = self._publisher()
+        start = _restore(self.directory / "checkpoints", intake.segments.game, trainer, publisher, networks)
+        publisher.version, intake.duplicates = start.version, start.duplicates
+        _log_start(intake, trainer, start)
+        return Learner(
             config=config,
-            checkpoints=directory / "checkpoints",
-            bus=bus,
-            ledger=ledger,
+            meta=WeightsMeta(self.sections.run.game, params=dict(self.sections.run.params)),
+            checkpoints=self.directory / "checkpoints",
+            intake=intake,
+            networks=networks,
+            trainer=trainer,
+            ranks=self._ranks(trainer, intake.window),
+            publisher=publisher,
+            tracker=self.tracker,
+            start=start,
+        )
+
+    def _intake(self, columns: Columns, trainer: Trainer) -> Intake:
+        config, count = self.sections.learner, partial(count_trained, self.game)
+        folder, key = self.directory / "segments", game_key(self.sections)
+        segments = SegmentLog(folder, key, count=count, created_ms=self.created_ms, progress=self.progress)
+        window = Window(self.game, config.max_window, columns)
+        rebuild(window, segments, self.game, config.root_value_fraction, progress=self.progress)
+        return Intake(
+            self.run,
+            self.game,
+            bus=self.bus,
+            ledger=self.ledger,
             segments=segments,
             window=window,
-            intake=intake,
-            trainer=trainer,
-            publisher=publisher,
-            tracker=tracker,
-            network=start.network,
-            make_network=make_network,
-            team=team,
-            lease=lease,
-            consumed=start.state.samples_consumed if start.state else 0,
-            published_step=start.published_step,
-            losses=MeanLosses(start.state.loss_policy, start.state.loss_value, 0) if start.state else NO_LOSSES,
+            consumer=self.consumer,
+            root_value_fraction=config.root_value_fraction,
+            phases=trainer.phases,
+            lease=self.lease,
         )
-    )
+
+    def _publisher(self) -> Publisher:
+        """Offers the weights of the run's folder again where its stream holds none."""
+        announce = partial(self.ledger.announce_weights, self.run, lease=self.lease)
+        publisher = Publisher(self.bus, self.store, self.run, announce=announce)
+        if next(publisher.announced(), None) is None:
+            publisher.offer_again(_kept_weights(self.run, self.directory / "weights"))
+        return publisher
+
+    def _ranks(self, trainer: Trainer, window: Window) -> Ranks:
+        config, place = self.sections.learner, self.place
+        feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
+        if place.ranks == 1:
+            return OneRank(trainer, feed)
+        return Leader(self.run, self.bus, config, trainer, feed, place, self.directory / MEETINGS)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
@@ -165,76 +144,62 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
 
 
-def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: Place) -> Follower:
-    """A rank other than 0, which sees the run's folder `directory`; raises what `open_learner` raises of settings and segments."""
+def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: RankPlace) -> Follower:
+    """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments."""
     config = sections.learner
-    device = pick_device(config.device, place.local)
-    make_network = partial(build, game=NetSpec.of(game), seed=sections.run.seed)
-    trainer = _trainer(sections, game, device, make_network)
-    columns = Columns.of(game, sections.network.auxiliary)
+    networks, trainer, columns = _trained(sections, game, place)
     window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
     draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
     return Follower(
-        FollowerParts(
-            run=run,
-            place=place,
-            meetings=directory / MEETINGS,
-            config=config,
-            game=game,
-            columns=columns,
-            bus=bus,
-            segments=SegmentFollower(directory / "segments", config.max_window, lambda frame: count_samples(decode(frame, SampleEvent))),
-            window=window,
-            trainer=trainer,
-            fit=partial(_fit, trainer, make_network, sections),
-            feed=feed_of(window, draws, config.prefetch_batches, device),
-        )
+        run_name=run,
+        place=place,
+        meetings=directory / MEETINGS,
+        config=config,
+        game=game,
+        bus=bus,
+        segments=SegmentFollower(directory / "segments", config.max_window, lambda frame: count_samples(decode(frame, SampleEvent))),
+        window=window,
+        trainer=trainer,
+        networks=networks,
+        feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
     )
 
 
-def _fit(trainer: Trainer, make_network: MakeNetwork, sections: RunSections, tensors: Mapping[str, Tensor]) -> None:
-    """Lets a rank's trainer train the network that rank 0's tensors are of, where the run goes through it; else it keeps its own."""
-    wanted = {name.removeprefix(WEIGHTS): tensor.shape for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
-    if _shapes(trainer.module) == wanted:
-        return
-    modules = (make_network(network) for network in networks(sections.network, sections.learner))
-    if (module := next((one for one in modules if _shapes(one) == wanted), None)) is not None:
-        trainer.replace(module)
-
-
-def _shapes(module: Network) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.state_dict().items()}
-
-
-def _trainer(sections: RunSections, game: LearnerGame, device: torch.device, make_network: MakeNetwork) -> Trainer:
+def _trained(sections: RunSections, game: LearnerGame, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
+    """What every rank of a run has: its networks, the first of them in training, and the columns that its samples need."""
+    device, networks = pick_device(sections.learner.device, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
-    return Trainer(make_network(sections.network), NetSpec.of(game), sections.learner, device, symmetries)
+    trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
+    return networks, trainer, Columns.of(game, sections.network.auxiliary)
 
 
-def _take_network(trainer: Trainer, make_network: MakeNetwork, sections: RunSections, described: Mapping[str, Any]) -> NetworkConfig:
-    """Lets the trainer train the network that a checkpoint or weights describe, where the run goes through it; else it keeps the first.
-
-    Another one than these is left to whoever loads the tensors, who names what does not fit.
-    """
-    known = networks(sections.network, sections.learner)
-    network = next((one for one in known if one.model_dump(mode="json") == described), sections.network)
-    if network != sections.network:
-        trainer.replace(make_network(network))
-    return network
-
-
-def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> _Start:
+def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
     found = checkpoint.load_newest(checkpoints)
     if found is None:
-        return _from_published(trainer, publisher, take_network)
-    if found.state.game != key:
-        raise StateConflict(f"checkpoints in {checkpoints} are of {found.state.game!r}, the run plays {key!r}; give the run another name")
-    network = take_network(found.state.network)
-    trainer.load_tensors(found.tensors, found.state.step)
-    known = found.state.weight_version
-    published = _last_published(publisher, known)
-    step, version = (published.step, max(known, published.version)) if published else (-1, known)
-    return _Start(found.state, step, version, network)
+        return _from_published(trainer, publisher, networks)
+    state = found.state
+    if state.game != key:
+        raise StateConflict(f"checkpoints in {checkpoints} are of {state.game!r}, the run plays {key!r}; give the run another name")
+    network = _take_network(trainer, networks, state.network)
+    trainer.load_tensors(found.tensors, state.step)
+    published = _last_published(publisher, state.weight_version)
+    return TrainingStart(
+        network,
+        published.step if published else -1,
+        max(state.weight_version, published.version if published else 0),
+        state.samples_consumed,
+        state.duplicates_dropped,
+        MeanLosses(state.loss_policy, state.loss_value, 0),
+        resumed=True,
+    )
+
+
+def _take_network(trainer: Trainer, networks: RunNetworks, description: Mapping[str, Any]) -> NetworkConfig:
+    """Lets a trainer of the first network train the one that a checkpoint or weights describe."""
+    network = networks.described(description)
+    if network != networks.sections.network:
+        trainer.replace(networks.make(network))
+    return network
 
 
 def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
@@ -245,31 +210,31 @@ def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
     return None
 
 
-def _from_published(trainer: Trainer, publisher: Publisher, take_network: TakeNetwork) -> _Start:
+def _from_published(trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
     """Goes on from published weights where no checkpoint is left."""
-    network, newest = take_network({}), next(publisher.whole(publisher.announced()), None)
+    network, newest = networks.sections.network, next(publisher.whole(publisher.announced()), None)
     if newest is None:
-        return _Start(None, -1, 0, network)
+        return TrainingStart(network)
     event, (state, meta) = newest
     try:
-        network = take_network(meta.network)
+        network = _take_network(trainer, networks, meta.network)
         trainer.load_weights(state, event.step)
     except WeightsError as error:
         log.warning("training_starts_over", reason=str(error), remedy="there was no checkpoint either")
-        return _Start(None, 0, event.version, network)
+        return TrainingStart(network, 0, event.version)
     log.warning("no_checkpoint", used_weight_version=event.version, step=event.step)
-    return _Start(None, event.step, event.version, network)
+    return TrainingStart(network, event.step, event.version)
 
 
-def _log_start(run: str, trainer: Trainer, segments: SegmentLog, window: Window, device: torch.device, start: _Start) -> None:
+def _log_start(intake: Intake, trainer: Trainer, start: TrainingStart) -> None:
     log.info(
         "learner_opened",
-        run=run,
-        games=segments.games,
-        samples=segments.samples,
-        window=len(window),
+        run=intake.run,
+        games=intake.segments.games,
+        samples=intake.segments.samples,
+        window=len(intake.window),
         step=trainer.step,
-        resumed=start.state is not None,
-        device=str(device),
+        resumed=start.resumed,
+        device=str(trainer.device),
         precision=trainer.precision,
     )

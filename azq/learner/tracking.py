@@ -1,4 +1,4 @@
-"""Where training curves go: four methods, TensorBoard by default.
+"""Where training curves go, TensorBoard by default, and the arena's results among them.
 
 Tags: loss/policy loss/value loss/<further head> train/lr train/samples_per_s replay/samples_per_insert replay/window
 replay/games selfplay/policy_lag selfplay/plies weights/version arena/elo arena/grade_error arena/grade_loss
@@ -7,45 +7,28 @@ arena/score_<opponent> arena/points_<opponent>.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from azq.errors import MissingExtra
+from azq.bus.base import Bus
+from azq.errors import MissingExtra, WireError
+from azq.wire import keys
+from azq.wire.codec import decode_either
+from azq.wire.messages import GradeResult, MatchResult
 
 
 class Tracker(Protocol):
-    """Receives figures and text of a run."""
+    """Receives a run's figures."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Figures by tag at a training step."""
 
-    def text(self, tag: str, text: str, step: int) -> None:
-        """A note, such as the run's settings."""
-
     def flush(self) -> None:
         """Makes all that was given readable by others."""
-
-    def close(self) -> None:
-        """Flushes and releases the files."""
-
-
-class NullTracker:
-    """Keeps nothing."""
-
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Ignores them."""
-
-    def text(self, tag: str, text: str, step: int) -> None:
-        """Ignores it."""
-
-    def flush(self) -> None:
-        """Nothing to flush."""
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 class TensorBoardTracker:
@@ -86,3 +69,45 @@ class TensorBoardTracker:
     def close(self) -> None:
         """Writes what is queued and closes the file."""
         self._writer.close()
+
+
+def elo_difference(wins: int, draws: int, losses: int) -> float:
+    """Elo points between two players by the logistic model; half a game is added to each side so that no score is infinite."""
+    score = (wins + draws / 2 + 0.5) / (wins + draws + losses + 1)
+    return 400.0 * math.log10(score / (1.0 - score))
+
+
+def match_curves(result: MatchResult) -> dict[str, float]:
+    """Tags of a match of the run's weights, none where an engine ended it; `arena/elo` is counted from the pure UCT opponent."""
+    if not result.games:
+        return {}
+    opponent = "".join(letter if letter.isalnum() or letter in "_.-" else "_" for letter in result.spec.second)
+    curves = {f"arena/score_{opponent}": result.score, f"arena/points_{opponent}": result.points}
+    if result.second.startswith("uct:") and result.seats == 2:
+        curves["arena/elo"] = elo_difference(result.wins, result.draws, result.losses)
+    return curves
+
+
+class ResultCurves:
+    """Follows the run's results stream; each result is given once."""
+
+    def __init__(self) -> None:
+        self._last_id = "0"
+
+    def read(self, bus: Bus, run: str) -> dict[str, float]:
+        """Curves of the results that came since the last call, the newest of each tag."""
+        curves: dict[str, float] = {}
+        for entry in bus.after(keys.results(run), self._last_id):
+            self._last_id = entry.id
+            curves |= _curves(entry.frame)
+        return curves
+
+
+def _curves(frame: bytes) -> dict[str, float]:
+    try:
+        result = decode_either(frame, MatchResult, GradeResult)
+    except WireError:
+        return {}  # its readers in the daemon report it
+    if isinstance(result, MatchResult):
+        return match_curves(result)
+    return {"arena/grade_error": result.errors / max(1, result.positions), "arena/grade_loss": result.mean_loss}

@@ -14,8 +14,7 @@ from azq import logs
 from azq.errors import IllegalActionError, SegmentError, WireError
 from azq.files import sync_folder, write_all
 from azq.replay import framing
-from azq.replay.index import BLOCK_GAMES, SegmentIndex, write_index
-from azq.replay.uids import UidSet, pack
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, UidSet, pack, write_index
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 

@@ -18,10 +18,9 @@ from azq import logs
 from azq.errors import SegmentError, StoreError
 from azq.files import make_folders
 from azq.replay import framing
-from azq.replay.index import BLOCK_GAMES, SegmentIndex, misfit, moved_away, path_of, read_index
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, UidSet, misfit, moved_away, path_of, read_index
 from azq.replay.open_segment import OpenSegment
 from azq.replay.samples import count_samples
-from azq.replay.uids import UidSet
 from azq.wire.messages import SampleEvent
 
 ROLL_BYTES = 64 << 20
@@ -58,7 +57,7 @@ class SegmentLog:
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         self._directory = directory
-        self._game = game
+        self.game = game
         self._roll_bytes = roll_bytes
         self._count = count
         self._created_ms = created_ms
@@ -154,7 +153,7 @@ class SegmentLog:
         if opened is not None and (not self._is_ours(opened) or (opened.uids and opened.end + size > self._roll_bytes)):
             self._seal(opened)
         if self._open is None:
-            self._open = OpenSegment.create(self._path(len(self._closed) + 1), self._game, self._created_ms)
+            self._open = OpenSegment.create(self._path(len(self._closed) + 1), self.game, self._created_ms)
         return self._open
 
     def _is_ours(self, opened: OpenSegment) -> bool:
@@ -178,8 +177,8 @@ class SegmentLog:
                 raise SegmentError(f"{path} is missing, and {path_of(self._directory, segment).name} too; restore either from a copy")
 
     def _take(self, index: SegmentIndex, path: Path, size: int | None) -> None:
-        if index.game != self._game:
-            raise SegmentError(f"{path}: holds games of {index.game!r}, the run plays {self._game!r}; restore the run's own segments")
+        if index.game != self.game:
+            raise SegmentError(f"{path}: holds games of {index.game!r}, the run plays {self.game!r}; restore the run's own segments")
         if size not in (None, index.size):
             raise misfit(path, f"{size} bytes in place of {index.size}")
         try:
@@ -193,11 +192,11 @@ class SegmentLog:
 
     def _read(self, path: Path, *, is_last: bool) -> None:
         data = path.read_bytes()
-        if is_last and framing.is_begun(data, self._game):
+        if is_last and framing.is_begun(data, self.game):
             log.warning("segment_tail_cut", file=str(path), offset=0, bytes_dropped=len(data), reason="header is cut short")
             path.unlink()
             return
-        opened = OpenSegment.read(path, data, self._game, self._counted(path), self._uids, is_last=is_last)
+        opened = OpenSegment.read(path, data, self.game, self._counted(path), self._uids, is_last=is_last)
         self._samples += sum(opened.samples)
         self._open = opened
         if not is_last:

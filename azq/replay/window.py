@@ -1,5 +1,8 @@
-"""The samples the learner draws from: the newest ones, in flat ring buffers.
+"""The samples the learner draws from: the newest ones, in flat ring buffers; how many of them, and how often.
 
+Each inserted sample is to be drawn `samples_per_insert` times (after the rate limiters of Reverb: Cassirer et al., 2021, section 3.3). The
+learner never draws more; self-play may run `limiter_slack` samples ahead of it. At any counts at most one side is stalled, so the run
+cannot lock.
 Letters: N samples, B batch, P bytes of a packed observation, A actions, V values, M bytes of a mask.
 """
 
@@ -14,11 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
-from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.samples import JOINT_GAMES, Rules, Samples, samples_of_all
+from azq.replay.samples import NO_COLUMNS, Columns, Rules, Samples
+from azq.replay.sampling import JOINT_GAMES, samples_of_all
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
+
+
+def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
+    """Batches that keep samples drawn per sample inserted within `samples_per_insert`; 0 before the window has its minimum."""
+    if inserted < config.min_window:
+        return 0
+    return max(0, int((config.samples_per_insert * inserted - consumed) // config.batch_size))
+
+
+def may_train(inserted: int, consumed: int, config: LearnerConfig) -> bool:
+    """True when there is a batch to train on within the limit."""
+    return steps_allowed(inserted, consumed, config) > 0
+
+
+def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
+    """True when self-play is more than `limiter_slack` samples ahead of a learner that could train."""
+    ahead = inserted - consumed / config.samples_per_insert
+    return may_train(inserted, consumed, config) and ahead > config.limiter_slack
 
 
 def window_size(total: int, config: LearnerConfig) -> int:
@@ -41,14 +62,15 @@ class Window:
             "values": (np.float32, (game.value_size(),)),
             "masks": (np.uint8, ((actions + 7) // 8,)),
         }
+        self.columns = columns
         self.shapes = shapes | columns.shapes()  # element type and shape of one sample's entry, by column
-        self._capacity = capacity
+        self.capacity = capacity
         self._total = 0
         self._lock = threading.Lock()
         self._rings: dict[str, NDArray[Any]] = {name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in self.shapes.items()}
 
     def __len__(self) -> int:
-        return min(self._total, self._capacity)
+        return min(self._total, self.capacity)
 
     @property
     def total(self) -> int:
@@ -58,15 +80,15 @@ class Window:
     @property
     def bytes_per_sample(self) -> int:
         """Memory of one sample."""
-        return sum(ring.nbytes for ring in self._rings.values()) // self._capacity
+        return sum(ring.nbytes for ring in self._rings.values()) // self.capacity
 
     def add(self, samples: Samples) -> None:
         """Adds samples with the window's columns, oldest first; the oldest of the ring make room."""
         count = len(samples)
-        keep = min(count, self._capacity)
+        keep = min(count, self.capacity)
         with self._lock:
-            start = (self._total + count - keep) % self._capacity
-            head = min(keep, self._capacity - start)  # the rest goes to the ring's beginning
+            start = (self._total + count - keep) % self.capacity
+            head = min(keep, self.capacity - start)  # the rest goes to the ring's beginning
             for name, ring in self._rings.items():
                 newest = getattr(samples, name)[count - keep :]
                 ring[start : start + head] = newest[:head]
@@ -75,7 +97,7 @@ class Window:
 
     def newest(self, ages: NDArray[np.int64]) -> Samples:
         """Samples by age, 0 the newest."""
-        places = (self._total - 1 - ages) % self._capacity
+        places = (self._total - 1 - ages) % self.capacity
         return Samples(**{name: ring[places] for name, ring in self._rings.items()})
 
     def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> bool:
@@ -83,7 +105,7 @@ class Window:
         with self._lock:
             if self._total != total:
                 return False
-            places = (total - 1 - ages) % self._capacity
+            places = (total - 1 - ages) % self.capacity
             for name, ring in self._rings.items():
                 # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
@@ -103,15 +125,13 @@ def rebuild(
     game: Rules,
     root_value_fraction: float,
     *,
-    capacity: int,
-    columns: Columns = NO_COLUMNS,
     progress: Callable[[str], None] = lambda what: None,
 ) -> None:
     """Fills an empty window from the log's newest games, so that it draws what the window before a restart drew.
 
     Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game, and what `SegmentLog.tail` raises.
     """
-    frames = segments.tail(capacity)
+    frames = segments.tail(window.capacity)
     while some := list(islice(frames, JOINT_GAMES)):
         progress("the window's games")
-        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, columns)[0])
+        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, window.columns)[0])

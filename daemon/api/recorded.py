@@ -13,7 +13,7 @@ from azq.errors import AzqError, IllegalActionError, WireError
 from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
-from azq.replay.browse import Place
+from azq.replay.readers import LogPlace
 from azq.status.history import History, downsample, read
 from azq.status.viewer import GameSummary, GameView, summary, view
 from daemon.api.access import READ
@@ -42,7 +42,7 @@ def run_history(
 def list_games(run: str, use: Use, pages: Paged, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> list[GameSummary]:
     """The recorded games, in the order in which the learner stored them, newest first."""
     place = pages.place("games", int, int)
-    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, Place(*place) if place else None)
+    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
     page = pages.take("games", found, limit, lambda entry: (entry[0].segment, entry[0].record))
     return [summary(event) for _, event in page]
 

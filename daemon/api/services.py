@@ -15,7 +15,7 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger import AnyLedger
-from azq.replay.browse import SegmentReader
+from azq.replay.readers import SegmentReader
 from azq.status.brokers import PlaneProbe
 from azq.status.heartbeats import Beats
 from azq.status.observe import Standings

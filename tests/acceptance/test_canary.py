@@ -18,12 +18,12 @@ from azq._core import Search
 from azq.arena.searcher import Searcher
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunSections, parse_run
 from azq.inference.ask.local import LocalEvaluator
-from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.presets import preset
-from azq.replay.columns import Columns
-from azq.replay.samples import Samples, samples_of
+from azq.replay.samples import Columns, Samples
+from azq.replay.sampling import samples_of
 from azq.search.search import exploring
 from azq.wire.arrays import pack_record
 from azq.wire.messages import SampleEvent

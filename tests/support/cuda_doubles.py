@@ -21,8 +21,8 @@ from azq.inference.device import cuda
 from azq.inference.device.cuda import Lanes
 from azq.inference.device.engine import Engine
 from azq.inference.device.fallback import Rung
+from azq.inference.device.forward import buckets
 from azq.inference.device.placement import place
-from azq.inference.serve.batching import buckets
 
 COPY = torch.ops.aten.copy_.default
 QUERIES = 2  # that an event answers with no before its stream gets on

@@ -20,8 +20,8 @@ from azq.inference.device.engine import Engine
 from azq.inference.device.fallback import Mode, Rung
 from azq.inference.device.forward import Flight, Forward, Landed
 from azq.inference.device.placement import place
-from azq.inference.serve.resident import fetch_from
 from azq.inference.serve.server import InferenceServer
+from azq.inference.weights import fetch_from
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
 from azq.search.evaluator import Evaluation

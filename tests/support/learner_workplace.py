@@ -12,7 +12,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner.learner import Learner
-from azq.learner.opening import open_learner
+from azq.learner.opening import LearnerSetup
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, WeightEvent
@@ -49,7 +49,7 @@ class Workplace:
             network=network or NetworkConfig(blocks=1, channels=8),
             learner=LearnerConfig(**{**defaults, **options}),
         )
-        return open_learner(
+        return LearnerSetup(
             RUN,
             self.folder,
             sections,
@@ -59,7 +59,7 @@ class Workplace:
             store=self.store,
             tracker=self.tracker,
             consumer="learner@test:1",
-        )
+        ).open()
 
     def finish_games(self, first: int, last: int, **options) -> None:
         for uid in range(first, last + 1):

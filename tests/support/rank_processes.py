@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from azq.learner.ranks.group import Group, open_store, reach_store
+from azq.learner.ranks.group import RankGroup, open_store, reach_store
 
 HOST = "127.0.0.1"
 CPU = torch.device("cpu")
 
 
-def in_ranks(size: int, body: Callable[[Group], Any], *, seconds: float = 60.0) -> list[Any]:
+def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60.0) -> list[Any]:
     """What `body` returns in each of `size` ranks, by rank; fails with the first traceback of one that raised.
 
     Forked, so that ranks need not import torch again; each computes in one thread.
@@ -48,7 +48,7 @@ def in_ranks(size: int, body: Callable[[Group], Any], *, seconds: float = 60.0) 
         shutil.rmtree(folder)
 
 
-def _rank(place: int, size: int, body: Callable[[Group], Any], door: Connection, names: Any, folder: Path) -> None:
+def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connection, names: Any, folder: Path) -> None:
     torch.set_num_threads(1)
     try:
         if place == 0:
@@ -57,7 +57,7 @@ def _rank(place: int, size: int, body: Callable[[Group], Any], door: Connection,
                 names.put(name)
         else:
             store = reach_store(folder, names.get(), HOST, size, timeout_s=20)
-        group = Group(store, 1, place, size, CPU, 20)
+        group = RankGroup(store, 1, place, size, CPU, 20)
         result = body(group)
         group.close()
         door.send((result, ""))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from azq import phases
-from azq.inference.device.device_clock import DeviceClock
+from azq.inference.device.cuda import DeviceClock
 from azq.phases import CPU, DEVICE, OTHER, WALL, Phases, merged
 
 

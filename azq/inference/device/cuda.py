@@ -11,12 +11,37 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.device.device_clock import DeviceClock
 from azq.inference.device.fallback import CaptureRefused, Failure, classify
-from azq.inference.device.forward import EagerForward, Flight, Outputs, gather
-from azq.inference.serve.batching import bucket_of
+from azq.inference.device.forward import EagerForward, Flight, Outputs, bucket_of, gather
 from azq.nets import Network, unpack
 from azq.phases import DeviceEvent
+
+
+class DeviceClock:
+    """Adds up the time in which at least one batch ran; `make_event` makes a timing mark, recorded on the stream in use.
+
+    Batches land in the order in which they ended; one landed by another thread at the same moment may be counted twice or not at all.
+    """
+
+    def __init__(self, make_event: Callable[[], DeviceEvent]) -> None:
+        self._make_event = make_event
+        self._landed: DeviceEvent | None = None  # the end of the batch that landed last
+        self.busy_s = 0.0
+
+    def mark(self) -> DeviceEvent:
+        """A mark at this point of the stream in use."""
+        event = self._make_event()
+        event.record()
+        return event
+
+    def landed(self, begin: DeviceEvent, end: DeviceEvent) -> None:
+        """Counts a finished batch, as far as it did not run while the one before it did."""
+        lengths = [begin.elapsed_time(end)]
+        if self._landed is not None:
+            lengths.append(self._landed.elapsed_time(end))
+        self._landed = end
+        self.busy_s += max(0.0, min(lengths)) / 1e3
+
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
@@ -70,9 +95,9 @@ class Lanes:
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def slot(self, module: Network, turn: int, largest: int) -> Slot:
+    def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
         """Buffers of a network for a slot."""
-        return Slot(module, self, self._lanes[turn], largest)
+        return GraphSlot(module, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
         """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
@@ -95,8 +120,8 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: Slot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
-        self._slot: Slot | None = slot
+    def __init__(self, slot: GraphSlot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
+        self._slot: GraphSlot | None = slot
         self._count = count
         self._begun, self._done = begun, done
         self._landed: tuple[Outputs, bool] | None = None
@@ -130,7 +155,7 @@ class GraphFlight:
         return self._landed
 
 
-class Slot:
+class GraphSlot:
     """Buffers for the largest batch, pinned and on the device, and for each size a graph between those on the device.
 
     Copies are launched beside the graph: torch notes each stream on which pinned memory was used, and asks it when the memory is freed,

@@ -13,9 +13,8 @@ from azq.errors import DeviceError
 from azq.inference.device import native
 from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.device.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
-from azq.inference.device.forward import EagerForward, Forward
+from azq.inference.device.forward import EagerForward, Forward, buckets
 from azq.inference.device.placement import Placement
-from azq.inference.serve.batching import buckets
 from azq.nets import NetSpec, Network
 from azq.nets.residual import ResNet
 

@@ -5,6 +5,8 @@ Letters: B batch, P bytes of a packed observation, A actions, V values per leaf.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.serve.batching import bucket_of
 from azq.nets import Network, unpack
 
 Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (B, A), values (B, V)
@@ -120,3 +121,21 @@ class EagerForward:
 
     def refresh(self) -> None:
         """Nothing: the module itself is run."""
+
+
+def buckets(max_batch: int, *, per_octave: int, smallest: int = 1) -> tuple[int, ...]:
+    """Batch sizes that are padded to, ascending from `smallest` to `max_batch`; `per_octave` of them between powers of two."""
+    sizes = {max_batch}
+    octave = 1
+    while octave < max_batch:
+        sizes.update(octave + octave * step // per_octave for step in range(per_octave))
+        octave *= 2
+    return tuple(sorted(size for size in sizes if min(smallest, max_batch) <= size <= max_batch))
+
+
+def bucket_of(count: int, sizes: Sequence[int]) -> int:
+    """The smallest bucket that holds `count` leaves; ValueError when none does."""
+    index = bisect_left(sizes, count)
+    if index == len(sizes):
+        raise ValueError(f"{count} leaves exceed the largest bucket of {sizes[-1]}")
+    return sizes[index]

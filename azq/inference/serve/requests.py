@@ -1,8 +1,8 @@
-"""Evaluation requests: from a frame to checked leaves, from outputs to replies. No I/O."""
+"""Evaluation requests: from a frame to checked leaves, which are evaluated together and when, from outputs to replies. No clock, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from azq.bus.base import Entry
 from azq.errors import WireError
 from azq.inference.device.forward import Outputs
+from azq.inference.device.tuning import BatchLimits
 from azq.nets import NetSpec
 from azq.wire import codec, keys
 from azq.wire.leaves import answer_bytes, most_leaves
@@ -95,3 +96,57 @@ def refusal(request: EvalRequest, reason: str, *, final: bool = False) -> tuple[
     """Reply list and frame that tell a client why its request is not answered, and whether it may ask again."""
     message = EvalReply(request.request_id, request.weight_version, 0, b"", b"", reason, final)
     return keys.reply(request.client), codec.encode(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One request in the queue, as the batcher sees it."""
+
+    group: Hashable  # requests of one group share weights: (run, weight version)
+    count: int  # leaves
+    arrived_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What to do now: evaluate `members` (positions in the queue, oldest first), or wait at most `wait_s` for more."""
+
+    members: tuple[int, ...]
+    wait_s: float  # 0 with members; infinite for an empty queue
+
+
+def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Callable[[Hashable], BatchLimits]) -> BatchPlan:
+    """The next batch of a queue in order of arrival.
+
+    A group may go once it holds `enough` leaves of its limits, once its next request would exceed `max_batch`, or once its
+    oldest request is as old as its deadline. Of the groups that may go, the one whose oldest request waits longest goes first.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for index, request in enumerate(waiting):
+        groups.setdefault(request.group, []).append(index)
+    ready: list[list[int]] = []
+    wait_s = float("inf")
+    for group, indices in groups.items():
+        enough, deadline_s = limits(group)
+        members, leaves = _fill(waiting, indices, max_batch)
+        age_s = now_s - waiting[indices[0]].arrived_s
+        if leaves >= enough or len(members) < len(indices) or age_s >= deadline_s:
+            ready.append(members)
+        else:
+            wait_s = min(wait_s, deadline_s - age_s)
+    if not ready:
+        return BatchPlan((), wait_s)
+    oldest = min(ready, key=lambda members: waiting[members[0]].arrived_s)
+    return BatchPlan(tuple(oldest), 0.0)
+
+
+def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) -> tuple[list[int], int]:
+    """The oldest requests of a group that fit together, at least one, and their leaves."""
+    members = [indices[0]]
+    leaves = waiting[indices[0]].count
+    for index in indices[1:]:
+        if leaves + waiting[index].count > max_batch:
+            break
+        members.append(index)
+        leaves += waiting[index].count
+    return members, leaves

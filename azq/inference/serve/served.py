@@ -1,6 +1,6 @@
-"""One run as an inference worker serves it: its shapes, its weight events, its resident models.
+"""One run as an inference worker serves it: what the serving thread has of it, and what the loading thread does for it.
 
-One thread follows and loads; the other asks for versions and borrows them. What one writes and the other reads is one reference each.
+What one thread writes and the other reads is one reference each.
 """
 
 from __future__ import annotations
@@ -10,98 +10,44 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from azq import logs
+from azq.bus.base import Bus
 from azq.clock import now_ms
+from azq.config import InferenceConfig, NetworkConfig, RunSections
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
-from azq.inference.ask.catalog import WeightCatalog
+from azq.games import GameFiles
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
-from azq.inference.device.tuning import Limits, Tuned
-from azq.inference.serve.resident import ResidentModels
+from azq.inference.device.tuning import BatchLimits, Tuned, tune
+from azq.inference.serve.roster import AGAIN, NOT_THE_RUNS
 from azq.inference.serve.stats import Stats
-from azq.inference.serve.unserved import AGAIN, NOT_THE_RUNS
+from azq.inference.serve.trials import LOAD, Trials
+from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
+from azq.ledger.records import sections_of
+from azq.ledger.types import RunView
 from azq.nets import NetSpec
+from azq.wire import keys
 from azq.wire.messages import LATEST, WeightEvent
 
 RETRY_STORE_S = 5.0
 
 
 class ServedRun:
-    """Weights of one run; the newest usable ones are `current`."""
+    """A run for the serving thread: which versions may be evaluated now, and which it waits for."""
 
-    def __init__(
-        self,
-        run: str,
-        spec: NetSpec,
-        catalog: WeightCatalog,
-        models: ResidentModels,
-        tune: Callable[[Model], Tuned],
-        first: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
+    def __init__(self, run: str, spec: NetSpec, models: ResidentModels) -> None:
         self.run = run
         self.spec = spec
-        self.catalog = catalog
-        self.current = 0  # version; 0: no usable weights yet
-        self._models = models
-        self._tune = tune
-        self._first = first  # surrounds the loading of the first weights
-        self._tuned: Tuned | None = None
-        self._tuned_for: object = None  # a network
-        self._since_ms = now_ms()
-        self.problem = ""  # why the newest weights are not used
-        self._refused: dict[int, float] = {}  # version -> when to try again
-        self._failures = 0  # in a row, for reasons that nobody foresaw
-        self._prepare_at_s = 0.0
-        self._wanted: set[int] = set()  # pinned versions that requests wait for
-        self._reasons: dict[int, AzqError] = {}  # why wanted versions cannot be had
-        self._log = logs.get(__name__)
-
-    # -- the loading thread
-
-    def follow(self, stats: Stats) -> bool:
-        """Makes the newest usable version current; True after a switch.
-
-        A version that cannot be used is refused and said; the last good one stays.
-        """
-        for event in self.catalog.newest_first():
-            if event.version <= self.current:
-                return False
-            if time.monotonic() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
-                return True
-        return False
-
-    def load_wanted(self) -> bool:
-        """Loads the pinned versions that requests wait for; True when something came of it."""
-        wanted = list(self._wanted)
-        self._wanted.difference_update(wanted)
-        for version in wanted:
-            try:
-                self._models.get(self._event(version), keep=self.current)
-            except NOT_THE_RUNS:
-                raise
-            except AzqError as error:
-                self._reasons[version] = error
-            except Exception as error:
-                self._reasons[version] = WeightsError(f"weights version {version} cannot be loaded: {reason_of(error)}")
-        return bool(wanted)
-
-    def prepare(self) -> bool:
-        """Makes a spare model ahead; True when it made one."""
-        if time.monotonic() < self._prepare_at_s:
-            return False
-        try:
-            return self._models.prepare()
-        except NOT_THE_RUNS:
-            raise
-        except Exception as error:  # the next version is loaded without, or says why not
-            self._prepare_at_s = time.monotonic() + AGAIN.longest_s
-            self._log.warning("spare_not_made", run=self.run, reason=reason_of(error))
-            return False
-
-    # -- the serving thread
+        self.models = models
+        self.wanted: set[int] = set()  # pinned versions that requests wait for; the loading thread empties it
+        # Written by the loading thread:
+        self.current = 0  # version of the newest usable weights; 0: none yet
+        self.tuned: Tuned | None = None
+        self.reasons: dict[int, AzqError] = {}  # why wanted versions cannot be had
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> BatchLimits:
         """When a batch of this run may go."""
-        return self._tuned.limits if self._tuned else Limits(1, 0.0)
+        return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     def resolve(self, weight_version: int) -> int:
         """The version that a request means at this moment."""
@@ -109,26 +55,85 @@ class ServedRun:
 
     def ready(self, version: int) -> bool:
         """Whether there is something to say to requests for a version; asks for it to be loaded where not."""
-        if version in self._reasons or version in self._models.versions:
+        if version in self.reasons or version in self.models.versions:
             return True
-        self._wanted.add(version)
+        self.wanted.add(version)
         return False
 
     def borrow(self, version: int) -> Model | None:
         """A version's model, to be given back; None where it must be waited for. Raises why it cannot be had."""
-        model = self._models.borrow(version)
-        if model is None and (reason := self._reasons.pop(version, None)):
+        model = self.models.borrow(version)
+        if model is None and (reason := self.reasons.pop(version, None)):
             raise reason
         return model
 
     def give_back(self, version: int) -> None:
         """Ends a loan."""
-        self._models.give_back(version)
+        self.models.give_back(version)
 
     def observe(self, leaves: int, latency_s: float) -> None:
         """Notes what a batch took that had the device for itself."""
-        if self._tuned:
-            self._tuned.observe(leaves, latency_s)
+        if self.tuned:
+            self.tuned.observe(leaves, latency_s)
+
+
+class RunLoader:
+    """A run for the loading thread: follows its weight events and makes what it loads usable for the serving thread (`served`)."""
+
+    def __init__(
+        self, served: ServedRun, catalog: WeightCatalog, tune: Callable[[Model], Tuned], first: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self.served = served
+        self.catalog = catalog
+        self.problem = ""  # why the newest weights are not used
+        self._tune = tune
+        self._first = first  # surrounds the loading of the first weights
+        self._tuned_for: NetworkConfig | None = None
+        self._since_ms = now_ms()
+        self._refused: dict[int, float] = {}  # version -> when to try again
+        self._failures = 0  # in a row, for reasons that nobody foresaw
+        self._prepare_at_s = 0.0
+        self._log = logs.get(__name__)
+
+    def follow(self, stats: Stats) -> bool:
+        """Makes the newest usable version current; True after a switch.
+
+        A version that cannot be used is refused and said; the last good one stays.
+        """
+        for event in self.catalog.newest_first():
+            if event.version <= self.served.current:
+                return False
+            if time.monotonic() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
+                return True
+        return False
+
+    def load_wanted(self) -> bool:
+        """Loads the pinned versions that requests wait for; True when something came of it."""
+        served, wanted = self.served, list(self.served.wanted)
+        served.wanted.difference_update(wanted)
+        for version in wanted:
+            try:
+                served.models.get(self._event(version), keep=served.current)
+            except NOT_THE_RUNS:
+                raise
+            except AzqError as error:
+                served.reasons[version] = error
+            except Exception as error:
+                served.reasons[version] = WeightsError(f"weights version {version} cannot be loaded: {reason_of(error)}")
+        return bool(wanted)
+
+    def prepare(self) -> bool:
+        """Makes a spare model ahead; True when it made one."""
+        if time.monotonic() < self._prepare_at_s:
+            return False
+        try:
+            return self.served.models.prepare()
+        except NOT_THE_RUNS:
+            raise
+        except Exception as error:  # the next version is loaded without, or says why not
+            self._prepare_at_s = time.monotonic() + AGAIN.longest_s
+            self._log.warning("spare_not_made", run=self.served.run, reason=reason_of(error))
+            return False
 
     def _event(self, version: int) -> WeightEvent:
         event = self.catalog.find(version)
@@ -136,24 +141,25 @@ class ServedRun:
             self.catalog.refresh()
             event = self.catalog.find(version)
         if event is None:
-            raise WeightsError(f"run {self.run} has published no weights version {version}")
+            raise WeightsError(f"run {self.served.run} has published no weights version {version}")
         return event
 
     def _switch(self, event: WeightEvent, stats: Stats) -> bool:
+        served = self.served
         try:
             # Later weights are of a network that lived through its first.
-            with nullcontext() if self.current else self._first():
-                model = self._models.get(event, keep=self.current)
+            with nullcontext() if served.current else self._first():
+                model = served.models.get(event, keep=served.current)
                 if self._tuned_for != model.network:
-                    self._tuned, self._tuned_for = self._tune(model), model.network
+                    served.tuned, self._tuned_for = self._tune(model), model.network
         except NOT_THE_RUNS:
             raise
         except Exception as error:
             self._refuse(event.version, error)
             return False
-        self.current, self.problem, self._failures = event.version, "", 0
+        served.current, self.problem, self._failures = event.version, "", 0
         stats.weight_switch_s = max(0, now_ms() - max(event.published_ms, self._since_ms)) / 1e3
-        self._log.info("weights_switched", run=self.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
+        self._log.info("weights_switched", run=served.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
         return True
 
     def _refuse(self, version: int, error: Exception) -> None:
@@ -164,4 +170,52 @@ class ServedRun:
             again_s = AGAIN.pause_s(self._failures)
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
-        self._log.warning("weights_refused", run=self.run, version=version, kept=self.current, error=reason_of(error))
+        self._log.warning("weights_refused", run=self.served.run, version=version, kept=self.served.current, error=reason_of(error))
+
+
+class Admission:
+    """Makes what serves a run, on one thread; whatever a game raises propagates. A run that kills its worker while it loads is refused."""
+
+    def __init__(
+        self,
+        control: Bus,
+        fetch: Callable[[RunView], Fetch],
+        config: InferenceConfig,
+        engine: Engine,
+        worker: str,
+        spec_of: Callable[[RunSections], NetSpec] | None = None,
+    ) -> None:
+        self._control = control
+        self._fetch = fetch
+        self._config = config
+        self._engine = engine
+        self._spec_of = spec_of or specs()
+        self._loads = Trials(control, worker, LOAD)
+        self._place = f"{host_of(worker)}:{engine.placement.device}"  # unlike the worker it outlives its death
+
+    def __call__(self, view: RunView) -> RunLoader:
+        run = view.record.run
+        sections = sections_of(view.record)
+
+        def noted() -> AbstractContextManager[None]:
+            return self._loads.noted(keys.trial(run, f"load@{self._place}"), f"loading run {run}")
+
+        with noted():
+            spec = self._spec_of(sections)
+
+        def make(network: NetworkConfig) -> Model:
+            return Model(spec, network, self._config, engine=self._engine)
+
+        models = ResidentModels(make, self._fetch(view), self._config.resident_versions, game=sections.run.game)
+        served, catalog = ServedRun(run, spec, models), WeightCatalog(self._control, run)
+        return RunLoader(served, catalog, lambda model: tune(model, self._engine, self._config), noted)
+
+
+def host_of(worker: str) -> str:
+    """The host in a worker's name, `<role>@<host>:<pid>`."""
+    return worker.partition("@")[2].rpartition(":")[0] or worker
+
+
+def specs(files: GameFiles = GameFiles()) -> Callable[[RunSections], NetSpec]:
+    """The shapes of any run's game; games in Python files only where they are allowed."""
+    return lambda sections: NetSpec.of(files.load(sections.run.game, sections.run.params))

@@ -22,18 +22,15 @@ from azq.inference.device.engine import Engine
 from azq.inference.device.forward import Flight
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
-from azq.inference.device.tuning import Limits
+from azq.inference.device.tuning import BatchLimits
 from azq.inference.serve import requests
-from azq.inference.serve.admission import Admission
-from azq.inference.serve.batching import Waiting, plan
-from azq.inference.serve.follower import Follower
-from azq.inference.serve.requests import BadRequest, Pending
-from azq.inference.serve.resident import Fetch
-from azq.inference.serve.roster import Roster, Runs
-from azq.inference.serve.served import ServedRun
+from azq.inference.serve.loading import LoadingThread
+from azq.inference.serve.requests import BadRequest, Pending, Waiting, plan
+from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
+from azq.inference.serve.served import Admission, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
-from azq.inference.serve.unserved import NOT_THE_RUNS
+from azq.inference.weights import Fetch
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
@@ -48,7 +45,7 @@ UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FlyingBatch:
     """Requests in flight together."""
 
     served: ServedRun
@@ -98,11 +95,11 @@ class InferenceServer:
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         admit = Admission(control, fetch, config, self._engine, worker, spec_of)
-        self._follower = Follower(control, Roster(runs), admit, self.stats)
+        self._loading = LoadingThread(control, Roster(runs), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
         self._served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
-        self._flying: deque[Batch] = deque()
+        self._flying: deque[FlyingBatch] = deque()
         self._request_leaves = 1  # of the request that came last
         self._claim_at_s = 0.0
         self._not_before_s: dict[tuple[str, str], float] = {}  # suspects that wait for what becomes of another trial, by entry
@@ -141,10 +138,10 @@ class InferenceServer:
         # Neither wait is one in the broker: it looks at the end of a wait only ten times a second.
         if not due and self._flying:
             with self.phases("forward"):
-                self._follower.news.wait(POLL_S)
+                self._loading.news.wait(POLL_S)
         elif not due and self._pending:
             with self.phases("idle"):
-                self._follower.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
+                self._loading.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
         came = self._receive(0 if due or self._flying or self._pending else idle_block_ms)
         return now if due and not came else self._plan()
 
@@ -163,7 +160,7 @@ class InferenceServer:
 
     def close(self) -> None:
         """Stops following runs and weights."""
-        self._follower.close()
+        self._loading.close()
 
     @property
     def versions(self) -> dict[str, int]:
@@ -173,7 +170,7 @@ class InferenceServer:
     @property
     def unserved(self) -> dict[str, str]:
         """Runs that should be served from here and are not, and why; the first of many."""
-        return dict(sorted(self._follower.unserved.items())[:UNSERVED_TOLD])
+        return dict(sorted(self._loading.unserved.items())[:UNSERVED_TOLD])
 
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds, and the device's memory."""
@@ -193,16 +190,16 @@ class InferenceServer:
         groups = {group for _, group in grouped}
         ready = {group for group in groups if self._served[group[0]].ready(group[1])}
         if len(ready) < len(groups):
-            self._follower.ask()
+            self._loading.ask()
             grouped = [one for one in grouped if one[1] in ready]
         waiting = [Waiting(group, pending.request.count, pending.arrived_s) for pending, group in grouped]
         now = plan(waiting, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
         members = tuple(grouped[index][0] for index in now.members)
         return Now(members, grouped[now.members[0]][1][1] if members else 0, now.wait_s)
 
-    def _limits(self, group: Hashable) -> Limits:
+    def _limits(self, group: Hashable) -> BatchLimits:
         assert isinstance(group, tuple)
-        return Limits(1, 0.0) if group[2] else self._served[group[0]].limits
+        return BatchLimits(1, 0.0) if group[2] else self._served[group[0]].limits
 
     def _group(self, pending: Pending) -> tuple[str, int, Hashable]:
         """What is evaluated together: run and version, and of suspects each alone."""
@@ -210,11 +207,11 @@ class InferenceServer:
         return pending.run, version, _key(pending.entry) if pending.suspect else None
 
     def _take_news(self) -> None:
-        """Takes over the runs as the follower sees them, and the threads it chose."""
-        self._follower.start()
-        self._follower.news.clear()
-        if self._served is not self._follower.served:
-            before, self._served = self._served, self._follower.served
+        """Takes over the runs as the loading thread sees them, and the threads it chose."""
+        self._loading.start()
+        self._loading.news.clear()
+        if self._served is not self._loading.served:
+            before, self._served = self._served, self._loading.served
             # Of a run that is gone, or was made again: whoever is to answer finds them in the stream.
             stays = {run for run, served in self._served.items() if before.get(run) is served}
             self._pending = [pending for pending in self._pending if pending.run in stays]
@@ -247,7 +244,7 @@ class InferenceServer:
             return bool(entries)
         if block_ms and not streams:
             with self.phases("idle"):
-                self._follower.news.wait(block_ms / 1e3)
+                self._loading.news.wait(block_ms / 1e3)
         return False
 
     def _entries_for(self, room: int) -> int:
@@ -309,7 +306,7 @@ class InferenceServer:
             served.give_back(now.weight_version)
             self._part(now.members, error)
             return
-        self._flying.append(Batch(served, now.weight_version, now.members, model, flight, began_s, alone))
+        self._flying.append(FlyingBatch(served, now.weight_version, now.members, model, flight, began_s, alone))
 
     def _try_alone(self, now: Now) -> int:
         """Evaluates a suspect with nothing else on the device, or refuses what has killed before."""
@@ -355,7 +352,7 @@ class InferenceServer:
             landed += self._land(self._flying.popleft())
         return landed
 
-    def _land(self, batch: Batch) -> int:
+    def _land(self, batch: FlyingBatch) -> int:
         """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
         try:
             with self.phases("forward"):

@@ -1,17 +1,22 @@
 """Which samples a step trains on: a pure function of the run's seed, the rank, the step and the window. Nothing else is random.
 
-So a batch does not depend on when it is gathered, or by which thread, and a resumed learner needs no state of a generator.
+So a batch does not depend on when it is gathered, or by which thread, and a resumed learner needs no state of a generator. What
+`Prefetcher` gathers ahead of time equals what `Direct` hands out, bit for bit and in the same order: a batch that was gathered before the
+window grew, or for another size, is given back and gathered again.
 Letters: B samples of a batch.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from azq.replay.samples import Samples
@@ -59,7 +64,7 @@ class Draws:
 
 
 class Feed(Protocol):
-    """Hands out batches; `Direct` gathers each when it is asked for, `azq.learner.data.prefetch.Prefetcher` ahead of time."""
+    """Hands out batches; `Direct` gathers each when it is asked for, `azq.learner.data.batches.Prefetcher` ahead of time."""
 
     def take(self, order: Order) -> AbstractContextManager[Batch]:
         """The batch of an order, valid within the context."""
@@ -86,3 +91,151 @@ class Direct:
 
 
 Fence = Callable[[], None]  # returns when the device has read a buffer
+
+
+LONGEST_WAIT_S = 0.05  # between two looks whether the window grew while its batch was gathered
+
+
+def no_fence() -> None:
+    """For devices that read a buffer before the call that sends it returns."""
+
+
+def fence_of(device: torch.device) -> Callable[[], Fence]:
+    """Makes fences behind all that was queued on the device up to now."""
+    if device.type != "cuda":
+        return lambda: no_fence
+
+    def make() -> Fence:
+        event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(device))
+        return event.synchronize
+
+    return make
+
+
+def feed_of(window: Window, draws: Draws, batches: int, device: torch.device) -> Feed:
+    """`batches` gathered ahead; 0: each when it is asked for."""
+    return Prefetcher(window, draws, batches, device) if batches else Direct(window, draws)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Buffers of one batch, page-locked where the device is CUDA."""
+
+    pinned: bool
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    batch: Batch | None = None
+    fence: Fence = no_fence
+
+    def rows(self, window: Window, count: int) -> dict[str, NDArray[Any]]:
+        """Arrays of `count` rows in the window's shapes; memory is taken anew only where there is too little."""
+        shapes = window.shapes
+        if any(name not in self.arrays or len(self.arrays[name]) < count for name in shapes):
+            self.arrays = {name: self._buffer((count, *shape), kind) for name, (kind, shape) in shapes.items()}
+        return {name: array[:count] for name, array in self.arrays.items()}
+
+    def _buffer(self, shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+        empty: NDArray[Any] = np.empty(shape, kind)
+        if not self.pinned:
+            return empty
+        flat = torch.empty(max(1, empty.nbytes), dtype=torch.uint8, pin_memory=True)
+        return flat.numpy()[: empty.nbytes].view(kind).reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a batch depends on."""
+
+    order: Order
+    total: int  # samples ever added to the window
+
+
+class Prefetcher:
+    """Keeps up to `batches` batches ready. Taken from by one thread, while that thread or another adds to the window."""
+
+    def __init__(
+        self, window: Window, draws: Draws, batches: int, device: torch.device, *, make_fence: Callable[[], Fence] | None = None
+    ) -> None:
+        self._window = window
+        self._draws = draws
+        self._ahead = batches
+        self._make_fence = make_fence or fence_of(device)
+        self._state = threading.Condition()
+        self._free = deque(_Slot(device.type == "cuda") for _ in range(batches + 1))  # one is in use
+        self._ready: deque[tuple[_Key, _Slot]] = deque()
+        self._wanted: _Key | None = None  # the next to gather
+        self._error: BaseException | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def take(self, order: Order) -> Iterator[Batch]:
+        """The batch of an order; raises what gathering raised."""
+        slot = self._await(order)
+        try:
+            assert slot.batch is not None
+            yield slot.batch
+        finally:
+            slot.fence = self._make_fence()
+            with self._state:
+                self._free.append(slot)
+                self._state.notify_all()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        with self._state:
+            self._closed = True
+            self._state.notify_all()
+        self._thread.join()
+
+    def _await(self, order: Order) -> _Slot:
+        with self._state:
+            while True:
+                key = _Key(order, self._window.total)
+                while self._ready and self._ready[0][0] != key:
+                    self._free.append(self._ready.popleft()[1])
+                if self._ready:
+                    self._state.notify_all()
+                    return self._ready.popleft()[1]
+                if self._error is not None:
+                    raise self._error
+                self._wanted = key
+                self._state.notify_all()
+                self._state.wait(LONGEST_WAIT_S)
+
+    def _run(self) -> None:
+        try:
+            while (work := self._next_work()) is not None:
+                key, slot = work
+                slot.fence()
+                filled = self._fill(key, slot)
+                with self._state:
+                    if filled and self._wanted == key:
+                        self._ready.append((key, slot))
+                        self._wanted = _Key(key.order.following, key.total)
+                    else:  # wanted no more, or the window grew meanwhile
+                        self._free.append(slot)
+                        if self._wanted == key:
+                            self._wanted = None
+                    self._state.notify_all()
+        except BaseException as error:  # the thread that takes raises it
+            with self._state:
+                self._error = error
+                self._state.notify_all()
+
+    def _next_work(self) -> tuple[_Key, _Slot] | None:
+        with self._state:
+            while not self._closed:
+                if self._wanted is not None and self._free and len(self._ready) < self._ahead:
+                    return self._wanted, self._free.popleft()
+                self._state.wait()
+            return None
+
+    def _fill(self, key: _Key, slot: _Slot) -> bool:
+        ages, chosen = self._draws.of(key.order)
+        arrays = slot.rows(self._window, key.order.rows)
+        if not self._window.gather(ages, arrays, total=key.total):
+            return False
+        slot.batch = Batch(Samples(**arrays), chosen)
+        return True

@@ -1,35 +1,42 @@
-"""Sample events into the replay buffer: each game once, acknowledged only when it is on disk."""
+"""Sample events into the replay buffer: each game once, acknowledged only when on disk; a ledger that forgot games learns of them here."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
+from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.learner.data.restoring import RestoringLedger, restore
-from azq.ledger.types import LearnerLease
+from azq.ledger.types import LearnerLease, LedgerCounts, RunView
 from azq.phases import Phases
-from azq.replay.columns import NO_COLUMNS, Columns
-from azq.replay.judging import judge
 from azq.replay.samples import Rules, Samples, mean_weight_version
+from azq.replay.sampling import judge
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
-BATCH = 256  # games read at once
-
+_READ = 1000  # entries of the sample stream at once
 log = logs.get(__name__)
 
 
-class InsertLedger(RestoringLedger, Protocol):
-    """What intake asks of the ledger."""
+class LearnerLedger(Protocol):
+    """What a learner asks of the ledger."""
 
+    def run(self, name: str) -> RunView: ...
+    def counts(self, run: str) -> LedgerCounts: ...
+    def open_uids(self, run: str) -> set[int]: ...
+    def renew_learner(self, lease: LearnerLease) -> None: ...
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None: ...
+    def restore(
+        self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None
+    ) -> int: ...
     def record_inserted(
         self,
         run: str,
@@ -40,6 +47,44 @@ class InsertLedger(RestoringLedger, Protocol):
         refused: Mapping[int, str] | None = None,
         lease: LearnerLease | None = None,
     ) -> None: ...
+
+
+def game_key(sections: RunSections) -> str:
+    """The game with its parameters, as stamped on segments and checkpoints."""
+    params = json.dumps(sections.run.params, sort_keys=True) if sections.run.params else ""
+    return sections.run.game + params
+
+
+def restore(run: str, ledger: LearnerLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
+    """Makes the ledger agree with the log, whatever it forgot; returns how many games were written off.
+
+    Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
+    """
+    last = max(ledger.counts(run).opened, segments.uids.highest)
+    kept = ledger.open_uids(run) | _on_their_way(run, bus)
+    missing = [span for gap in segments.uids.gaps(last) for span in _without(gap, kept)]
+    gone = ledger.restore(run, segments.games, segments.uids.highest, missing, lease)
+    log.warning("run_restored", run=run, games=segments.games, written_off=gone, lost="open games, arena results and history of before")
+    return gone
+
+
+def _on_their_way(run: str, bus: Bus) -> set[int]:
+    uids: set[int] = set()
+    last_id = "0"
+    while entries := bus.after(keys.samples(run), last_id, count=_READ):
+        last_id = entries[-1].id
+        uids |= {uid for entry in entries if (uid := uid_of(entry.frame))}
+    return uids
+
+
+def _without(span: tuple[int, int], kept: set[int]) -> list[tuple[int, int]]:
+    first, last = span
+    cuts = sorted(uid for uid in kept if first <= uid <= last)
+    edges = zip([first, *(cut + 1 for cut in cuts)], [*(cut - 1 for cut in cuts), last], strict=True)
+    return [(low, high) for low, high in edges if low <= high]
+
+
+BATCH = 256  # games read at once
 
 
 @dataclass(slots=True)
@@ -54,6 +99,7 @@ class _Sorted:
     accepted: list[SampleEvent] = field(default_factory=list)  # the fresh ones
 
 
+@dataclass(eq=False)
 class Intake:
     """Consumes a run's sample stream in the group `learner`.
 
@@ -61,50 +107,34 @@ class Intake:
     again and dropped by their game number.
     """
 
-    def __init__(
-        self,
-        run: str,
-        game: Rules,
-        *,
-        bus: Bus,
-        ledger: InsertLedger,
-        segments: SegmentLog,
-        window: Window,
-        consumer: str,
-        root_value_fraction: float,
-        columns: Columns = NO_COLUMNS,
-        duplicates: int = 0,
-        lease: LearnerLease | None = None,
-        phases: Phases | None = None,
-    ) -> None:
-        self._phases = phases or Phases()
-        self._run = run
-        self._game = game
-        self._bus = bus
-        self._ledger = ledger
-        self._segments = segments
-        self._window = window
-        self._consumer = consumer
-        self._root_value_fraction = root_value_fraction
-        self._columns = columns
-        self._lease = lease
-        self._opened = 0  # games that the ledger knew of when it was asked last
-        self.duplicates = duplicates
-        self.dead_letters = 0
-        self.mean_weight_version = 0.0  # of the games of the last read
+    run: str
+    game: Rules
+    _: KW_ONLY
+    bus: Bus
+    ledger: LearnerLedger
+    segments: SegmentLog
+    window: Window
+    consumer: str
+    root_value_fraction: float
+    duplicates: int = 0
+    lease: LearnerLease | None = None  # its place in the control plane, where others may want it
+    phases: Phases = field(default_factory=Phases)
+    dead_letters: int = field(default=0, init=False)
+    mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
+    _opened: int = field(default=0, init=False)  # games that the ledger knew of when it was asked last
 
     def claim_leftovers(self) -> int:
         """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
-        stream, seen = keys.samples(self._run), 0
-        while entries := self._bus.claim(stream, keys.LEARNER_GROUP, self._consumer, min_idle_ms=0, count=BATCH):
+        stream, seen = keys.samples(self.run), 0
+        while entries := self.bus.claim(stream, keys.LEARNER_GROUP, self.consumer, min_idle_ms=0, count=BATCH):
             self._take(entries)
             seen += len(entries)
         return seen
 
     def read(self) -> int:
         """Takes in one read of new entries, `BATCH` at most; returns how many there were."""
-        with self._phases("intake"):
-            entries = self._bus.read([keys.samples(self._run)], keys.LEARNER_GROUP, self._consumer, count=BATCH, block_ms=0)
+        with self.phases("intake"):
+            entries = self.bus.read([keys.samples(self.run)], keys.LEARNER_GROUP, self.consumer, count=BATCH, block_ms=0)
             if entries:
                 self._take(entries)
         return len(entries)
@@ -114,24 +144,24 @@ class Intake:
 
         A ledger that forgot games goes on from the log. Raises `StateConflict` where the log lacks games that it acknowledged.
         """
-        counts, stored = self._ledger.counts(self._run), self._segments.games
+        counts, stored = self.ledger.counts(self.run), self.segments.games
         if counts.inserted > stored:
             raise StateConflict(
-                f"the folder of run {self._run} holds {stored} games, and {counts.inserted} were stored: it is another one, or it was cut; "
-                f"put the right one back, or write off what is lost: azq runs restore FOLDER --run {self._run}"
+                f"the folder of run {self.run} holds {stored} games, and {counts.inserted} were stored: it is another one, or it was cut; "
+                f"put the right one back, or write off what is lost: azq runs restore FOLDER --run {self.run}"
             )
         self.duplicates = max(self.duplicates, counts.duplicates_dropped)
-        if self._segments.uids.highest > counts.opened:
-            restore(self._run, self._ledger, self._bus, self._segments, self._lease)
-        self._ledger.record_inserted(self._run, self._segments.games, self.duplicates, lease=self._lease)
+        if self.segments.uids.highest > counts.opened:
+            restore(self.run, self.ledger, self.bus, self.segments, self.lease)
+        self.ledger.record_inserted(self.run, self.segments.games, self.duplicates, lease=self.lease)
 
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
-        self._segments.append(list(found.fresh.values()))
+        self.segments.append(list(found.fresh.values()))
         for samples in found.samples:
-            self._window.add(samples)
+            self.window.add(samples)
         duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
-        self._ledger.record_inserted(self._run, self._segments.games, duplicates, ack=ids, refused=found.refused, lease=self._lease)
+        self.ledger.record_inserted(self.run, self.segments.games, duplicates, ack=ids, refused=found.refused, lease=self.lease)
         self.duplicates = duplicates
         for entry, reason in found.unreadable:
             self._refuse(entry, reason)
@@ -145,7 +175,7 @@ class Intake:
         self.dead_letters += 1
         log.warning("sample_refused", entry=entry.id, reason=reason)
         with suppress(BrokerUnavailable):
-            self._bus.dead_letter(entry, reason)
+            self.bus.dead_letter(entry, reason)
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
         found = _Sorted()
@@ -155,7 +185,7 @@ class Intake:
             again: list[tuple[Entry, SampleEvent]] = []  # copies of a game in one read: the next counts where the first is refused
             for entry, event in waiting:
                 uid = event.record.uid
-                if uid in found.fresh or uid in self._segments:
+                if uid in found.fresh or uid in self.segments:
                     found.duplicates += 1
                 elif uid in once:
                     again.append((entry, event))
@@ -173,7 +203,7 @@ class Intake:
             except WireError as error:
                 found.unreadable.append((entry, str(error)))
                 uid = uid_of(entry.frame)
-                if uid is not None and uid > 0 and uid not in self._segments:  # its open record is gone, so that nobody can play it again
+                if uid is not None and uid > 0 and uid not in self.segments:  # its open record is gone, so that nobody can play it again
                     found.refused[uid] = f"its sample was damaged: {error}"
         return self._without_forged(decoded, found)
 
@@ -181,13 +211,13 @@ class Intake:
         """Leaves out games that the ledger never opened; it is asked once a read at most."""
         if max((event.record.uid for _, event in decoded), default=0) <= self._opened:
             return decoded
-        self._opened = self._ledger.counts(self._run).opened
+        self._opened = self.ledger.counts(self.run).opened
         forged = [(entry, event.record.uid) for entry, event in decoded if event.record.uid > self._opened]
         found.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
         return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
 
     def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
-        judged = judge(self._game, [event for _, event in once.values()], self._root_value_fraction, self._columns)
+        judged = judge(self.game, [event for _, event in once.values()], self.root_value_fraction, self.window.columns)
         found.samples += judged.samples
         for uid, count in judged.counts.items():
             found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import re
 import secrets
 import struct
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,8 +24,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from azq.learner.burst import Burst, Timing
 from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.rounds import RoundTiming, TrainingRound
 
 WORD_BYTES = 4096
 _LENGTH = struct.Struct("<I")
@@ -34,13 +36,13 @@ class Word(msgspec.Struct, frozen=True):
     """What rank 0 tells the others."""
 
     op: str  # "train", "idle", "state" or "leave"
-    burst: Burst | None = None
+    planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
     rows: tuple[int, ...] = ()  # of a step, by place in the group
     state_bytes: int = 0
     step: int = 0  # of the state
 
 
-class Group:
+class RankGroup:
     """The members of an epoch, this process among them; one at a time in a process."""
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
@@ -79,12 +81,12 @@ class Group:
         """Returns when every member's host has come here."""
         dist.all_reduce(torch.zeros(1))
 
-    def gather(self, timing: Timing) -> list[Timing]:
-        """What a burst cost each member."""
+    def gather(self, timing: RoundTiming) -> list[RoundTiming]:
+        """What a round cost each member."""
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
         table = [torch.empty_like(ours) for _ in range(self.size)]
         dist.all_gather(table, ours)
-        return [Timing(int(steps), int(rows), wall_s, waited_s) for steps, rows, wall_s, waited_s in (row.tolist() for row in table)]
+        return [RoundTiming(int(steps), int(rows), wall_s, waited_s) for steps, rows, wall_s, waited_s in (row.tolist() for row in table)]
 
     def send_state(self, tensors: dict[str, Tensor], step: int) -> None:
         """Rank 0's tensors to all others, each of which is to `take_state` after the word."""
@@ -145,3 +147,68 @@ def _keep_to_loopback() -> None:
 def timeouts(rank_timeout_s: float, place: int) -> float:
     """Seconds that a member waits for the others: rank 0 drops who is late, the others bear with a rank 0 that saves or publishes."""
     return rank_timeout_s if place == 0 else 10 * rank_timeout_s
+
+
+SHARED_FOLDER = "/dev/shm"
+_MARK_BYTES = 16  # in front of the gradients: says that a file of this name is the one that was meant
+_PATH_BYTES = 512
+
+
+def shared_memory(numbers: int) -> Tensor | None:
+    """float32 (2, ranks, numbers) that all ranks of the process group see; None, for all of them, where one cannot.
+
+    They need not tell each other where they run: rank 0 makes a file, and whoever finds its mark in it is on the same host. The name is
+    gone when this returns, so nothing is left behind whatever dies. Raises `RuntimeError` when a member is gone.
+    """
+    size = 2 * dist.get_world_size() * numbers * 4 + _MARK_BYTES
+    path, memory = _made(size) if dist.get_rank() == 0 else ("", None)
+    try:
+        said = _told(path, bytes(memory[:_MARK_BYTES]) if memory is not None else b"")
+        if dist.get_rank():
+            memory = opened_memory(*said, size)
+        votes = torch.tensor([float(memory is not None)])
+        dist.all_reduce(votes, op=dist.ReduceOp.MIN)
+    finally:
+        if path:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    if memory is None or not votes.item():
+        return None
+    return torch.frombuffer(memory, dtype=torch.float32, offset=_MARK_BYTES).view(2, dist.get_world_size(), numbers)
+
+
+def _made(size: int) -> tuple[str, mmap.mmap | None]:
+    path = ""
+    try:
+        folder = SHARED_FOLDER if os.path.isdir(SHARED_FOLDER) else None
+        file, path = tempfile.mkstemp(prefix="azq-ranks-", dir=folder)
+        try:
+            os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills nobody later
+            memory = mmap.mmap(file, size)
+        finally:
+            os.close(file)
+    except (OSError, AttributeError):  # no room, or a system without that call
+        return path, None
+    memory[:_MARK_BYTES] = secrets.token_bytes(_MARK_BYTES)
+    return path, memory
+
+
+def _told(path: str, mark: bytes) -> tuple[str, bytes]:
+    """Rank 0's path and mark, at every rank."""
+    data = torch.zeros(_PATH_BYTES, dtype=torch.uint8)
+    sent = mark + os.fsencode(path) if mark and len(path) < _PATH_BYTES - _MARK_BYTES else b""
+    data[: len(sent)] = torch.frombuffer(bytearray(sent), dtype=torch.uint8) if sent else data[:0]
+    dist.broadcast(data, 0)
+    heard = data.numpy().tobytes()
+    return os.fsdecode(heard[_MARK_BYTES:].rstrip(b"\0")), heard[:_MARK_BYTES]
+
+
+def opened_memory(path: str, mark: bytes, size: int) -> mmap.mmap | None:
+    if not path:
+        return None
+    try:
+        with Path(path).open("r+b") as file:
+            memory = mmap.mmap(file.fileno(), size)
+    except (OSError, ValueError):  # not here, not ours, or another's of the same name
+        return None
+    return memory if memory[:_MARK_BYTES] == mark else None

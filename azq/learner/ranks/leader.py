@@ -14,15 +14,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.burst import Burst, Timing
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Feed, Order
-from azq.learner.outage import Outage
-from azq.learner.ranks.group import Group, Word, open_store, timeouts
-from azq.learner.ranks.reducing import Shared, sync_of, train_together
-from azq.learner.ranks.rules import Place, next_table, shares, smoothed
-from azq.learner.step.sync import Alone
-from azq.learner.step.trainer import Trainer
-from azq.learner.team import Solo, TeamFigures
+from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
+from azq.learner.ranks.reducing import sync_of, train_together
+from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
+from azq.learner.rounds import OneRank, RanksFigures, RoundTiming, TrainingRound
+from azq.learner.step.trainer import Sync, Trainer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -36,7 +34,7 @@ log = logs.get(__name__)
 
 
 class Leader:
-    """A `Team` of this process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
+    """A `Ranks` of this process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
 
     def __init__(
         self,
@@ -45,7 +43,7 @@ class Leader:
         config: LearnerConfig,
         trainer: Trainer,
         feed: Feed,
-        place: Place,
+        place: RankPlace,
         meetings: Path,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -58,17 +56,17 @@ class Leader:
         self._place = place
         self._meetings = meetings
         self._clock = clock
-        self._outage = Outage(clock=clock)
-        self._alone = Solo(trainer, feed)
+        self._outage = CircuitBreaker(clock=clock)
+        self._alone = OneRank(trainer, feed)
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
-        self._group: Group | None = None
-        self._sync: Shared | None = None
+        self._group: RankGroup | None = None
+        self._sync: Sync | None = None
         self._module = trainer.module
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
         self._speeds: tuple[float, ...] = ()  # samples a second of each member
-        self._last: tuple[float, tuple[Timing, ...]] = (0.0, ())  # seconds of a burst, and each rank's own
+        self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
 
     def look(self) -> None:
         """Invites who is free; keeps the others waiting in peace."""
@@ -86,37 +84,37 @@ class Leader:
             self._tell_idle()
         self._outage.attempt(self._put_table)
 
-    def train(self, burst: Burst) -> int:
+    def train(self, planned: TrainingRound) -> int:
         """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
         if self._group is not None and self._trainer.module is not self._module:
             self._tell_leave()  # the network grew: the others meet again to get it
             self._part()
         if self._group is None:
-            return self._alone.train(burst)
+            return self._alone.train(planned)
         before, lost = self._trainer.snapshot(), ""
         try:
-            self._together(burst)
+            self._together(planned)
         except RuntimeError as error:
             lost = _first_line(error)
         if not lost:
-            return burst.steps
+            return planned.steps
         self._lose(lost)
         self._trainer.restore(before)
         return 0
 
-    def _together(self, burst: Burst) -> None:
+    def _together(self, planned: TrainingRound) -> None:
         group, sync = self._group, self._sync
         assert group is not None
         assert sync is not None
-        rows = shares(self._speeds or [0.0] * group.size, burst.rows, self._config.most_ratio)
+        rows = shares(self._speeds or [0.0] * group.size, planned.rows, self._config.most_ratio)
         start = time.perf_counter()
-        group.tell(Word("train", burst=burst, rows=rows))
+        group.tell(Word("train", planned=planned, rows=rows))
         sync.share(0, rows)
-        timings = train_together(group, sync, self._trainer, self._feed, burst, Order(burst.step, rows[0], burst.size))
+        timings = train_together(group, sync, self._trainer, self._feed, planned, Order(planned.step, rows[0], planned.size))
         self._last = (time.perf_counter() - start, tuple(timings))
         self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
 
-    def figures(self) -> TeamFigures:
+    def figures(self) -> RanksFigures:
         """How the ranks do."""
         wall_s, timings = self._last
         if self._group is None or not timings:
@@ -124,7 +122,7 @@ class Leader:
         steps = max(1, timings[0].steps)
         own_s = sum(timing.own_s for timing in timings) / len(timings)
         done = sum(timing.rows for timing in timings) * steps
-        return TeamFigures(
+        return RanksFigures(
             ranks=self._place.ranks,
             healthy=self._group.size,
             failures=self._failures,
@@ -173,7 +171,7 @@ class Leader:
         store, name = open_store(self._meetings, self._place.host, size, timeout_s=JOIN_S)
         self._table = changed(table, meeting=name)
         self._outage.attempt(self._put_table)
-        self._group = Group(store, table.epoch, 0, size, self._trainer.device, timeouts(self._config.rank_timeout_s, 0))
+        self._group = RankGroup(store, table.epoch, 0, size, self._trainer.device, timeouts(self._config.rank_timeout_s, 0))
         self._group.send_state(self._trainer.tensors(), self._trainer.step)
         self._module = self._trainer.module
         self._sync = sync_of(self._module, self._config, self._trainer.device)
@@ -212,7 +210,7 @@ class Leader:
     def _release(self) -> None:
         group, self._group, self._sync = self._group, None, None
         self._last, self._speeds = (0.0, ()), ()
-        self._trainer.join(Alone(self._trainer.module))
+        self._trainer.leave()
         if group is not None:
             group.close()
 

@@ -1,6 +1,7 @@
 """Training steps of several ranks: gradients reduced each step, on GPUs while backward still runs, or weights averaged every few steps."""
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
+import time
 from inspect import signature
 from typing import Any, Protocol
 
@@ -11,13 +12,72 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
-from azq.learner.burst import Burst, Timing, run_burst
 from azq.learner.data.batches import Feed, Order
-from azq.learner.ranks.group import Group
-from azq.learner.ranks.host_memory import HostReducing, shared_memory
-from azq.learner.ranks.stopwatch import Stopwatch, stopwatch
-from azq.learner.step.trainer import Trainer
+from azq.learner.ranks.group import RankGroup, shared_memory
+from azq.learner.rounds import RoundTiming, TrainingRound, run_round
+from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import Network, Outputs
+
+
+class Stopwatch(Protocol):
+    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def taken_s(self) -> float:
+        """Seconds since the last call."""
+
+
+class HostStopwatch:
+    """By the host's clock, where a call returns when its work is done."""
+
+    def __init__(self) -> None:
+        self._begun: float | None = None
+        self._taken_s = 0.0
+
+    def begin(self) -> None:
+        self._begun = time.perf_counter()
+
+    def end(self) -> None:
+        if self._begun is not None:
+            self._taken_s += time.perf_counter() - self._begun
+            self._begun = None
+
+    def taken_s(self) -> float:
+        taken, self._taken_s = self._taken_s, 0.0
+        return taken
+
+
+class CudaStopwatch:
+    """By marks on the device's queue of work, where calls return before their work is done; `taken_s` waits for the device."""
+
+    def __init__(self) -> None:
+        self._begun: Any = None
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def begin(self) -> None:
+        self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._begun.record()
+
+    def end(self) -> None:
+        if self._begun is not None:
+            ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            ended.record()
+            self._pairs.append((self._begun, ended))
+            self._begun = None
+
+    def taken_s(self) -> float:
+        if self._pairs:
+            self._pairs[-1][1].synchronize()
+        taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
+        self._pairs.clear()
+        return float(taken)
+
+
+def stopwatch(device: torch.device) -> Stopwatch:
+    """What measures work on a device."""
+    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
+
 
 POWER_SGD_RANK = 2
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
@@ -42,24 +102,29 @@ class _AllHeads(nn.Module):
         return self.module.forward_all(planes, scalars)
 
 
-class Shared(Protocol):
-    """A `Sync` between ranks."""
+class RankSync(Sync):
+    """A `Sync` between ranks, which counts by a watch the seconds between a rank's last gradient and the others'."""
 
-    def share(self, place: int, rows: tuple[int, ...]) -> None: ...
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs: ...
-    def backward(self, loss: Tensor) -> None: ...
-    def after_step(self, step: int) -> None: ...
-    def waited_s(self) -> float: ...
+    def __init__(self, module: Network, watch: Stopwatch) -> None:
+        super().__init__(module)
+        self._watch = watch
+        self._share = 1.0  # of a step's rows
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        self._share = rows[place] / sum(rows)
+
+    def waited_s(self) -> float:
+        return self._watch.taken_s()
 
 
-class Reducing:
+class Reducing(RankSync):
     """Gradients of the whole batch each step (Li et al., VLDB 2020), compressed where asked.
 
     Losses are means over a rank's rows, so each counts by its share of the rows; the mean over ranks is then that of the whole batch.
     """
 
     def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
-        self._watch = watch
+        super().__init__(module, watch)
         self._factor = 1.0
         self._ddp = DistributedDataParallel(_AllHeads(module), gradient_as_bucket_view=True, **_QUIET)
         hook, state = _hook(compression)
@@ -72,67 +137,75 @@ class Reducing:
         self._ddp.register_comm_hook(None, marked)
 
     def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
         self._factor = len(rows) * rows[place] / sum(rows)
 
     def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
         outputs: Outputs = self._ddp(planes, scalars)
         return outputs
 
     def backward(self, loss: Tensor) -> None:
-        """Leaves the whole batch's gradients in the parameters."""
         (loss * self._factor).backward()  # type: ignore[no-untyped-call]
         self._watch.end()
 
-    def after_step(self, step: int) -> None:
-        """Nothing to do: all ranks took the same step."""
 
-    def waited_s(self) -> float:
-        """Seconds between a rank's last gradient and the others', since the last call."""
-        return self._watch.taken_s()
+class HostReducing(RankSync):
+    """Gradients of the whole batch each step, through `memory` as `shared_memory` gives it: a `Sync` for the ranks of one host.
+
+    The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
+    """
+
+    def __init__(self, module: Network, memory: Tensor, watch: Stopwatch) -> None:
+        super().__init__(module, watch)
+        self._parameters = list(module.parameters())
+        self._memory = memory
+        self._place = dist.get_rank()
+        self._turn = 0
+        self._sums = torch.zeros(memory.shape[2])
+        self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
+        self._meeting = torch.zeros(1)
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
+        (loss * self._share).backward()  # type: ignore[no-untyped-call]
+        slots = self._memory[self._turn]
+        self._turn = 1 - self._turn
+        gradients = [_gradient(parameter) for parameter in self._parameters]
+        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
+        self._watch.begin()
+        dist.all_reduce(self._meeting)
+        self._watch.end()
+        torch.sum(slots, 0, out=self._sums)
+        for gradient, part in zip(gradients, self._parts, strict=True):
+            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
 
 
-class Averaging:
+def _gradient(parameter: Tensor) -> Tensor:
+    if parameter.grad is None:  # nothing of this loss depends on it
+        parameter.grad = torch.zeros_like(parameter)
+    return parameter.grad
+
+
+class Averaging(RankSync):
     """Each rank steps by its own gradients; every `every` steps weights are averaged, by rows (local SGD: Stich, ICLR 2019)."""
 
     def __init__(self, module: Network, every: int, watch: Stopwatch) -> None:
-        self._module = module
+        super().__init__(module, watch)
         self._every = every
-        self._watch = watch
-        self._weight = 1.0
-
-    def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
-        self._weight = rows[place] / sum(rows)
-
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
-        return self._module.forward_all(planes, scalars)
-
-    def backward(self, loss: Tensor) -> None:
-        """This rank's own gradients."""
-        loss.backward()  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
-        """Averages when it is time."""
         if (step + 1) % self._every:
             return
         ours = list(self._module.parameters())
-        flat = torch.cat([parameter.reshape(-1) for parameter in ours]) * self._weight  # whatever the order of their memory
+        flat = torch.cat([parameter.reshape(-1) for parameter in ours]) * self._share  # whatever the order of their memory
         self._watch.begin()
         dist.all_reduce(flat)
         self._watch.end()
         for parameter, averaged in zip(ours, torch.split(flat, [parameter.numel() for parameter in ours]), strict=True):
             parameter.copy_(averaged.view_as(parameter))
 
-    def waited_s(self) -> float:
-        """Seconds of averaging since the last call."""
-        return self._watch.taken_s()
 
-
-def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Shared:
+def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sync:
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, stopwatch(device))
@@ -143,17 +216,17 @@ def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sha
     return Reducing(module, config.compression, stopwatch(device))
 
 
-def train_together(group: Group, sync: Shared, trainer: Trainer, feed: Feed, burst: Burst, order: Order) -> list[Timing]:
-    """Takes a burst's steps with the group; returns what they cost each member, by place."""
+def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> list[RoundTiming]:
+    """Takes a round's steps with the group; returns what they cost each member, by place."""
     watch = stopwatch(trainer.device)
     watch.begin()
-    run_burst(trainer, feed, burst, order)
+    run_round(trainer, feed, planned, order)
     watch.end()
     # Before this rank waits for its device: where every host has queued its work, no device waits for a rank that is gone.
     group.meet()
     waited_s = sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
-    return group.gather(Timing(burst.steps, order.rows, watch.taken_s(), waited_s))
+    return group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
 
 
 def _hook(compression: str) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ MEETINGS = ".ranks"  # folder of a run where ranks find each other
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlace:
     """Where one process stands among the ranks of a run."""
 
     rank: int = 0
@@ -30,13 +30,13 @@ class Place:
     launched: bool = False  # something else, such as torchrun, starts the other ranks
 
 
-def place_of(environ: Mapping[str, str], ranks: int) -> Place:
+def place_of(environ: Mapping[str, str], ranks: int) -> RankPlace:
     """The place that RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR tell, as torchrun sets them; rank 0 of `ranks` without them.
 
     MASTER_PORT is not used: ranks meet in the run's folder. Raises `ConfigError` for what is no place.
     """
     if "RANK" not in environ:
-        return Place(ranks=ranks)
+        return RankPlace(ranks=ranks)
     try:
         rank, world = int(environ["RANK"]), int(environ.get("WORLD_SIZE", str(ranks)))
         local = int(environ.get("LOCAL_RANK", str(rank)))
@@ -44,7 +44,7 @@ def place_of(environ: Mapping[str, str], ranks: int) -> Place:
         raise ConfigError("RANK, WORLD_SIZE and LOCAL_RANK are to be numbers; unset them or let torchrun set them") from None
     if not 0 <= rank < world:
         raise ConfigError(f"RANK={rank} is not below WORLD_SIZE={world}; count ranks from 0")
-    return Place(rank, world, local, environ.get("MASTER_ADDR", LOOPBACK), launched=True)
+    return RankPlace(rank, world, local, environ.get("MASTER_ADDR", LOOPBACK), launched=True)
 
 
 def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> RankTable:
@@ -86,7 +86,7 @@ def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, 
 
 
 def smoothed(before: Sequence[float], now: Sequence[float]) -> tuple[float, ...]:
-    """Speeds as an average that mostly keeps what it was, so that one slow burst moves few rows; `now` where the ranks are others."""
+    """Speeds as an average that mostly keeps what it was, so that one slow round moves few rows; `now` where the ranks are others."""
     if len(before) != len(now):
         return tuple(now)
     return tuple(0.8 * old + 0.2 * new for old, new in zip(before, now, strict=True))

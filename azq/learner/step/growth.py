@@ -1,18 +1,64 @@
-"""A larger network that says what the smaller one said (Chen et al., ICLR 2016: Net2Net, by zeros rather than copies). Pure functions.
+"""The networks a run goes through, each saying at first what the smaller one said (Chen et al., ICLR 2016: Net2Net, by zeros, not copies).
 
-Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new channels on behalf
-of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell them apart.
-A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
+Pure functions. Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new
+channels on behalf of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell
+them apart. A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
+from azq.nets import NetSpec, Network, build
+
 WEIGHTS, AVERAGE = "weights/", "ema/"
+
+
+def networks(network: NetworkConfig, config: LearnerConfig) -> list[NetworkConfig]:
+    """The networks that a run goes through, the first one first."""
+    return [network, *(network.model_copy(update={"blocks": stage.blocks, "channels": stage.channels}) for stage in config.growth)]
+
+
+def network_at(network: NetworkConfig, config: LearnerConfig, progress: float) -> NetworkConfig:
+    """What `network` has grown to at this share of the horizon; a horizon that moves away makes nothing smaller."""
+    sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in config.growth if stage.at <= progress)]
+    return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
+
+
+@dataclass(frozen=True, slots=True)
+class RunNetworks:
+    """The networks that a run of these settings goes through, to be found again and made anew."""
+
+    sections: RunSections
+    spec: NetSpec
+
+    def make(self, network: NetworkConfig) -> Network:
+        """A freshly initialised one."""
+        return build(network, self.spec, seed=self.sections.run.seed)
+
+    def described(self, description: Mapping[str, Any]) -> NetworkConfig:
+        """The one that a checkpoint or weights describe, else the first: what does not fit is named by whoever loads the tensors."""
+        return next(
+            (one for one in networks(self.sections.network, self.sections.learner) if one.model_dump(mode="json") == description),
+            self.sections.network,
+        )
+
+    def fitting(self, tensors: Mapping[str, Tensor], module: Network) -> Network:
+        """The network that the tensors of another rank's trainer are of: `module`, or a fresh one; `module` too where the run has none."""
+        wanted = {name.removeprefix(WEIGHTS): tensor.shape for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
+        fresh = (self.make(network) for network in networks(self.sections.network, self.sections.learner))
+        return next((one for one in itertools.chain([module], fresh) if _shapes(one) == wanted), module)
+
+    def at(self, network: NetworkConfig, progress: float) -> NetworkConfig:
+        """What `network` has grown to at this share of the run's horizon."""
+        return network_at(network, self.sections.learner, progress)
 
 
 def grow(state: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -52,6 +98,10 @@ def _padded(old: Tensor, shape: torch.Size, filled: float) -> Tensor:
     wide = torch.full(shape, filled, dtype=old.dtype, device=old.device)
     wide[_corner(old)] = old
     return wide
+
+
+def _shapes(module: Network) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
 def _corner(old: Tensor) -> tuple[slice, ...]:

@@ -17,15 +17,38 @@ from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.device import autocast_dtype
-from azq.learner.step.ema import Ema
 from azq.learner.step.growth import grow_tensors
-from azq.learner.step.loss import Targets, all_losses, weighted
-from azq.learner.step.schedule import learning_rate
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone, Sync
-from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
+from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
+from azq.learner.step.optimizer import Ema, adamw, learning_rate
+from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
 from azq.phases import DeviceEvent, Phases
 from azq.replay.samples import Samples
+
+
+class Sync:
+    """What a training step asks of those that it trains with: nobody here; ways to train with other ranks start from it."""
+
+    def __init__(self, module: Network) -> None:
+        self._module = module
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        """How the rows of a step are shared from now on."""
+
+    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
+        """Every head's output."""
+        return self._module.forward_all(planes, scalars)
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def after_step(self, step: int) -> None:
+        """Follows the optimiser's step number `step`, from 0."""
+
+    def waited_s(self) -> float:
+        """Seconds in which this rank did nothing but wait for others, since the last call."""
+        return 0.0
+
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
@@ -59,7 +82,7 @@ class Trainer:
     ) -> None:
         self._spec = spec
         self._config = config
-        self._device = device
+        self.device = device
         self._dtype = autocast_dtype(config, device)
         if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
             raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
@@ -83,24 +106,18 @@ class Trainer:
         return "bfloat16" if self._dtype is not None else "float32"
 
     @property
-    def module(self) -> Network:
-        """The network that is trained."""
-        return self._module
-
-    @property
-    def device(self) -> torch.device:
-        """Where it is."""
-        return self._device
-
-    @property
     def num_symmetries(self) -> int:
         """How many each sample may be turned by; 1: none but itself."""
         return self._symmetries.count if self._symmetries is not None else 1
 
     def join(self, sync: Sync) -> None:
-        """From now on trains with others, or alone."""
+        """From now on trains with others."""
         self._sync = sync
         self._optimizer.zero_grad(set_to_none=True)
+
+    def leave(self) -> None:
+        """From now on trains alone."""
+        self.join(Sync(self.module))
 
     def train(self, samples: Samples, rng: np.random.Generator, progress: float) -> None:
         """Takes one step on samples; `rng` draws their symmetries."""
@@ -117,12 +134,12 @@ class Trainer:
             self._optimizer.zero_grad(set_to_none=True)
             self._sync.backward(weighted(found, self._config))
         with self.phases("update"):
-            nn.utils.clip_grad_norm_(self._module.parameters(), MAX_GRADIENT_NORM)
+            nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
         with self.phases("sync"):
             self._sync.after_step(self.step)
         with self.phases("update"):
-            self._ema.update(self._module, self.step)
+            self._ema.update(self.module, self.step)
             self._add_up(found)
         self.step += 1
 
@@ -143,10 +160,10 @@ class Trainer:
 
     def replace(self, module: Network) -> None:
         """Trains this network from now on, with an average and an optimiser of its own."""
-        self._module = module.to(self._device).train()
-        self._ema = Ema(self._module, self._config.ema_decay)
-        self._optimizer = _optimizer(self._module, self._config)
-        self.join(Alone(self._module))
+        self.module = module.to(self.device).train()
+        self._ema = Ema(self.module, self._config.ema_decay)
+        self._optimizer = adamw(self.module, self._config)
+        self.leave()
 
     def grow(self, larger: Network) -> None:
         """Goes on with a larger network, freshly initialised, which takes over what the smaller one says and its optimiser's state."""
@@ -156,21 +173,21 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averaged weights and optimiser state by name; not copied."""
-        named = {f"weights/{name}": tensor for name, tensor in self._module.state_dict().items()}
+        named = {f"weights/{name}": tensor for name, tensor in self.module.state_dict().items()}
         named |= {f"ema/{name}": tensor for name, tensor in self._ema.module.state_dict().items()}
-        for name, parameter in self._module.named_parameters():
+        for name, parameter in self.module.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 named[f"{key}/{name}"] = torch.as_tensor(value)
         return named
 
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit this network."""
-        load_into(self._module, _under("weights/", tensors))
+        load_into(self.module, _under("weights/", tensors))
         load_into(self._ema.module, _under("ema/", tensors))
-        for name, parameter in self._module.named_parameters():
+        for name, parameter in self.module.named_parameters():
             state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
             if state:
-                self._optimizer.state[parameter] = {key: value.to(self._device) for key, value in state.items()}
+                self._optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
         self.step = step
 
     def snapshot(self) -> Snapshot:
@@ -184,7 +201,7 @@ class Trainer:
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
-        load_into(self._module, state)
+        load_into(self.module, state)
         load_into(self._ema.module, state)
         self.step = step
 
@@ -192,7 +209,7 @@ class Trainer:
         """Sums on the device: reading a loss each step would wait for it."""
         if self._names != tuple(found):
             self._names = tuple(found)
-            self._sums = torch.zeros(len(found), device=self._device)
+            self._sums = torch.zeros(len(found), device=self.device)
         self._sums += torch.stack([loss.detach() for loss in found.values()])
         self._summed += 1
 
@@ -203,7 +220,7 @@ class Trainer:
             if self._symmetries is not None and batch.chosen is not None:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
-        with self.phases("forward"), torch.autocast(self._device.type, dtype=self._dtype, enabled=self._dtype is not None):
+        with self.phases("forward"), torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None):
             outputs = self._sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets)
@@ -230,21 +247,11 @@ class Trainer:
         return unpack_bits(self._send(packed), count)
 
     def _send(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._device, non_blocking=True)
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
 def _timing_event() -> DeviceEvent:
     return cast(DeviceEvent, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
-
-
-def _optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    parameters = list(module.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.learning_rate, fused=fused)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

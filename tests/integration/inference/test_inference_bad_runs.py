@@ -14,7 +14,7 @@ from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.serve import follower, served, unserved
+from azq.inference.serve import loading, roster, served
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
@@ -96,7 +96,7 @@ class Place:
 
 @pytest.fixture
 def place(broker, monkeypatch):
-    for module in (unserved, served, follower):
+    for module in (roster, served, loading):
         monkeypatch.setattr(module, "AGAIN", Backoff(0.05, 0.2))
     made = Place(broker)
     yield made

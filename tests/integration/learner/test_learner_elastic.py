@@ -21,16 +21,16 @@ from azq import games
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.learner.burst import Burst
-from azq.learner.data.batches import Draws
-from azq.learner.data.prefetch import feed_of
+from azq.learner.data.batches import Draws, feed_of
 from azq.learner.opening import open_follower
 from azq.learner.ranks import leader as leader_module
 from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import Place
+from azq.learner.ranks.rules import RankPlace
+from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
-from azq.replay.samples import count_samples, samples_of
+from azq.replay.samples import count_samples
+from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode
@@ -82,12 +82,12 @@ def forked(body: Callable[..., None], *arguments: Any) -> Any:
 
 def follow(url: str, folder: Path, sections: RunSections, rank: int) -> None:
     game = games.load("tic_tac_toe")
-    place = Place(rank, RANKS, rank)
+    place = RankPlace(rank, RANKS, rank)
     open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place).run(threading.Event())
 
 
 def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
-    """Trains bursts for ever and says after each how it stands."""
+    """Trains rounds for ever and says after each how it stands."""
     leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
     game = games.load("tic_tac_toe")
     spec, config = NetSpec.of(game), sections.learner
@@ -96,11 +96,11 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
         window.add(samples_of(game, planted(game, uid), config.root_value_fraction))
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, CPU)
     feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
-    leader = Leader(RUN, RedisBus(connect(url)), config, trainer, feed, Place(0, RANKS), folder / ".ranks")
+    leader = Leader(RUN, RedisBus(connect(url)), config, trainer, feed, RankPlace(0, RANKS), folder / ".ranks")
     done = 0
     while True:
         leader.look()
-        done += leader.train(Burst(trainer.step, 4, config.batch_size, len(window), 0.0))
+        done += leader.train(TrainingRound(trainer.step, 4, config.batch_size, len(window), 0.0))
         losses, figures = trainer.mean_losses(), leader.figures()
         trainer.reset_losses()
         door.send((trainer.step, done, losses.policy, figures))
@@ -119,7 +119,7 @@ class Crew:
         self.door, inner = FORK.Pipe()
         self.ranks = {rank: forked(follow, url, folder, sections, rank) for rank in range(1, RANKS)}
         self.leader = forked(lead, url, folder, sections, inner)
-        self.losses: list[float] = []  # of each burst
+        self.losses: list[float] = []  # of each round
         self.said: tuple[int, int, float, Any] = (0, 0, 0.0, None)
 
     def until(self, wanted: Callable[[Any], bool], what: str, seconds: float = 60.0) -> None:
@@ -127,7 +127,7 @@ class Crew:
         while True:
             assert self.door.poll(max(0.0, deadline - time.monotonic())), f"not within {seconds} s: {what}; {self.said}"
             self.said = self.door.recv()
-            self.losses += [self.said[2]] if self.said[2] else []  # none of a burst that was undone
+            self.losses += [self.said[2]] if self.said[2] else []  # none of a round that was undone
             if wanted(self.said[3]):
                 return
 
@@ -166,7 +166,7 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     team.until(lambda figures: figures.healthy == 3, "it is back")
     team.steps(100)
     step, done, _, figures = team.said
-    assert step == done  # a burst that a loss undid is counted nowhere
+    assert step == done  # a round that a loss undid is counted nowhere
     assert sum(team.losses[-5:]) < 0.8 * sum(team.losses[:5])
     assert (figures.ranks, sum(figures.shares)) == (3, 48)
     assert 0 < figures.sync_s < figures.batch_s

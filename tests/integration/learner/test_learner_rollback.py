@@ -18,7 +18,7 @@ from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner import learner as learner_module
 from azq.learner.learner import Learner
-from azq.learner.opening import open_learner
+from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
@@ -53,7 +53,7 @@ class Fleet:
         self.ledger.adopt(lease, GAMES)
 
     def learner(self) -> Learner:
-        return open_learner(
+        return LearnerSetup(
             RUN,
             self.folder / RUN,
             SECTIONS,
@@ -63,7 +63,7 @@ class Fleet:
             store=DictStore(),
             tracker=ListTracker(),
             consumer="learner@test:1",
-        )
+        ).open()
 
     def open(self) -> list[int]:
         uids: list[bytes] = self.client.hkeys(keys.open_games(RUN))  # type: ignore[assignment]
@@ -150,7 +150,6 @@ def test_an_acknowledgement_lost_between_two_calls_is_made_again(fleet, monkeypa
     pending: dict[str, int] = fleet.client.xpending(keys.samples(RUN), keys.LEARNER_GROUP)  # type: ignore[assignment]
     assert pending["pending"] == fleet.ledger.counts(RUN).in_transit == GAMES
     monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
-    learner._due["status"] = 0.0
     turns(learner)
     counts = fleet.ledger.counts(RUN)
     assert (counts.balanced, counts.inserted, counts.in_transit) == (True, GAMES, 0)

@@ -16,7 +16,7 @@ from azq import games
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import StoreConfig, parse_run
-from azq.learner.opening import open_learner
+from azq.learner.opening import LearnerSetup
 from azq.ledger.ledger import Ledger
 from azq.ledger.types import JobState, RunState
 from azq.status import history
@@ -114,7 +114,7 @@ def test_a_learner_trains_on_where_the_earlier_one_stopped(tmp_path, ledger, bus
     shutil.copytree(OLD / "run", folder)
     view = ledger.run(RUN)
     sections = parse_run(msgspec.json.decode(view.record.sections), "test")
-    learner = open_learner(
+    learner = LearnerSetup(
         RUN,
         folder,
         sections,
@@ -124,7 +124,7 @@ def test_a_learner_trains_on_where_the_earlier_one_stopped(tmp_path, ledger, bus
         store=open_store(StoreConfig(), directory=folder / "weights", client=client),
         tracker=ListTracker(),
         consumer="learner@test:1",
-    )
+    ).open()
     status = learner.status()
     assert (status.step, status.weight_version) == (70, 5)
     assert status.games_inserted == ledger.counts(RUN).inserted

@@ -17,9 +17,9 @@ from azq.errors import ConfigError
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
 from azq.inference.device.placement import place
-from azq.inference.serve.admission import Admission, specs
-from azq.inference.serve.follower import Follower
+from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.roster import Roster
+from azq.inference.serve.served import Admission, specs
 from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
@@ -70,9 +70,9 @@ class Host:
     def serves(self, config: Config) -> bool:
         engine, files = Engine(config.inference, place(config.inference)), GameFiles(config.worker.game_files)
         admit = Admission(self.bus, lambda _view: lambda _event: b"", config.inference, engine, "inference@test:1", specs(files))
-        follower = Follower(self.bus, Roster(self.ledger), admit, Stats())
-        follower.look()
-        return RUN in follower.served
+        loading = LoadingThread(self.bus, Roster(self.ledger), admit, Stats())
+        loading.look()
+        return RUN in loading.served
 
 
 @pytest.fixture

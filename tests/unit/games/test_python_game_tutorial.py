@@ -20,7 +20,7 @@ from azq import games
 from azq.cli.app import app
 from azq.errors import ConfigError
 from azq.games.check import check
-from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.loss import Symmetries
 from azq.search.portable import PortableSearch
 
 PAGE = (Path(__file__).parents[3] / "docs" / "games" / "your-own.md").read_text("utf-8")

@@ -13,10 +13,9 @@ from azq.config import NetworkConfig
 from azq.inference.device.cuda import SLOTS, GraphForward
 from azq.inference.device.engine import Engine
 from azq.inference.device.fallback import CaptureRefused, Mode, Rung
-from azq.inference.device.forward import EagerForward, Landed
+from azq.inference.device.forward import EagerForward, Landed, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
-from azq.inference.serve.batching import buckets
 from azq.nets import build, from_bytes
 
 SIZES = buckets(64, per_octave=2)

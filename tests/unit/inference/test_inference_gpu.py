@@ -16,7 +16,7 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.cuda import Lane, Slot
+from azq.inference.device.cuda import GraphSlot, Lane
 from azq.inference.device.engine import Engine
 from azq.inference.device.fallback import CaptureRefused, Mode, Rung
 from azq.inference.device.forward import EagerForward
@@ -189,7 +189,7 @@ def test_a_capture_refused_by_the_slot(monkeypatch):
     def refuse(_slot, _size):
         raise CaptureRefused("refused by the test")
 
-    monkeypatch.setattr(Slot, "capture", refuse)
+    monkeypatch.setattr(GraphSlot, "capture", refuse)
     model = loaded(engine_of(BRIEF), mode=Mode.EAGER)
     assert isinstance(model._built[2], EagerForward)
     assert len(model.evaluate(observations(33))[0]) == 33

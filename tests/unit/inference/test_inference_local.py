@@ -9,8 +9,8 @@ from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
-from azq.inference.ask.catalog import WeightCatalog
 from azq.inference.ask.local import LocalEvaluator
+from azq.inference.weights import WeightCatalog
 from azq.wire import codec, keys
 from azq.wire.messages import WeightEvent
 

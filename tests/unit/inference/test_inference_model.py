@@ -13,7 +13,7 @@ from azq.config import InferenceConfig
 from azq.errors import ConfigError, WeightsError
 from azq.inference.device.model import Model, network_of
 from azq.inference.device.placement import cpu_flags, has_bfloat16, place
-from azq.inference.serve.resident import ResidentModels, fetch_from
+from azq.inference.weights import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes
 from azq.store import open_store
 from azq.wire.messages import WeightEvent

@@ -36,14 +36,14 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.engine import SMALLEST_EXACT, fastest_layout
 from azq.inference.device.fallback import Mode
-from azq.inference.device.forward import gather
+from azq.inference.device.forward import bucket_of, buckets, gather
 from azq.inference.device.model import Model
-from azq.inference.serve import unserved
-from azq.inference.serve.batching import bucket_of, buckets
-from azq.inference.serve.resident import ResidentModels
+from azq.inference.serve import served
 from azq.inference.serve.server import InferenceServer
+from azq.inference.weights import ResidentModels
 from azq.nets import NetSpec, build, from_bytes, unpack
 from azq.search.evaluator import Evaluation
+from azq.waiting import Backoff
 from azq.wire.messages import WeightEvent
 
 WAIT_S = 10.0
@@ -173,7 +173,7 @@ def test_a_lost_control_plane_stops_no_evaluation(bus):
 
 
 def test_an_unforeseen_error_of_one_version_costs_that_version(bus, monkeypatch):
-    monkeypatch.setattr(unserved, "FIRST_S", 0.05)
+    monkeypatch.setattr(served, "AGAIN", Backoff(0.05, 300.0))
     shelf, client = Shelf(bus), StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
     blob = shelf.blobs[shelf.publish(1, weights(1)).uri]
     shelf.blobs.clear()  # the shelf raises KeyError, which no store does

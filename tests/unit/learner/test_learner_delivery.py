@@ -74,10 +74,10 @@ def test_killed_between_append_and_ack_the_next_learner_drops_and_counts(place):
     turns(place.learner(), 1)
     place.finish_games(1, 8)
     first = place.learner()
-    first._parts.intake.agree_with_ledger()
-    first._parts.intake._ledger = Failing(place.ledger, "record_inserted", Killed())
+    first.intake.agree_with_ledger()
+    first.intake.ledger = Failing(place.ledger, "record_inserted", Killed())
     with pytest.raises(Killed):
-        first._parts.intake.read()
+        first.intake.read()
     assert place.bus.length(keys.samples(RUN)) == 8
     second = place.learner()
     place.finish_games(9, 9)

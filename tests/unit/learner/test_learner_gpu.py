@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.burst import Timing
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
-from azq.learner.data.batches import Direct, Draws, Order
-from azq.learner.data.prefetch import Prefetcher
-from azq.learner.ranks.group import Group, open_store
-from azq.learner.ranks.reducing import sync_of
+from azq.learner.data.batches import Direct, Draws, Order, Prefetcher
+from azq.learner.ranks.group import RankGroup, open_store
+from azq.learner.ranks.reducing import CudaStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import CudaStopwatch
-from azq.learner.step.symmetry import Symmetries
-from azq.learner.step.sync import Alone
+from azq.learner.rounds import RoundTiming
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 
@@ -102,7 +99,7 @@ def test_a_checkpoint_of_the_device_goes_on_there_and_on_the_cpu(tmp_path):
 def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
     device = torch.device("cuda")
     alone = steps_on(device)[0]
-    group = Group(open_store(tmp_path, LOOPBACK, 1, timeout_s=30.0)[0], 1, 0, 1, device, 30.0)
+    group = RankGroup(open_store(tmp_path, LOOPBACK, 1, timeout_s=30.0)[0], 1, 0, 1, device, 30.0)
     try:
         for options in ({}, {"compression": "fp16"}, {"sync_every": 4}):
 
@@ -116,7 +113,7 @@ def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
             assert all(np.abs(alone[name] - weights[name]).mean() <= bound for name in alone)
             group.meet()
             assert trainer._sync.waited_s() >= 0.0
-            trainer.join(Alone(trainer.module))
-        assert [timing.rows for timing in group.gather(Timing(1, 256, 0.1, 0.0))] == [256]
+            trainer.leave()
+        assert [timing.rows for timing in group.gather(RoundTiming(1, 256, 0.1, 0.0))] == [256]
     finally:
         group.close()

@@ -17,7 +17,7 @@ from azq.errors import WeightsError
 from azq.inference.device.model import network_of
 from azq.learner import checkpoint
 from azq.learner.learner import Learner
-from azq.learner.opening import open_learner
+from azq.learner.opening import LearnerSetup
 from azq.nets import NetSpec, build, from_bytes, load_into
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -54,7 +54,7 @@ class Place:
             run=RunConfig(game="tic_tac_toe", seed=1), network=NetworkConfig(blocks=SMALL[0], channels=SMALL[1]), learner=config
         )
         doubles = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": ListTracker(), "consumer": "learner@test:1"}
-        return open_learner(RUN, self.folder, sections, self.game, **doubles)
+        return LearnerSetup(RUN, self.folder, sections, self.game, **doubles).open()
 
     def published(self) -> list[tuple[int, int]]:
         """Blocks and channels of every version, whose tensors must be those of such a network."""

@@ -11,15 +11,14 @@ from learner_doubles import SecretSum
 from replay_games import play_game
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
-from azq.learner.step.loss import Targets, all_losses, weighted
-from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
-from azq.replay.columns import NO_REPLY, Columns
-from azq.replay.samples import samples_of
+from azq.replay.samples import NO_REPLY, Columns
+from azq.replay.sampling import samples_of
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")

@@ -290,7 +290,7 @@ def test_samples_reach_the_window(desk):
     intake = desk.intake()
     desk.finish(40)
     intake.read()
-    assert intake._window.total == desk.log.samples > 0
+    assert intake.window.total == desk.log.samples > 0
 
 
 def test_a_broker_without_memory_for_dead_letters_stops_nobody(desk):

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 
 from azq.errors import ExitCode
-from azq.learner.ranks.rules import Place
+from azq.learner.ranks.rules import RankPlace
 from azq.process.supervisor import STEADY_AFTER_S, ChildSpec
 from workers.ranks import BACKOFF, Launcher, environment
 
@@ -33,7 +33,7 @@ class FakeProcess:
 class Host:
     """A launcher with a clock and processes of its own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankPlace) -> None:
         self.now = 0.0
         self.started: list[tuple[int, FakeProcess]] = []
         self.launcher = Launcher("first", place, self.start, clock=lambda: self.now)
@@ -51,20 +51,20 @@ class Host:
 
 
 def test_every_rank_but_the_first_is_started_once():
-    host = Host(Place(ranks=3))
+    host = Host(RankPlace(ranks=3))
     host.launcher.turn()
     host.launcher.turn()
     assert host.ranks() == [1, 2]
 
 
 def test_ranks_that_something_else_launches_are_left_alone():
-    host = Host(Place(ranks=3, launched=True))
+    host = Host(RankPlace(ranks=3, launched=True))
     host.launcher.turn()
     assert host.ranks() == []
 
 
 def test_a_rank_that_dies_comes_back_after_a_pause_that_grows_and_shrinks_after_a_steady_life():
-    host = Host(Place(ranks=2))
+    host = Host(RankPlace(ranks=2))
     host.launcher.turn()
     pauses = []
     for lived_s in (1, 1, 1, STEADY_AFTER_S):
@@ -79,7 +79,7 @@ def test_a_rank_that_dies_comes_back_after_a_pause_that_grows_and_shrinks_after_
 
 
 def test_a_rank_whose_settings_are_wrong_is_not_started_again():
-    host = Host(Place(ranks=2))
+    host = Host(RankPlace(ranks=2))
     host.launcher.turn()
     host.started[0][1].code = int(ExitCode.CONFIG)
     for _ in range(20):
@@ -89,7 +89,7 @@ def test_a_rank_whose_settings_are_wrong_is_not_started_again():
 
 
 def test_stopping_ends_all_and_kills_who_will_not():
-    host = Host(Place(ranks=3))
+    host = Host(RankPlace(ranks=3))
     host.launcher.turn()
     host.started[1][1].stubborn = True
     host.launcher.stop(host.wait)

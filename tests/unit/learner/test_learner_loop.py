@@ -39,12 +39,12 @@ def test_no_training_before_the_window_has_its_minimum(place):
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
     learner = place.learner(limiter_slack=10)
     place.finish_games(1, 40)
-    learner._take_in()
-    learner._say()
+    learner.take_in()
+    learner.report()
     assert place.status().stall_selfplay
     assert place.bus.get(keys.stall(RUN)) is not None
     run_dry(learner)
-    learner._say()
+    learner.report()
     assert not place.status().stall_selfplay
     assert place.bus.get(keys.stall(RUN)) is None
 
@@ -65,11 +65,11 @@ def test_resumed_learner_has_the_counters_and_weights_of_an_uninterrupted_one(tm
     ours, theirs = one.status(), late.status()
     for field in ("step", "samples_inserted", "samples_consumed", "games_inserted", "duplicates_dropped", "window"):
         assert getattr(ours, field) == getattr(theirs, field), field
-    tensors, others = one._parts.trainer.tensors(), late._parts.trainer.tensors()
+    tensors, others = one.trainer.tensors(), late.trainer.tensors()
     assert all(torch.equal(tensors[name], others[name]) for name in tensors)
     assert [event.version for event in halves.weights()] == [1, 2]
     turns(late, 1)
-    late._publish()
+    late.publish()
     assert [event.version for event in halves.weights()] == [1, 2, 3]
 
 
@@ -111,7 +111,7 @@ def test_without_a_checkpoint_training_goes_on_from_the_published_weights(place,
         path.unlink()
     second = place.learner(seed=2)
     assert second.status().step == first.status().step
-    ours, theirs = first._parts.trainer.averaged.state_dict(), second._parts.trainer.averaged.state_dict()
+    ours, theirs = first.trainer.averaged.state_dict(), second.trainer.averaged.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert "no_checkpoint" in capsys.readouterr().out
     assert second.status().games_inserted == 30
@@ -131,7 +131,7 @@ def test_a_learner_that_starts_names_and_takes_no_weights_that_cannot_be_served(
     second = place.learner(seed=2)
     assert second.status().step == first.status().step > 0
     assert second.status().weight_version == first.status().weight_version
-    assert second._parts.publisher.next_version() == 10_014
+    assert second.publisher.next_version() == 10_014
 
 
 def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
@@ -139,7 +139,7 @@ def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
     place.finish_games(1, 30)
     run_dry(first)
     first.run(stopped())
-    first._publish()
+    first.publish()
     second = place.learner(seed=2)
     assert second.status().weight_version == first.status().weight_version
     assert second.status().step == first.status().step
@@ -147,15 +147,15 @@ def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
 
 def test_a_version_that_the_control_plane_forgot_is_not_given_again(place):
     first = place.learner()
-    first._save()
+    first.save()
     path = checkpoint.stored(place.folder / "checkpoints")[0]
     found = checkpoint.load(path)
-    first._publish()
+    first.publish()
     checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(found.state, weight_version=7), found.tensors))
     second = place.learner()
     assert [event.version for event in place.weights()] == [1]
     assert second.status().weight_version == 7
-    assert second._parts.publisher.next_version() == 8
+    assert second.publisher.next_version() == 8
 
 
 def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(place):
@@ -170,19 +170,19 @@ def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(plac
     turns(second, 1)  # workers can have none of those before
     assert second.status().weight_version == 3
     run_dry(second)
-    second._publish()
+    second.publish()
     assert [event.version for event in place.weights()] == [1, 2, 3, 4]
 
 
 def test_an_unreadable_weight_event_does_not_reset_the_version(place):
     turns(place.learner(), 1)
     place.bus.publish(keys.weights(RUN), b"noise")
-    assert place.learner()._parts.publisher.next_version() == 2
+    assert place.learner().publisher.next_version() == 2
 
 
 def test_checkpoints_of_another_game_are_refused(place):
     learner = place.learner()
-    learner._save()
+    learner.save()
     path = checkpoint.stored(place.folder / "checkpoints")[0]
     found = checkpoint.load(path)
     checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(found.state, game="go"), found.tensors))
@@ -195,7 +195,7 @@ def test_a_paused_run_is_published_and_not_trained_yet_its_games_are_kept(place)
     place.finish_games(1, 30)
     run_dry(learner)
     place.ledger.state = RunState.PAUSED
-    learner._say()
+    learner.report()
     step = learner.status().step
     assert [event.version for event in place.weights()] == [1, 2]
     place.finish_games(31, 90)
@@ -203,7 +203,7 @@ def test_a_paused_run_is_published_and_not_trained_yet_its_games_are_kept(place)
     assert learner.status().step == step
     assert learner.status().games_inserted == 90
     place.ledger.state = RunState.RUNNING
-    learner._say()
+    learner.report()
     turns(learner, 2)
     assert learner.status().step > step
 
@@ -212,7 +212,7 @@ def test_progress_follows_the_run_and_drops_the_learning_rate(place):
     learner = place.learner()
     place.ledger.record = RunRecord(RUN, b"{}", {"minutes": 10.0}, "", 0)
     place.ledger.active_ms = 7 * 60_000
-    learner._say()
+    learner.report()
     place.finish_games(1, 30)
     run_dry(learner)
     assert learner.status().progress == pytest.approx(0.7)
@@ -227,7 +227,7 @@ def test_curves_carry_the_arenas_results_once(place):
     turns(learner, 1)
     place.finish_games(1, 30)
     run_dry(learner)
-    learner._publish()
+    learner.publish()
     (first, second) = (values for _, values in place.tracker.seen)
     assert first["arena/score_uct_100"] == 0.8
     assert "arena/elo" not in second

@@ -11,7 +11,7 @@ import pytest
 import torch.distributed as dist
 from rank_processes import in_ranks
 
-from azq.learner.ranks.group import Group, open_store, reach_store
+from azq.learner.ranks.group import RankGroup, open_store, reach_store
 from azq.learner.ranks.rules import LOOPBACK
 
 LISTEN, AT_LOOPBACK = "0A", "0100007F"
@@ -59,7 +59,7 @@ def test_what_ranks_of_one_host_say_leaves_it_by_no_interface(tmp_path, monkeypa
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_ranks_of_one_host_listen_on_loopback_alone():
-    def body(group: Group) -> tuple[int, list[str]]:
+    def body(group: RankGroup) -> tuple[int, list[str]]:
         group.meet()
         return dist.get_world_size(), listening()
 

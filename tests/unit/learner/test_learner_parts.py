@@ -9,12 +9,11 @@ import torch
 
 from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
-from azq.learner.outage import Outage
+from azq.learner.breaker import CircuitBreaker
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
-from azq.learner.step.ema import Ema, decay_at
 from azq.learner.step.loss import losses
-from azq.learner.strength import elo_difference, match_curves
-from azq.learner.tracking import NullTracker, TensorBoardTracker
+from azq.learner.step.optimizer import Ema, decay_at
+from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
 from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
 
@@ -90,7 +89,6 @@ def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
     seen = {value.tag: event.step for event in events for value in event.summary.value}
     assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
-    NullTracker().scalars({"loss/policy": 1.0}, 1)
 
 
 def test_outage_pauses_grow_and_end():
@@ -101,7 +99,7 @@ def test_outage_pauses_grow_and_end():
             raise BrokerUnavailable("no broker at unix socket; start it")
         return "done"
 
-    outage = Outage(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
+    outage = CircuitBreaker(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
     tries = []
     for tick in range(12):
         now[0] = float(tick)
@@ -122,4 +120,4 @@ def test_a_broker_that_refuses_is_not_waited_for():
         raise BrokerRefused("wrong password")
 
     with pytest.raises(BrokerRefused):
-        Outage().attempt(call)
+        CircuitBreaker().attempt(call)

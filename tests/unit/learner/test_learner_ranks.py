@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.ranks.rules import Place, invited, is_mine, next_table, place_of, shares, smoothed
+from azq.learner.ranks.rules import RankPlace, invited, is_mine, next_table, place_of, shares, smoothed
 from azq.wire.messages import RankBeat, RankTable
 
 EMPTY = RankTable()
@@ -64,7 +64,7 @@ def test_an_invitation_is_for_a_newer_epoch_with_a_meeting_place_and_ones_name()
 
 
 def test_a_process_without_settings_is_the_only_rank():
-    assert Place() == Place(0, 1, 0, "127.0.0.1", launched=False)
+    assert RankPlace() == RankPlace(0, 1, 0, "127.0.0.1", launched=False)
 
 
 @given(
@@ -119,11 +119,11 @@ def test_games_are_split_among_the_ranks_that_are_not_the_learner():
 
 
 def test_a_process_finds_its_place_as_torchrun_says_it():
-    assert place_of({}, 4) == Place(0, 4, 0, "127.0.0.1", launched=False)
-    assert place_of({"RANK": "0", "WORLD_SIZE": "2"}, 4) == Place(0, 2, 0, "127.0.0.1", launched=True)
+    assert place_of({}, 4) == RankPlace(0, 4, 0, "127.0.0.1", launched=False)
+    assert place_of({"RANK": "0", "WORLD_SIZE": "2"}, 4) == RankPlace(0, 2, 0, "127.0.0.1", launched=True)
     environ = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
-    assert place_of(environ, 4) == Place(3, 8, 1, "first", launched=True)
-    assert place_of({"RANK": "2"}, 4) == Place(2, 4, 2, "127.0.0.1", launched=True)
+    assert place_of(environ, 4) == RankPlace(3, 8, 1, "first", launched=True)
+    assert place_of({"RANK": "2"}, 4) == RankPlace(2, 4, 2, "127.0.0.1", launched=True)
 
 
 @pytest.mark.parametrize("environ", [{"RANK": "x"}, {"RANK": "2", "WORLD_SIZE": "2"}, {"RANK": "-1", "WORLD_SIZE": "2"}])

@@ -9,14 +9,12 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.burst import Burst, Timing
 from azq.learner.data.batches import Batch
-from azq.learner.ranks import host_memory
-from azq.learner.ranks.group import Group, Word, open_store
-from azq.learner.ranks.reducing import sync_of
+from azq.learner.ranks import group as group_module
+from azq.learner.ranks.group import RankGroup, Word, open_store
+from azq.learner.ranks.reducing import HostStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
-from azq.learner.ranks.stopwatch import HostStopwatch
-from azq.learner.step.sync import Alone
+from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
@@ -57,7 +55,7 @@ def numbers(trainer: Trainer) -> dict[str, np.ndarray]:
     return {name: tensor.detach().numpy().copy() for name, tensor in trainer.tensors().items()}
 
 
-def train_rank(group: Group, config: LearnerConfig, rows: tuple[int, ...], steps: int) -> tuple[dict[str, np.ndarray], float]:
+def train_rank(group: RankGroup, config: LearnerConfig, rows: tuple[int, ...], steps: int) -> tuple[dict[str, np.ndarray], float]:
     trainer = trainer_of(config)
     sync = sync_of(trainer.module, config, CPU)
     sync.share(group.place, rows)
@@ -79,7 +77,7 @@ def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]
 
 def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on two hosts: the file that rank 0 made is not to be found."""
-    monkeypatch.setattr(host_memory, "_opened", lambda path, mark, size: None)
+    monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: None)
 
 
 @pytest.mark.parametrize("rows", [(48, 48), (64, 32)])
@@ -103,7 +101,7 @@ def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, hosts, monkey
 def test_averaging_every_few_steps_makes_ranks_equal_then_and_only_then():
     config = config_of(sync_every=4)
 
-    def body(group: Group) -> list[np.ndarray]:
+    def body(group: RankGroup) -> list[np.ndarray]:
         return [train_rank(group, config, (48, 24), steps)[0]["weights/policy.weight"] for steps in (3, 4, 8)]
 
     first, second = in_ranks(2, body)
@@ -128,7 +126,7 @@ def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
 def test_every_way_to_synchronise_converges_on_a_planted_problem(changes):
     config = config_of(ema_decay=0.0, **changes)
 
-    def body(group: Group) -> tuple[float, float]:
+    def body(group: RankGroup) -> tuple[float, float]:
         trainer = trainer_of(config)
         sync = sync_of(trainer.module, config, CPU)
         sync.share(group.place, (64, 64))
@@ -148,10 +146,10 @@ def test_every_way_to_synchronise_converges_on_a_planted_problem(changes):
 
 
 def test_a_group_carries_words_timings_and_a_trainers_state():
-    burst = Burst(7, 3, 96, 1000, 0.25)
-    spoken = Word("train", burst=burst, rows=(64, 32))
+    planned = TrainingRound(7, 3, 96, 1000, 0.25)
+    spoken = Word("train", planned=planned, rows=(64, 32))
 
-    def body(group: Group) -> tuple[Word, list[Timing], bool]:
+    def body(group: RankGroup) -> tuple[Word, list[RoundTiming], bool]:
         trainer = trainer_of(config_of())
         if group.place == 0:
             spec = NetSpec.of(games.load("connect_four"))
@@ -165,11 +163,11 @@ def test_a_group_carries_words_timings_and_a_trainers_state():
             state = group.take_state(word)
             trainer.load_tensors(state, word.step)
             same = trainer.step == 1 and all(torch.equal(tensor, state[name]) for name, tensor in trainer.tensors().items())
-        return heard, group.gather(Timing(3, (64, 32)[group.place], 1.5, 0.5)), same
+        return heard, group.gather(RoundTiming(3, (64, 32)[group.place], 1.5, 0.5)), same
 
     for heard, timings, same in in_ranks(2, body):
         assert heard == spoken
-        assert timings == [Timing(3, 64, 1.5, 0.5), Timing(3, 32, 1.5, 0.5)]
+        assert timings == [RoundTiming(3, 64, 1.5, 0.5), RoundTiming(3, 32, 1.5, 0.5)]
         assert same
 
 
@@ -204,11 +202,11 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
             assert places == [parameter.data_ptr() for parameter in trainer.module.parameters()]
             assert trainer.module.blocks[0].a.weight.is_contiguous(memory_format=layout)
             found.append(numbers(trainer))
-            trainer.join(Alone(trainer.module))
+            trainer.leave()
         return found
 
     store, _ = open_store(tmp_path / "meetings", LOOPBACK, 1, timeout_s=30.0)
-    group = Group(store, 1, 0, 1, CPU, 30.0)
+    group = RankGroup(store, 1, 0, 1, CPU, 30.0)
     try:
         plain, last = trained()
     finally:

@@ -10,7 +10,7 @@ from replay_games import frame, play_game
 from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections
-from azq.learner.data.restoring import _without, game_key, restore
+from azq.learner.data.intake import _without, game_key, restore
 from azq.ledger.types import LedgerCounts
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog

@@ -12,7 +12,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ConfigError, WeightsError
 from azq.inference.ask.local import LocalEvaluator
-from azq.learner.opening import open_learner
+from azq.learner.opening import LearnerSetup
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import WeightEvent
@@ -37,7 +37,7 @@ class Place:
             ),
         )
         parts = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": self.tracker}
-        return open_learner(RUN, self.folder, sections, self.game, consumer="learner@test:1", **parts)
+        return LearnerSetup(RUN, self.folder, sections, self.game, consumer="learner@test:1", **parts).open()
 
     def finish_games(self, first, last):
         for uid in range(first, last + 1):

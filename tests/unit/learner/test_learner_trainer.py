@@ -10,10 +10,11 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.learner.step.symmetry import Symmetries
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
-from azq.replay.samples import Samples, samples_of
+from azq.replay.samples import Samples
+from azq.replay.sampling import samples_of
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig(blocks=1, channels=16)

@@ -12,9 +12,10 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import Samples, count_samples, mean_weight_version, samples_of
+from azq.replay.samples import Samples, count_samples, mean_weight_version
+from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.replay.window import Window, rebuild, window_size
+from azq.replay.window import Window, may_train, rebuild, stall_selfplay, steps_allowed, window_size
 from azq.wire.codec import encode
 
 
@@ -107,7 +108,7 @@ def test_rebuilt_window_equals_the_one_that_grew(tmp_path, capacity):
     for event in events:
         grown.add(samples_of(game, event, 0.25))
     rebuilt = Window(game, capacity)
-    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25, capacity=capacity)
+    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25)
     assert len(rebuilt) == len(grown)
     drawn = [window.sample(np.random.default_rng(5), 64, 90) for window in (grown, rebuilt)]
     for one, other in zip(arrays(drawn[0]), arrays(drawn[1]), strict=True):
@@ -229,10 +230,88 @@ def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     game = games.load("tic_tac_toe")
     stored_games(tmp_path, game, 33)
     told = []
-    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, capacity=9999, progress=told.append)
+    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
     assert told == ["the window's games"] * 2
 
 
 def test_an_empty_window_says_so():
     with pytest.raises(ValueError, match="empty"):
         Window(games.load("tic_tac_toe"), 10).sample(np.random.default_rng(0), 4, 10)
+
+
+configs = st.builds(
+    LearnerConfig,
+    batch_size=st.integers(1, 4096),
+    samples_per_insert=st.floats(0.05, 40.0),
+    limiter_slack=st.integers(1, 300_000),
+    min_window=st.integers(1, 50_000),
+)
+
+
+@given(configs, st.integers(0, 10**9), st.integers(0, 10**9))
+def test_never_are_both_sides_stalled(config, inserted, consumed):
+    assert not (stall_selfplay(inserted, consumed, config) and not may_train(inserted, consumed, config))
+
+
+@given(configs, st.integers(0, 10**9), st.integers(0, 10**9))
+def test_the_learner_never_exceeds_the_ratio_nor_starts_before_the_window(config, inserted, consumed):
+    if may_train(inserted, consumed, config):
+        assert consumed + config.batch_size <= config.samples_per_insert * inserted
+        assert inserted >= config.min_window
+
+
+@given(configs, st.integers(1, 2000), st.integers(1, 20))
+def test_ratio_converges_whoever_is_faster(config, game, batches_per_turn):
+    """Self-play adds `game` samples a turn unless stalled, the learner trains unless stalled: the gap stays bounded by the slack."""
+    inserted = consumed = 0
+    for _ in range(400):
+        if not stall_selfplay(inserted, consumed, config):
+            inserted += game
+        for _ in range(batches_per_turn):
+            if may_train(inserted, consumed, config):
+                consumed += config.batch_size
+    assert consumed <= config.samples_per_insert * inserted
+    if stall_selfplay(inserted, consumed, config):
+        assert inserted - consumed / config.samples_per_insert <= config.limiter_slack + game + config.min_window
+
+
+def test_a_fast_learner_reaches_the_ratio():
+    config = LearnerConfig(batch_size=512, samples_per_insert=4.0, min_window=1000)
+    inserted = consumed = 0
+    for _ in range(1000):
+        inserted += 700
+        while may_train(inserted, consumed, config):
+            consumed += config.batch_size
+    assert abs(consumed / inserted - 4.0) < 0.01
+
+
+CONFIG = LearnerConfig(batch_size=100, samples_per_insert=4.0, min_window=1000, limiter_slack=500)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "consumed", "steps"),
+    [
+        (999, 0, 0),  # the window has not its minimum
+        (1000, 0, 40),
+        (1000, 3900, 1),
+        (1000, 3901, 0),  # less than a batch is left
+        (1000, 9000, 0),
+    ],
+)
+def test_steps_are_whole_batches_within_the_ratio(inserted, consumed, steps):
+    assert steps_allowed(inserted, consumed, CONFIG) == steps
+    assert may_train(inserted, consumed, CONFIG) is (steps > 0)
+
+
+@pytest.mark.parametrize(
+    ("inserted", "consumed", "stalled"),
+    [
+        (999, 0, False),  # the learner could not train
+        (1500, 4000, False),  # 500 ahead: as many as the slack
+        (1501, 4000, True),
+        (1500, 3999, True),
+        (1500, 6000, False),  # the learner waits
+    ],
+)
+def test_self_play_waits_when_it_is_ahead_by_more_than_the_slack(inserted, consumed, stalled):
+    assert stall_selfplay(inserted, consumed, CONFIG) is stalled

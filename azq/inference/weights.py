@@ -1,0 +1,157 @@
+"""The weights of one run: which versions it has published, and those that are held ready to evaluate."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from azq import logs
+from azq.bus.base import Bus, Entry
+from azq.config import NetworkConfig
+from azq.errors import AzqError, WeightsError, WireError
+from azq.inference.device.model import Model, network_of
+from azq.nets import from_bytes
+from azq.wire import codec, keys
+from azq.wire.messages import LATEST, WeightEvent
+
+
+class WeightCatalog:
+    """The weight events of one run, by version."""
+
+    def __init__(self, control: Bus, run: str) -> None:
+        self._control = control
+        self.stream = keys.weights(run)
+        self.last_id = "0"
+        self._events: dict[int, WeightEvent] = {}
+        self._order: list[int] = []  # ascending
+
+    def refresh(self) -> bool:
+        """Reads new events; True when there were any."""
+        entries = self._control.after(self.stream, self.last_id)
+        self.take(entries)
+        return bool(entries)
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Adds events that were read; one that does not decode is passed over and said."""
+        for entry in entries:
+            self.last_id = entry.id
+            try:
+                event = codec.decode(entry.frame, WeightEvent)
+            except WireError as error:
+                logs.get(__name__).warning("weight_event_unreadable", stream=entry.stream, entry=entry.id, error=str(error))
+                continue
+            if event.version not in self._events:
+                self._events[event.version] = event
+                self._order = sorted(self._events)
+
+    def newest_first(self) -> list[WeightEvent]:
+        """All events, newest version first."""
+        return [self._events[version] for version in reversed(self._order)]
+
+    def find(self, version: int) -> WeightEvent | None:
+        """The event of a version, or of the newest for `LATEST`."""
+        if version == LATEST:
+            return self._events[self._order[-1]] if self._order else None
+        return self._events.get(version)
+
+
+Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do
+
+
+class Verifying(Protocol):
+    """What weights come from; every `azq.store.Store` fulfils it."""
+
+    def get(self, uri: str, sha256: str) -> bytes:
+        """A blob whose hash is this one. Raises `StoreError` where it is missing and `WeightsError` where it is damaged."""
+
+
+def fetch_from(store: Verifying) -> Fetch:
+    """Weights as a store has them, verified by it."""
+    return lambda event: store.get(event.uri, event.sha256)
+
+
+class ResidentModels:
+    """Versions by least recent use; one thread loads, another may borrow.
+
+    Each version has the network that its weights describe. The least recently used version that nobody has borrowed is
+    overwritten when a new one is needed, by a copy in place where the network is the same.
+    """
+
+    def __init__(self, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int, *, game: str = "") -> None:
+        self._make = make
+        self._fetch = fetch
+        self._capacity = max(capacity, 2)  # the one in use and the one being loaded
+        self._game = game  # that all weights must be for; empty: any
+        self._models: OrderedDict[int, Model] = OrderedDict()
+        self._borrowed: Counter[int] = Counter()
+        self._spares: list[Model] = []
+        self._changing = threading.Lock()
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Versions held, least recently used first."""
+        with self._changing:
+            return tuple(self._models)
+
+    def get(self, event: WeightEvent, keep: int = 0) -> Model:
+        """The model of an event's version, loaded if need be; version `keep` is not overwritten for it.
+
+        Raises WeightsError, StoreError or DeviceError; whatever was resident before still is, except the version overwritten.
+        """
+        model = self._find(event.version)
+        if model is not None:
+            return model
+        state, meta = from_bytes(self._fetch(event))  # damaged bytes cost no resident version
+        if self._game and meta.game != self._game:
+            raise WeightsError(f"weights version {event.version} of run {event.run} are for {meta.game}, the run plays {self._game}")
+        model = self._spare(network_of(meta), keep)
+        try:
+            model.take(state, meta, event.version)
+        except AzqError:
+            self._spares.append(model)
+            raise
+        with self._changing:
+            self._models[event.version] = model
+        return model
+
+    def prepare(self) -> bool:
+        """Makes a spare ahead for the network of the newest version while there is room; True when it made one."""
+        with self._changing:
+            if self._spares or not self._models or len(self._models) >= self._capacity:
+                return False
+            newest = self._models[max(self._models)]
+        self._spares.append(newest.twin())
+        return True
+
+    def borrow(self, version: int) -> Model | None:
+        """A resident version, which is not overwritten until it is given back."""
+        with self._changing:
+            model = self._models.get(version)
+            if model is not None:
+                self._models.move_to_end(version)
+                self._borrowed[version] += 1
+            return model
+
+    def give_back(self, version: int) -> None:
+        """Ends one loan."""
+        with self._changing:
+            self._borrowed[version] -= 1
+
+    def _find(self, version: int) -> Model | None:
+        with self._changing:
+            if version in self._models:
+                self._models.move_to_end(version)
+            return self._models.get(version)
+
+    def _spare(self, network: NetworkConfig, keep: int) -> Model:
+        fitting = next((spare for spare in self._spares if spare.network == network), None)
+        self._spares = [spare for spare in self._spares if spare is not fitting and spare.network == network]
+        if fitting is not None:
+            return fitting
+        with self._changing:
+            victim = next((version for version in self._models if version != keep and not self._borrowed[version]), None)
+            full = len(self._models) >= self._capacity
+            old = self._models.pop(victim) if full and victim is not None else None
+        return old if old is not None and old.network == network else self._make(network)

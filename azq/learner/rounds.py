@@ -1,0 +1,109 @@
+"""Rounds of training: a few steps that all ranks take together, planned by rank 0 and timed by each.
+
+The learner's loop does not know who takes them: this process alone, or several ranks (`azq.learner.ranks.leader`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from azq.learner.data.batches import Feed, Order
+from azq.learner.step.trainer import Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRound:
+    """Steps of one plan."""
+
+    step: int  # the first
+    steps: int
+    rows: int  # samples of one step, of all ranks together
+    size: int  # newest samples of the window that they are drawn from
+    progress: float  # of the run
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTiming:
+    """What a round cost one rank."""
+
+    steps: int
+    rows: int  # of this rank in one step
+    wall_s: float
+    waited_s: float  # of it, for others
+
+    @property
+    def own_s(self) -> float:
+        """Seconds of its own work."""
+        return max(1e-9, self.wall_s - self.waited_s)
+
+    @property
+    def per_s(self) -> float:
+        """Samples a second that it would train on if it waited for nobody."""
+        return self.steps * self.rows / self.own_s
+
+
+def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> RoundTiming:
+    """Takes the steps; `order` is this rank's share of the first."""
+    start = time.perf_counter()
+    for _ in range(planned.steps):
+        with trainer.phases("load"), feed.take(order) as batch:
+            trainer.train_on(batch, planned.progress)
+        order = order.following
+    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RanksFigures:
+    """How the ranks do; times are means of the last round."""
+
+    ranks: int = 1  # that there should be
+    healthy: int = 1  # that train
+    failures: int = 0  # ranks lost since the start
+    batch_s: float = 0.0  # one step, waiting included
+    sync_s: float = 0.0  # of it, waiting for other ranks: mean over the ranks
+    efficiency: float = 1.0  # samples a second of all / the sum of what each would do if it waited for nobody
+    shares: tuple[int, ...] = ()  # rows of a step, by rank
+
+
+class Ranks(Protocol):
+    """What the learner's loop asks of those that train; `OneRank` is the double that is one process."""
+
+    def look(self) -> None:
+        """Takes in ranks that came and lets go of those that went; called every turn."""
+
+    def train(self, planned: TrainingRound) -> int:
+        """Takes a round's steps; returns how many were taken: fewer when a rank was lost over them."""
+
+    def figures(self) -> RanksFigures:
+        """How the ranks do."""
+
+    def close(self) -> None:
+        """Ends threads and connections."""
+
+
+class OneRank:
+    """One process."""
+
+    def __init__(self, trainer: Trainer, feed: Feed) -> None:
+        self._trainer = trainer
+        self._feed = feed
+        self._timing = RoundTiming(0, 0, 0.0, 0.0)
+
+    def look(self) -> None:
+        """Nobody comes or goes."""
+
+    def train(self, planned: TrainingRound) -> int:
+        """Takes all of the round's steps."""
+        self._timing = run_round(self._trainer, self._feed, planned, Order(planned.step, planned.rows, planned.size))
+        return planned.steps
+
+    def figures(self) -> RanksFigures:
+        """One rank that waits for nobody."""
+        timing = self._timing
+        return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
+
+    def close(self) -> None:
+        """Ends the feed's thread."""
+        self._feed.close()

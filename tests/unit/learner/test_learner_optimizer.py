@@ -1,0 +1,29 @@
+"""What a run's learning rate and its network are at a share of its horizon."""
+
+from __future__ import annotations
+
+import pytest
+
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage
+from azq.learner.step.growth import network_at, networks
+from azq.learner.step.optimizer import learning_rate
+
+
+def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
+    config = LearnerConfig(learning_rate=1.0, warmup_steps=10, lr_drops=(0.6, 0.85), lr_drop_factor=0.2)
+    assert learning_rate(config, 0, 0.0) == pytest.approx(0.1)
+    assert learning_rate(config, 9, 0.0) == learning_rate(config, 500, 0.59) == 1.0
+    assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
+    assert learning_rate(config, 500, 0.9) == pytest.approx(0.04)
+    assert learning_rate(config.model_copy(update={"warmup_steps": 0}), 0, 0.7) == pytest.approx(0.2)
+
+
+def test_stages_begin_at_their_share_and_nothing_shrinks():
+    config = LearnerConfig(growth=(NetworkStage(at=0.2, blocks=3, channels=32), NetworkStage(at=0.6, blocks=4, channels=64)))
+    first = NetworkConfig(blocks=2, channels=32)
+    sizes = [(now.blocks, now.channels) for share in (0.0, 0.19, 0.2, 0.6, 1.0) for now in [network_at(first, config, share)]]
+    assert sizes == [(2, 32), (2, 32), (3, 32), (4, 64), (4, 64)]
+    assert [(size.blocks, size.channels) for size in networks(first, config)] == [(2, 32), (3, 32), (4, 64)]
+    last = networks(first, config)[-1]
+    assert network_at(last, config, 0.3) == last
+    assert network_at(first, LearnerConfig(), 1.0) == first
