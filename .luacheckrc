@@ -6,7 +6,7 @@ ignore = {"211"} -- defined here, used in another part
 read_globals = {
   "redis", "cmsgpack", "KEYS", "ARGV",
   -- keys of the run
-  "RUN", "LEDGER", "OPEN", "POOL", "ABANDONED", "STRIKES", "JOBS", "DONE", "SAMPLES", "WEIGHTS", "RESULTS", "STALL", "EVENTS", "LEARNER",
+  "RUN", "LEDGER", "OPEN_GAMES", "POOL", "ABANDONED", "STRIKES", "JOBS", "JOBS_DONE", "SAMPLES", "WEIGHTS", "RESULTS", "STALL", "EVENTS", "LEARNER_LEASE",
   "JOB_PREFIX", "HELD_PREFIX",
   -- constants of the rules
   "COMPANY", "JOB_FIELDS", "KEPT_ENDED_JOBS", "KEPT_EVENTS", "LEARNING", "LOST_WITH_IT", "MAKES_GAMES", "MOST_COMPANY", "OF_RUN",

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.connect import connect_at_start
+from azq.bus.redis import connect_at_start
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from daemon.serve.core import build
 from daemon.serve.listener import bind
 from daemon.serve.lock import LIFE_S, DaemonLock

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
+from azq.wire.connect import connect
 
 
 @dataclass(frozen=True)

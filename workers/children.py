@@ -14,11 +14,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from azq import logs
 from azq.errors import BrokerError, LeaseLost, NotFound
-from azq.ledger.types import JobView, Lease
+from azq.ledger import AnyLedger
+from azq.ledger.types import Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.proc import is_my_child
 from workers.board import Board, Claim
@@ -30,13 +30,6 @@ STUCK_AFTER_S = 60.0  # a main thread that asks for nothing so long counts as si
 Claims = Mapping[int, tuple[Claim, float]]
 
 log = logs.get(__name__)
-
-
-class Releasing(Protocol):
-    """What is asked of the ledger."""
-
-    def job(self, job_id: str) -> JobView: ...
-    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None: ...
 
 
 def owner_of(pid: int) -> str:
@@ -99,7 +92,7 @@ class Care(threading.Thread):
     def __init__(
         self,
         board: Board,
-        ledger: Callable[[], Releasing],
+        ledger: Callable[[], AnyLedger],
         *,
         max_attempts: int,
         is_child: Callable[[int], bool] | None = None,
@@ -109,7 +102,7 @@ class Care(threading.Thread):
         super().__init__(name="care", daemon=True)
         self._board = board
         self._make_ledger = ledger
-        self._ledger: Releasing | None = None
+        self._ledger: AnyLedger | None = None
         self._max_attempts = max_attempts
         self._is_child = is_child or is_my_child
         self._kill = kill
@@ -151,7 +144,7 @@ class Care(threading.Thread):
         self._owed.discard(claim)
         self._settled.add(claim)
 
-    def _release(self, ledger: Releasing, claim: Claim) -> None:
+    def _release(self, ledger: AnyLedger, claim: Claim) -> None:
         with contextlib.suppress(LeaseLost, NotFound):  # it ended well, or somebody was faster
             lease = Lease(ledger.job(claim.job_id).job, claim.attempt, owner_of(claim.pid), 0.0)
             ledger.fail(lease, f"process {claim.pid}, which held it, died", max_attempts=self._max_attempts)

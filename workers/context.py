@@ -10,7 +10,6 @@ import redis
 from azq import games
 from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
@@ -22,6 +21,7 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.wire.acl import user_in
+from azq.wire.connect import connect
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures

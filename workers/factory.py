@@ -14,13 +14,13 @@ from celery import Celery, bootsteps, signals
 from celery.apps.worker import Worker
 
 from azq import logs
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError
 from azq.ledger import Ledger
 from azq.process.liveness import READY, STOPPING, notify
 from azq.queue import detect_tags, make_app
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs

@@ -12,8 +12,7 @@ import redis
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.bus.connect import connect_at_start
-from azq.bus.redis import RedisBus
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.bus.sharded import open_requests
 from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ConfigError, ExitCode
@@ -30,7 +29,7 @@ from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_run_store
 from azq.waiting import Backoff
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 
 BACKOFF = Backoff(0.1, 5.0)
 

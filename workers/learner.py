@@ -13,8 +13,7 @@ import redis
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.bus.connect import connect_at_start
-from azq.bus.redis import RedisBus
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ConfigError, ExitCode
 from azq.learner.breaker import CircuitBreaker
@@ -33,7 +32,7 @@ from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
 from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched

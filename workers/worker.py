@@ -8,10 +8,10 @@ from contextlib import closing
 
 from celery.exceptions import SecurityWarning
 
-from azq.bus.connect import connect_at_start
+from azq.bus.redis import connect_at_start
 from azq.config import Config
 from azq.errors import ConfigError, ExitCode
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from workers.factory import SoftWorker, build_app
 from workers.lifecycle import node_name
 

@@ -20,7 +20,7 @@ from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, Search, exploring, make_cache, make_search
 from azq.wire.arrays import outgrown, pack_record, unpack_record
-from azq.wire.leaves import most_leaves
+from azq.wire.codec import most_leaves
 from azq.wire.messages import GameRecord
 
 

@@ -17,7 +17,7 @@ from azq.config import SearchConfig
 from azq.errors import EvaluationTimeout
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Result, make_search, strongest
-from azq.wire.leaves import most_leaves
+from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST
 
 POLL_S = 0.1

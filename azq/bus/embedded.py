@@ -24,11 +24,11 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.connect import open_client, translate
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import publish_file
 from azq.wire import acl
+from azq.wire.connect import open_client, translate
 
 Role = Literal["control", "data"]
 
@@ -95,8 +95,8 @@ class EmbeddedServer:
         self._make_directories()
         with self._start_lock():
             self._make_socket_folder()
-            if self._answers():
-                self.pid = self._ask_pid()
+            if pid := self._answering_pid():
+                self.pid = pid
                 self._check_listening()
                 return True
             binary = find_server(self._directory if self._role == "control" else None)
@@ -220,7 +220,7 @@ class EmbeddedServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         latest = time.monotonic() + LOAD_TIMEOUT_S
         pause = threading.Event()
-        while not self._answers():
+        while not self._answering_pid():
             if self._loading():
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
             if self._process.poll() is not None:
@@ -232,14 +232,12 @@ class EmbeddedServer:
                 raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self.socket}; see {self._log_file}")
             pause.wait(_POLL_S)
 
-    def _answers(self) -> bool:
+    def _answering_pid(self) -> int:
+        """The process id of the server that answers here; 0 while none does, or it loads its file."""
         try:
-            return self._ask_pid() > 0
+            return int(self._info("server", loaded=True)["process_id"])
         except BrokerError:
-            return False
-
-    def _ask_pid(self) -> int:
-        return int(self._info("server", loaded=True)["process_id"])
+            return 0
 
     def _loading(self) -> bool:
         try:

@@ -1,7 +1,9 @@
-"""A bus on a Redis or Valkey server, with the command set of Redis 6.2."""
+"""A bus on a Redis or Valkey server, with the command set of Redis 6.2, and the first connection to one."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -9,12 +11,18 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
+from azq import logs
 from azq.bus.base import DEAD_LENGTH, Bus, Entry, by_age, dead_frame
-from azq.bus.connect import connect, socket_timeout_s, translate
 from azq.clock import now_ms
+from azq.errors import BrokerUnavailable
+from azq.process.liveness import notify
 from azq.wire import keys
+from azq.wire.connect import connect, socket_timeout_s, translate
 
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)  # between two tries at a start; the last one for as long as it takes
 FIELD = b"f"  # the one field of every stream entry
+log = logs.get(__name__)
+
 T = TypeVar("T")
 _SCAN_COUNT = 1000
 _GLOB = str.maketrans({character: f"\\{character}" for character in "*?[]^\\"})
@@ -216,3 +224,25 @@ def _entries(answer: Any) -> list[Entry]:
         if entry_id is not None and fields is not None
     ]
     return by_age(entries) if len(answer or ()) > 1 else entries
+
+
+def connect_at_start(url: str, *, timeout_s: float = 5.0) -> redis.Redis:
+    """As `connect`; but under a service manager a broker that is away is waited for, however late it comes.
+
+    Whole sites lose power: their machines boot before the broker does, and a service that ends each time may run out of starts, or
+    spends the wait on loading Python. Without a service manager a person waits for an answer: `BrokerUnavailable` is raised at once.
+    """
+    tries = 0
+    while True:
+        try:
+            return connect(url, timeout_s=timeout_s)
+        except BrokerUnavailable as error:
+            if not os.environ.get("NOTIFY_SOCKET"):
+                raise
+            pause_s = PAUSES_S[min(tries, len(PAUSES_S) - 1)]
+            if not tries:
+                log.warning("broker_away", reason=str(error), remedy="waits until it answers")
+            # The start takes longer than the unit allows: this pause, the next try, and some room.
+            notify(f"STATUS=waiting for the broker: {error}", f"EXTEND_TIMEOUT_USEC={round(1e6 * (pause_s + 2 * timeout_s + 30))}")
+            threading.Event().wait(pause_s)
+            tries += 1

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 from azq import logs
 from azq.bus.base import Entry, RequestBus
-from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig
 from azq.errors import BrokerError, BrokerUnavailable
 from azq.waiting import Backoff
 from azq.wire import keys, shards
+from azq.wire.connect import open_client
 
 WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
 TIMEOUT_S = 2.0  # of one command: a broker that hangs costs the others no more than this, once
@@ -44,7 +44,7 @@ def open_requests(config: BrokerConfig) -> RequestBus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _ReadRequest:
     """What `read` was last asked for."""
 
     streams: tuple[str, ...]
@@ -67,7 +67,7 @@ class ShardedBus(RequestBus):
         Raises `BrokerUnavailable` while no broker of these streams can be reached.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
-        asked = {shard: _Wish(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
+        asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
         with self._changed:
             for shard in self._shards:
                 shard.ask(asked.get(shard))
@@ -142,11 +142,11 @@ class _Shard:
         self.error = ""  # why it does not answer; empty while it does
         self.closing = False
         self._changed = changed
-        self._wish: _Wish | None = None
+        self._wish: _ReadRequest | None = None
         self._thread: threading.Thread | None = None
         self._log = logs.get(__name__)
 
-    def ask(self, wish: _Wish | None) -> None:
+    def ask(self, wish: _ReadRequest | None) -> None:
         """Says what to read from now on."""
         if wish == self._wish:
             return
@@ -196,7 +196,7 @@ class _Shard:
             with self._changed:
                 self._heard(entries)
 
-    def _next_wish(self, pause_s: float) -> _Wish | None:
+    def _next_wish(self, pause_s: float) -> _ReadRequest | None:
         """What to read, once there is room and the pause is over; None at the end."""
         with self._changed:
             if pause_s:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
-from azq.client.transport import FIRST_WAIT_S, LONGEST_WAIT_S, START, Transport, parse_events
+from azq.client.transport import BACKOFF, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
 from azq.status.history import History
 from azq.status.queues import QueueStatus
@@ -190,20 +190,20 @@ class Client:
         Raises `DaemonUnavailable` where there was none yet.
         """
         path = "/v1/events" if run is None else f"/v1/runs/{_part(run)}/events"
-        wait_s, connected = FIRST_WAIT_S, False
+        failures, connected = 0, False
         while True:
             try:
                 with self._transport.stream(path, {"Last-Event-ID": after} if after else {}, silence_s=SILENCE_S) as response:
                     for event in parse_events(response.iter_lines()):
-                        wait_s, connected = FIRST_WAIT_S, True
+                        failures, connected = 0, True
                         after = event.id or after
                         if event.kind != START:
                             yield event
             except (DaemonUnavailable, TooManyRequests):
                 if not connected:
                     raise
-            self._sleep(wait_s)
-            wait_s = min(LONGEST_WAIT_S, 2 * wait_s)
+            failures += 1
+            self._sleep(BACKOFF.pause_s(failures))
 
     # -- how
 

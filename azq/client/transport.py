@@ -11,57 +11,33 @@ from typing import Any
 
 import httpx2
 
-from azq.errors import (
-    AccessDenied,
-    AzqError,
-    ConfigError,
-    DaemonUnavailable,
-    InvalidRequest,
-    NotFound,
-    StateConflict,
-    TooManyRequests,
-    WireError,
-)
-from azq.status.schemas import EventOut
+from azq import errors
+from azq.errors import AzqError, ConfigError, DaemonUnavailable, WireError
+from azq.status.schemas import ERROR_URN, EventOut
+from azq.waiting import Backoff
 
-URN = "urn:azq:error:"
+BY_NAME = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, AzqError)}
 BY_STATUS: dict[int, type[AzqError]] = {
-    401: AccessDenied,
-    403: AccessDenied,
-    404: NotFound,
-    405: InvalidRequest,
-    409: StateConflict,
-    413: InvalidRequest,
-    415: InvalidRequest,
-    421: AccessDenied,
-    422: InvalidRequest,
-    429: TooManyRequests,
+    **dict.fromkeys((401, 403, 421), errors.AccessDenied),
+    **dict.fromkeys((405, 413, 415, 422), errors.InvalidRequest),
+    404: errors.NotFound,
+    409: errors.StateConflict,
+    429: errors.TooManyRequests,
     503: DaemonUnavailable,
 }
+ATTEMPTS = 4
+LONGEST_WAIT_S = 10.0
+BACKOFF = Backoff(0.2, LONGEST_WAIT_S)
+BUSY = frozenset({429, 503})
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing reached the daemon
+START = "start"
 
 
 def error_of(status: int, body: Any, place: str) -> AzqError:
     """The error that an answer stands for: by the problem's `type`, else by its status; `place` names the request."""
     document = body if isinstance(body, dict) else {}
-    named = _classes().get(str(document.get("type", "")).removeprefix(URN))
-    kind = named or BY_STATUS.get(status, AzqError)
+    kind = BY_NAME.get(str(document.get("type", "")).removeprefix(ERROR_URN)) or BY_STATUS.get(status, AzqError)
     return kind(str(document.get("detail") or f"{place} was answered with status {status}; is this an azq daemon?"))
-
-
-def _classes() -> dict[str, type[AzqError]]:
-    def walk(kind: type[AzqError]) -> Iterator[type[AzqError]]:
-        yield kind
-        for child in kind.__subclasses__():
-            yield from walk(child)
-
-    return {kind.__name__: kind for kind in walk(AzqError)}
-
-
-ATTEMPTS = 4
-FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 10.0
-BUSY = frozenset({429, 503})
-UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout)  # nothing reached the daemon
 
 
 class Transport:
@@ -113,7 +89,7 @@ class Transport:
             except httpx2.TransportError as error:
                 if last or not (repeatable or isinstance(error, UNSENT)):
                     raise self._away(error) from None
-                self._sleep(FIRST_WAIT_S * (1 << attempt))
+                self._sleep(BACKOFF.pause_s(attempt + 1))
                 continue
             if response.is_success:
                 return response
@@ -150,10 +126,7 @@ def _document(response: httpx2.Response) -> Any:
 def _wait_s(response: httpx2.Response, attempt: int) -> float:
     said: str = response.headers.get("retry-after", "")
     wait_s = float(said) if said.isascii() and said.isdigit() else 0.0
-    return min(LONGEST_WAIT_S, max(wait_s, FIRST_WAIT_S * (1 << attempt)))
-
-
-START = "start"
+    return min(LONGEST_WAIT_S, max(wait_s, BACKOFF.pause_s(attempt + 1)))
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[EventOut]:

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -58,7 +59,7 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     yield from _guarded("control", lambda: checks.check_broker(control, "control"))
     planes = config.broker.data_planes
     for name, url in zip(data_names(len(planes)), planes, strict=True):
-        yield from _guarded(name, lambda url=url, name=name: _data_plane(url, name))  # type: ignore[misc]
+        yield from _guarded(name, partial(_data_plane, url, name))
     yield from _guarded("users", lambda: [_users(config)])
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])

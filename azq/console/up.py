@@ -30,7 +30,7 @@ from azq.process.liveness import HANG_AFTER_S
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema
 from azq.wire.messages import RunRecord
 
 log = logs.get(__name__)

@@ -18,7 +18,6 @@ from typing import Any
 
 from azq import metrics
 from azq.bus import certificate
-from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
@@ -41,6 +40,7 @@ from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire import keys, tls
 from azq.wire.codec import decode
+from azq.wire.connect import open_client, translate
 from azq.wire.messages import Heartbeat, SampleEvent
 
 AZQ = [sys.executable, "-m", "azq"]

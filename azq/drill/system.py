@@ -16,7 +16,6 @@ import redis
 
 from azq import metrics
 from azq.actor.slice import journal_interval_s
-from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.drill.evidence import Evidence
@@ -30,6 +29,7 @@ from azq.ledger.types import LedgerCounts
 from azq.process.proc import alive, stat_of
 from azq.status.observe import read_workers
 from azq.waiting import until
+from azq.wire.connect import open_client
 from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 

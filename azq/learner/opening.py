@@ -38,7 +38,7 @@ from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Columns, Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
-from azq.store.base import SUFFIX
+from azq.store.chunks import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 

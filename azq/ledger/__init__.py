@@ -1,10 +1,19 @@
-"""Jobs, leases, runs and open games, kept so that every finished game counts exactly once."""
+"""Jobs, leases, runs and open games, kept so that every finished game counts exactly once.
 
-from typing import TypeAlias
+The ledgers are loaded when they are asked for: decisions need their nouns (`azq.ledger.types`) and no client of a broker.
+"""
 
-from azq.ledger.ledger import Ledger
-from azq.ledger.memory import MemoryLedger
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-AnyLedger: TypeAlias = Ledger | MemoryLedger  # one suite holds that the double answers alike
+if TYPE_CHECKING:
+    from azq.ledger.ledger import Ledger
+    from azq.ledger.memory import AnyLedger, MemoryLedger
 
 __all__ = ["AnyLedger", "Ledger", "MemoryLedger"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("azq.ledger.ledger" if name == "Ledger" else "azq.ledger.memory"), name)

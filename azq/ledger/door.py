@@ -1,21 +1,27 @@
-"""The one door to the server: how a script is called, and what its answers have in common."""
+"""The one door to the server: how a script is called, and how its answers are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
+import msgspec
 import redis
 
 from azq import logs
 from azq.errors import LeaseLost, NotFound, WireError
 from azq.ledger import scripts
-from azq.ledger.answers import fields_of, split_job_id
-from azq.ledger.idempotency import reused
 from azq.ledger.rules import lease_ms
-from azq.ledger.types import ONCE_LIFE_S, Directive, Lease, Once
+from azq.ledger.rules.runs import active_until
+from azq.ledger.scripts import JOB_FIELDS, SPELT_FIELDS
+from azq.ledger.types import ONCE_LIFE_S, Directive, JobState, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView, split_job_id
 from azq.wire import keys
+from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, RunRecord
 
 Argument = str | bytes | float
 Holder = tuple[int | str, str, int | str]  # fencing token (a job's attempt, a learner's token), owner, life of the lease in ms
@@ -49,7 +55,7 @@ class ScriptDoor:
     def _is_pinned(self, run: str, once: Once) -> bool:
         found = self.client.get(keys.pinned(once.key))
         if found not in (None, _pin_of(run, once)):
-            raise reused()
+            raise Once.reused()
         return found is not None
 
     def read_once(self, run: str, once: Once | None) -> dict[str, bytes] | None:
@@ -62,7 +68,7 @@ class ScriptDoor:
         return first_answer(word, answer)
 
     def call(
-        self, command: str, run: str, *arguments: Argument, number: str = "", holder: Holder = NOBODY, once: Once | None = None
+        self, command: str, run: str, *arguments: Argument, number: int | str = "", holder: Holder = NOBODY, once: Once | None = None
     ) -> list[Any]:
         """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text."""
         with translate(self.client):
@@ -122,9 +128,72 @@ def run_keys(run: str, once: Once | None = None) -> list[str]:
 def first_answer(word: str, answer: Sequence[Any]) -> dict[str, bytes] | None:
     """What was created under a key before, where the script says so."""
     if word == "reused":
-        raise reused()
+        raise Once.reused()
     return fields_of(answer[0]) if word == "replayed" else None
 
 
 def _pin_of(run: str, once: Once) -> bytes:
     return f"{run} {once.fingerprint}".encode()
+
+
+def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """A hash from the flat list that a script answers."""
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+@contextmanager
+def _written_by_azq(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a field that is not there is None
+        raise WireError(f"what the control plane holds of {what} is not what this azq writes: {error!r}") from None
+
+
+def spelt(job: Job) -> list[Argument]:
+    """A new job's own fields for its hash: names and values in turn."""
+    return ["spec", encode(job), *chain.from_iterable((name, getattr(job, name)) for name in SPELT_FIELDS)]
+
+
+def job_view(run: str, answer: Sequence[Any]) -> JobView:
+    """A job from its number, the values of `JOB_FIELDS` and, without a spec, those of `SPELT_FIELDS`. Raises `WireError` for others."""
+    with _written_by_azq(f"a job of run {run}"):
+        number, (spec, state, attempt, owner, *times, error), *fields = answer
+        job = decode(spec, Job) if spec else _spelt_job(run, *fields)
+        named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
+        lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
+        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, error.decode())
+        return JobView(named, JobState(state.decode()), int(attempt), owner.decode(), *said)
+
+
+def _spelt_job(run: str, fields: Sequence[Any]) -> Job:
+    kind, tag, priority, games, slice_s, payload = fields
+    return Job("", run, Kind(kind.decode()), tag.decode(), int(priority), int(games), float(slice_s), payload)
+
+
+def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
+    """A job from its hash, with its number among the fields."""
+    return job_view(run, (values["number"], *([values.get(name) for name in names] for names in (JOB_FIELDS, SPELT_FIELDS))))
+
+
+def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
+    """A run from its hash, as it is at `now_ms`. Raises `WireError` where this is no run's."""
+    with _written_by_azq("a run"):
+        state, reason = RunState(values["state"].decode()), values["reason"].decode()
+        active_ms, changed_ms = int(values["active_ms"]), int(values["changed_ms"])
+        return RunView(decode(values["record"], RunRecord), state, reason, active_until(now_ms, state, active_ms, changed_ms), changed_ms)
+
+
+def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
+    """The counts in the order of the command `runs.counts`."""
+    return LedgerCounts(*map(int, answer))
+
+
+def run_look(run: str, answer: Sequence[Any]) -> RunLook:
+    """A run from what the command `runs.look` answers. Raises `WireError` for what cannot be read."""
+    now, fields, counts, jobs, ended = answer
+    return RunLook(
+        view=run_view(int(now), fields_of(fields)),
+        counts=counts_of(counts),
+        jobs=tuple(job_view(run, item) for item in jobs),
+        ended=tuple(job_view(run, item) for item in ended),
+    )

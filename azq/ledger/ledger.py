@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from azq.ledger.games import LedgerGames
-from azq.ledger.jobs import LedgerJobs
+from collections.abc import Iterable, Sequence
+
+from azq.errors import NotFound, StateConflict, WireError
+from azq.ledger.door import first_answer, job_view, new_job, spelt
 from azq.ledger.learner import LedgerLearner
+from azq.ledger.rules import KEPT_ENDED_JOBS, lease_ms
 from azq.ledger.runs import LedgerRuns
+from azq.ledger.types import Directive, JobView, Lease, Once, split_job_id
+from azq.wire.codec import decode, encode
+from azq.wire.messages import GameRecord, Job, SampleEvent
 
 
-class Ledger(LedgerRuns, LedgerJobs, LedgerGames, LedgerLearner):
+class Ledger(LedgerRuns, LedgerLearner):
     """Jobs, leases, runs and open games.
 
     Each method that changes something is one Lua script: atomic, fenced, on the server's clock. None repeats itself; every method may
@@ -16,3 +22,131 @@ class Ledger(LedgerRuns, LedgerJobs, LedgerGames, LedgerLearner):
     `journal`, `renew`, `abandon`, `release`, `complete`, `renew_learner` and `record_inserted` are safe to repeat. Safe to share between
     threads.
     """
+
+    # -- jobs
+
+    def enqueue(self, job: Job) -> JobView:
+        """A new job, whose id the ledger gives: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
+        return self.enqueue_once(None, job)[0]
+
+    def enqueue_once(self, once: Once | None, job: Job) -> tuple[JobView, bool]:
+        """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
+        self.pin(job.run, once)
+        word, *answer = self.call("jobs.enqueue", job.run, once.fingerprint if once else "", *spelt(job), once=once)
+        if word == "missing":
+            raise self.no_run(job.run)
+        first = first_answer(word, answer)
+        return (new_job(job.run, first), True) if first is not None else (job_view(job.run, answer[0]), False)
+
+    def first_job(self, run: str, once: Once | None) -> JobView | None:
+        """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""
+        first = self.read_once(run, once)
+        return None if first is None else new_job(run, first)
+
+    def mark_published(self, job_id: str, attempt: int) -> None:
+        """Notes that this attempt was handed to the queue; too late, it changes nothing."""
+        run, number = split_job_id(job_id)
+        self.call("jobs.mark_published", run, number=number, holder=(attempt, "", ""))
+
+    def job(self, job_id: str) -> JobView:
+        """One job. Raises `NotFound`; ended jobs are kept for a while."""
+        return self._job_answer("jobs.read", job_id)
+
+    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]:
+        """At most `limit` queued and leased jobs, longest published first; then, if asked for, at most `limit` ended ones, newest first."""
+        views: list[JobView] = []
+        for name in [run] if run is not None else self.names():
+            _, answer = self.call("jobs.list", name, int(not active_only), max(1, limit))
+            views += [job_view(name, item) for item in answer]
+        return views
+
+    def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]:
+        """At most `limit` jobs of a run whose number is below, highest first; ended ones too, if asked for."""
+        _, answer = self.call("jobs.below", run, "" if below is None else below, int(not active_only), max(1, limit))
+        return [job_view(run, item) for item in answer]
+
+    def cancel(self, job_id: str) -> JobView:
+        """Cancels a queued job at once; a leased one ends when its worker renews. Raises `NotFound`, or `StateConflict` if it ended."""
+        return self._job_answer("jobs.cancel", job_id)
+
+    def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
+        """A lease on a queued job, or None: stale attempt, leased, ended, unknown, or its run does not want it now."""
+        run, number = split_job_id(job_id)
+        word, *answer = self.call("jobs.claim", run, number=number, holder=(attempt, owner, lease_ms(lease_s)))
+        return Lease(job_view(run, answer[0]).job, attempt, owner, lease_s) if word == "ok" else None
+
+    def renew(self, lease: Lease) -> Directive:
+        """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""
+        return self.directive("jobs.renew", lease)
+
+    def expire(self, run: str, max_attempts: int) -> list[JobView]:
+        """Ends every lease whose time is over and returns those jobs as they are now.
+
+        Held games go to the front of the pool; the job is queued again under its next attempt, unpublished, or failed once
+        `max_attempts` leases in a row ended badly and without a finished game.
+        """
+        _, answer = self.call("jobs.expire", run, max_attempts)
+        return [job_view(run, item) for item in answer]
+
+    def requeue(self, job_id: str, attempt: int) -> JobView:
+        """Gives a job whose message was lost its next attempt, unpublished. Raises `NotFound`, or `StateConflict` if it was claimed."""
+        return self._job_answer("jobs.requeue", job_id, attempt)
+
+    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
+        """Gives the games back; the job is queued under its next attempt, or failed as `expire` says."""
+        self.commit("jobs.fail", lease, error, max_attempts)
+
+    # -- open games
+
+    def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
+        """Exactly `count` games for a lease, from the pool first, then new ones; none while the run does not run. Raises `LeaseLost`.
+
+        A record that does not decode is abandoned with the reason and left out.
+        """
+        _, *answer = self.commit("games.adopt", lease, max(0, count))
+        games = []
+        for uid, frame in zip(answer[::2], answer[1::2], strict=True):
+            try:
+                games.append(decode(frame, GameRecord) if frame else GameRecord(int(uid)))
+            except WireError as error:
+                self.abandon(lease, int(uid), f"record does not decode: {error}")
+        return games
+
+    def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
+        """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
+        return self.directive("games.journal", lease, *_by_uid(records))
+
+    def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
+        """Closes the games, appends their samples and renews the lease, all in one step.
+
+        Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
+        """
+        uids = [event.record.uid for event in events]
+        if len(set(uids)) != len(uids):
+            raise StateConflict("a game occurs twice among those to finish; finish each once")
+        return self.directive("games.finish", lease, *(item for event in events for item in (event.record.uid, encode(event))))
+
+    def abandon(self, lease: Lease, uid: int, reason: str) -> None:
+        """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
+        self.commit("games.abandon", lease, uid, reason)
+
+    def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
+        """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
+        self.commit("games.release", lease, *_by_uid(records))
+
+    def complete(self, lease: Lease, result: bytes) -> None:
+        """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
+        self.commit("games.complete", lease, result)
+
+    def _job_answer(self, command: str, job_id: str, attempt: int | str = "") -> JobView:
+        run, number = split_job_id(job_id)
+        word, *answer = self.call(command, run, number=number, holder=(attempt, "", ""))
+        if word == "missing":
+            raise NotFound(f"no job {job_id}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
+        if word == "conflict":
+            raise StateConflict(f"job {job_id} is {answer[0].decode()}; nothing was changed")
+        return job_view(run, answer[0])
+
+
+def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:
+    return [item for record in records for item in (record.uid, encode(record))]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from azq.clock import now_ms
 from azq.errors import NotFound, StateConflict
 from azq.ledger import rules
-from azq.ledger.answers import split_job_id
 from azq.ledger.holder import take_place
-from azq.ledger.idempotency import FirstAnswers
+from azq.ledger.ledger import Ledger
 from azq.ledger.rules.learner import held_by
 from azq.ledger.types import (
+    ONCE_LIFE_S,
     Directive,
-    GameRecord,
-    Job,
     JobView,
     LearnerLease,
     Lease,
@@ -29,10 +27,11 @@ from azq.ledger.types import (
     RunLook,
     RunState,
     RunView,
+    split_job_id,
 )
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import RunEvent, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, Job, RunEvent, RunRecord, SampleEvent
 
 
 class Sink(Protocol):
@@ -156,7 +155,7 @@ class MemoryLedger:
             return answer if isinstance(answer, JobView) else None
 
     def mark_published(self, job_id: str, attempt: int) -> None:
-        run, number = _split(job_id)
+        run, number = split_job_id(job_id)
         with self._lock:
             if run in self._runs:
                 self._keep(rules.mark_published(self._runs[run], self._clock_ms(), number, attempt))
@@ -193,7 +192,7 @@ class MemoryLedger:
             return self.job(job_id)
 
     def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
-        run, number = _split(job_id)
+        run, number = split_job_id(job_id)
         with self._lock:
             if run not in self._runs:
                 return None
@@ -340,12 +339,43 @@ class MemoryLedger:
         self._runs[run] = after
 
     def _find(self, job_id: str) -> tuple[rules.State, int]:
-        run, number = _split(job_id)
+        run, number = split_job_id(job_id)
         if run not in self._runs or number not in self._runs[run].jobs:
             raise NotFound(f"no job {job_id}; only the newest {rules.KEPT_ENDED_JOBS} ended jobs of a run are kept")
         return self._runs[run], number
 
 
-def _split(job_id: str) -> tuple[str, int]:
-    run, number = split_job_id(job_id)
-    return run, int(number)
+class FirstAnswers:
+    """Which key is bound to which request, and what that created, for a day. Not safe to share: the ledger holds its lock."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, tuple[Once, str, int]] = {}  # key -> request, run, when it is forgotten
+        self._answers: dict[str, JobView | RunView] = {}
+
+    def recall(self, once: Once | None, run: str, now_ms: int) -> JobView | RunView | None:
+        """What was created; None where nothing was. Raises `KeyReused`."""
+        if once is None or once.key not in self._bound:
+            return None
+        first, named, until_ms = self._bound[once.key]
+        if now_ms >= until_ms:
+            del self._bound[once.key]
+            self._answers.pop(once.key, None)
+            return None
+        if (first, named) != (once, run):
+            raise Once.reused()
+        return self._answers.get(once.key)
+
+    def bind(self, once: Once | None, run: str, now_ms: int) -> JobView | RunView | None:
+        """What was created under this key, which from now on belongs to this request. Raises `KeyReused`."""
+        answer = self.recall(once, run, now_ms)
+        if once is not None:
+            self._bound.setdefault(once.key, (once, run, now_ms + 1000 * ONCE_LIFE_S))
+        return answer
+
+    def remember(self, once: Once | None, answer: JobView | RunView) -> None:
+        """Keeps what was created."""
+        if once is not None:
+            self._answers[once.key] = answer
+
+
+AnyLedger: TypeAlias = Ledger | MemoryLedger  # one suite holds that the double answers alike

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.answers import counts_of, fields_of, run_look, run_view
-from azq.ledger.door import ScriptDoor, first_answer
+from azq.ledger.door import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
 from azq.ledger.rules import check_run_name, max_waiting, still_at_work
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.connect import translate
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema, translate
 from azq.wire.messages import RunRecord
 
 

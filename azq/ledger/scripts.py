@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-from azq.ledger.answers import JOB_FIELDS, SPELT_FIELDS
 from azq.ledger.rules import KEPT_ENDED_JOBS, KEPT_EVENTS, TRANSITIONS
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT
@@ -19,6 +18,14 @@ from azq.ledger.types import ONCE_LIFE_S, RECENT
 from azq.wire import keys
 from azq.wire.kinds import MAKES_GAMES, Kind
 from azq.wire.messages import UNCHECKED
+
+#: what a job's hash says of it, in the order in which scripts answer and `JobView` has it
+JOB_FIELDS = (
+    *("spec", "state", "attempt", "owner"),
+    *("lease_until_ms", "published_ms", "created_ms", "claimed_ms", "ended_ms", "error"),
+)
+#: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
+SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
 
 Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[Kind, bool] | Mapping[int, int]
 
@@ -30,24 +37,10 @@ def _below_run(key: keys.RunKey) -> str:
     return key("").removeprefix(keys.run_prefix(""))
 
 
-_KEYS: Mapping[str, keys.RunKey] = {
-    "RUN": keys.run,
-    "LEDGER": keys.ledger,
-    "OPEN": keys.open_games,
-    "POOL": keys.pool,
-    "ABANDONED": keys.abandoned,
-    "STRIKES": keys.strikes,
-    "JOBS": keys.jobs,
-    "DONE": keys.jobs_done,
-    "SAMPLES": keys.samples,
-    "WEIGHTS": keys.weights,
-    "RESULTS": keys.results,
-    "STALL": keys.stall,
-    "EVENTS": keys.events,
-    "LEARNER": keys.learner_lease,
-    "JOB_PREFIX": keys.job_prefix,
-    "HELD_PREFIX": keys.held_prefix,
-}
+_KEYS = (
+    *("run", "ledger", "open_games", "pool", "abandoned", "strikes", "jobs", "jobs_done", "job_prefix", "held_prefix"),
+    *("samples", "weights", "results", "stall", "events", "learner_lease"),
+)
 _CONSTANTS: Mapping[str, Constant] = {
     "COMPANY": COMPANY,
     "JOB_FIELDS": JOB_FIELDS,
@@ -75,7 +68,7 @@ def source(group: str) -> str:
     """The script of a group of commands as the server gets it, with those keys and constants that it names."""
     folder = resources.files("azq.ledger") / "lua"
     body = "\n".join((folder / f"{name}.lua").read_text("utf-8") for name in (*_SHARED, group))
-    values = {name: f"KEYS[1] .. {_literal(_below_run(key))}" for name, key in _KEYS.items()}
+    values = {name.upper(): f"KEYS[1] .. {_literal(_below_run(getattr(keys, name)))}" for name in _KEYS}
     values |= {name: _literal(value) for name, value in _CONSTANTS.items()}
     named = set(re.findall(r"\b[A-Z_]+\b", body))
     return "".join(f"local {name} = {value}\n" for name, value in values.items() if name in named) + body + _LAST

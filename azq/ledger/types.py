@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from azq.wire.messages import GameRecord, Job, RunRecord
+from azq.errors import KeyReused, NotFound
+from azq.wire.messages import Job, RunRecord
+
+ONCE_LIFE_S = 86_400  # of what a request is known to have created
+RECENT = 10  # ended jobs that deciding about a run looks at, at most
 
 
 class JobState(StrEnum):
@@ -78,8 +83,15 @@ class Once:
     key: str  # names the request; hexadecimal
     fingerprint: str  # of its body; another one under the same key is refused
 
+    @classmethod
+    def of(cls, place: str, key: str, body: bytes) -> Once:
+        """A request to `place` under an idempotency key."""
+        return cls(hashlib.sha256(f"{place}\n{key}".encode()).hexdigest(), hashlib.sha256(body).hexdigest())
 
-ONCE_LIFE_S = 86_400
+    @staticmethod
+    def reused() -> KeyReused:
+        """The error for a key that was sent with another body."""
+        return KeyReused("this Idempotency-Key was sent before with another body; nothing was changed; take a new key for a new request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +142,9 @@ class RunLook:
     ended: tuple[JobView, ...]  # newest first: self-play jobs back to the last one that did not fail, `RECENT` at most
 
 
-RECENT = 10
-
-__all__ = [
-    "Directive",
-    "GameRecord",
-    "Job",
-    "JobState",
-    "JobView",
-    "LearnerLease",
-    "Lease",
-    "LedgerCounts",
-    "LedgerLoad",
-    "Once",
-    "RunLook",
-    "RunState",
-    "RunView",
-]
+def split_job_id(job_id: str) -> tuple[str, int]:
+    """Run and number of a job id, `<run>:<number>`. Raises `NotFound` for anything else."""
+    run, separator, number = job_id.rpartition(":")
+    if not separator or not run or not number.isascii() or not number.isdigit():
+        raise NotFound(f"no job {job_id!r}; job ids look like connect_four:17")
+    return run, int(number)

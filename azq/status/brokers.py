@@ -10,11 +10,10 @@ from typing import Protocol
 import redis
 
 from azq import __version__
-from azq.bus.connect import translate
 from azq.config import Config
 from azq.errors import BrokerError
 from azq.wire import keys, shards
-from azq.wire.connect import address
+from azq.wire.connect import address, translate
 from azq.wire.messages import Fleet
 
 

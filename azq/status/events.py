@@ -25,7 +25,7 @@ from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
 READ_AT_ONCE = 200  # of each stream
 SETTLED_AFTER_S = 0.002
 _STREAMS = {"e": keys.events, "r": keys.results, "w": keys.weights}
-_PLACE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([erw])-([a-z0-9][a-z0-9_-]{0,63})")
+_EVENT_ID = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([erw])-([a-z0-9][a-z0-9_-]{0,63})")
 
 log = logs.get(__name__)
 
@@ -47,7 +47,7 @@ class EventId:
 class LiveEvent:
     """One thing that became of a run."""
 
-    place: EventId
+    id: EventId
     kind: str
     at_ms: int
     about: dict[str, Any]
@@ -56,9 +56,9 @@ class LiveEvent:
 BEGINNING = EventId(0, 0, "e", "0")
 
 
-def parse_place(text: str) -> EventId:
+def parse_event_id(text: str) -> EventId:
     """An event's id as a place. Raises `InvalidRequest`."""
-    found = _PLACE.fullmatch(text)
+    found = _EVENT_ID.fullmatch(text)
     if found is None:
         raise InvalidRequest("Last-Event-ID is no id of an event of this interface; send the last one received, or none")
     ms, number, letter, run = found.groups()

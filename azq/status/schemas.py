@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec.structs import asdict
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic_core import core_schema
 
 from azq.arena.players import PATTERN as PLAYER_PATTERN
 from azq.arena.rating import Rating
@@ -30,6 +31,8 @@ def goals(until: Until) -> dict[str, float]:
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
 PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN, max_length=204)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
+# The words alone: a type that is an enumeration would be a schema of its own, with a text for other readers.
+JobKind = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([kind.value for kind in Kind]))]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -129,7 +132,7 @@ class NewJob(Body):
     )
 
     run: Name
-    kind: Kind
+    kind: JobKind
     tag: Tag | None = Field(default=None, description="Hardware tag; absent: the run's own.")
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the most urgent.")] = 6
     games: Count | None = Field(default=None, description="Self-play: games in flight; absent: the run's setting.")
@@ -142,11 +145,11 @@ class NewJob(Body):
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
         asked = (self.match is not None) + (self.grade is not None)
-        if self.kind is Kind.EVAL and asked != 1:
+        if self.kind == Kind.EVAL and asked != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind is Kind.SELFPLAY and asked:
+        if self.kind == Kind.SELFPLAY and asked:
             raise ValueError("`match` and `grade` belong to eval jobs")
-        if self.kind is Kind.EVAL and (self.games or self.slice_s):
+        if self.kind == Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 
@@ -312,6 +315,9 @@ class HealthOut(BaseModel):
     version: str
     ticks: int
     failed_ticks: int
+
+
+ERROR_URN = "urn:azq:error:"  # before an error's class name, a problem's `type`
 
 
 class ProblemOut(BaseModel):

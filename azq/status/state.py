@@ -14,6 +14,13 @@ from azq.wire.messages import Heartbeat, LearnerStatus
 SILENT = LearnerStatus(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, False, False, 0.0, 0)
 
 
+def stalled(learner: LearnerStatus | None, counts: LedgerCounts, max_waiting_games: int) -> str:
+    """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
+    if (learner or SILENT).stall_selfplay:
+        return "self-play is ahead of the learner (samples_per_insert)"
+    return f"{counts.in_transit} finished games wait for the learner" if counts.in_transit >= max_waiting_games else ""
+
+
 class Offering(Protocol):
     """Slots on some queues; a heartbeat fulfils it."""
 

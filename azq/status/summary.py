@@ -14,7 +14,7 @@ from azq.config import NetworkConfig
 from azq.ledger.records import known_section
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.status.state import SILENT
+from azq.status.state import SILENT, stalled
 from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
 
@@ -184,7 +184,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         loss_policy=learner.loss_policy if learner.step else None,
         loss_value=learner.loss_value if learner.step else None,
         learning_rate=learner.learning_rate if facts.learner else None,
-        selfplay_stalled=learner.stall_selfplay or counts.in_transit >= max_waiting(view.record),
+        selfplay_stalled=bool(stalled(facts.learner, counts, max_waiting(view.record))),
         learner_waiting=learner.waiting,
         weight_version=version,
         policy_lag=team.lag(name, version),

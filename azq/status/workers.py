@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import msgspec
 
@@ -29,6 +29,9 @@ class WorkerStatus:
     up_s: float
     rates: dict[str, float]
     weight_versions: dict[str, int]
+
+
+_TAKEN_OVER = tuple(each.name for each in fields(WorkerStatus) if each.name in Heartbeat.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +81,8 @@ def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:
 
 def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
     """A heartbeat as operators read it."""
-    return WorkerStatus(
-        worker=beat.worker,
-        role=beat.role,
-        host=beat.host,
-        pid=beat.pid,
-        version=beat.version,
-        run=beat.run,
-        queues=beat.queues,
-        tags=beat.tags,
-        slots=beat.slots,
-        age_s=max(0, now_ms - beat.sent_ms) / 1000,
-        up_s=max(0, beat.sent_ms - beat.started_ms) / 1000,
-        rates=dict(beat.rates),
-        weight_versions=dict(beat.weight_versions),
-    )
+    same = {name: getattr(beat, name) for name in _TAKEN_OVER}
+    return WorkerStatus(**same, age_s=max(0, now_ms - beat.sent_ms) / 1000, up_s=max(0, beat.sent_ms - beat.started_ms) / 1000)
 
 
 def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Protocol
 
 import redis
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
-from azq.store.base import ChunkedPlace, Store, hash_in, too_large
-from azq.store.broker import ControlPlane
-from azq.store.chunks import MAX_BLOB_BYTES, decode_manifest, manifest_of
-from azq.store.folder import Folder
+from azq.store.chunks import MAX_BLOB_BYTES, decode_manifest, hash_in, manifest_of, too_large
+from azq.store.places import ChunkedStorage, ControlPlaneBlobs, Folder
 from azq.store.remote import Remote
 from azq.wire.messages import RunRecord
+
+
+class Store(Protocol):
+    """A place for blobs. Every method may raise `StoreError`, and `BrokerError` where the control plane is the place."""
+
+    def put(self, data: bytes) -> tuple[str, str]:
+        """Keeps a blob; returns its sha256 and URI once it is durable. Repeating it is harmless."""
+
+    def get(self, uri: str, sha256: str) -> bytes:
+        """A blob, verified. Raises `StoreError` where it is missing and `WeightsError` where it is damaged."""
+
+    def delete(self, uri: str) -> None:
+        """Forgets a blob; one that is gone is passed over."""
 
 
 def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Redis | None = None) -> Store:
@@ -76,11 +88,11 @@ class BlobStore:
         """Forgets a blob."""
         self._place_of_blob(uri).remove(uri)
 
-    def _place_of_store(self, url: str) -> Folder | ChunkedPlace:
+    def _place_of_store(self, url: str) -> Folder | ChunkedStorage:
         if url == "file":
             return Folder(self._directory)
         if url == "redis":
-            return ControlPlane(self._need_client())
+            return ControlPlaneBlobs(self._need_client())
         if "://" not in url:
             raise ConfigError(f"store.url {url!r} is none of file, redis, or an fsspec URL such as s3://bucket/prefix")
         _check_no_secret(url)
@@ -88,10 +100,10 @@ class BlobStore:
             return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
         return Remote(url.rstrip("/"), self._settings.revealed_options(), self._settings.timeout_s)
 
-    def _place_of_blob(self, uri: str) -> Folder | ChunkedPlace:
+    def _place_of_blob(self, uri: str) -> Folder | ChunkedStorage:
         """The place that gives a blob this very URI. Raises `StoreError` where this host has none: weight events are written by others."""
         sha256 = hash_in(uri)
-        for place in (self._place, Folder(self._directory), *([ControlPlane(self._client)] if self._client else [])):
+        for place in (self._place, Folder(self._directory), *([ControlPlaneBlobs(self._client)] if self._client else [])):
             if place.uri(sha256) == uri:
                 return place
         raise StoreError(
@@ -104,7 +116,7 @@ class BlobStore:
         return self._client
 
 
-def _assemble(place: ChunkedPlace, uri: str, data: bytes) -> bytes:
+def _assemble(place: ChunkedStorage, uri: str, data: bytes) -> bytes:
     """The blob whose manifest these bytes are; they themselves where they are none."""
     manifest = decode_manifest(data)
     if manifest is None:

@@ -1,4 +1,4 @@
-"""Large blobs in chunks: what stands under the blob's name then, and where the cuts are. Pure.
+"""How blobs are named, and large ones cut into chunks: what stands under the blob's name then, and where the cuts are. Pure.
 
 The manifest is written after the last chunk, so a blob is there whole or not at all. Bytes that do not hash to their name and begin with
 `MAGIC` are a manifest; nothing else tells the two apart, so a reader needs no setting.
@@ -6,15 +6,18 @@ The manifest is written after the last chunk, so a blob is there whole or not at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from azq.errors import StoreError
 
+SUFFIX = ".safetensors"
 MAGIC = b"azq-chunks 1 "
 MAX_BLOB_BYTES = 8 * 2**30  # nobody makes room for more
 MAX_CHUNKS = 100_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -61,3 +64,16 @@ def decode_manifest(data: bytes) -> Manifest | None:
     except msgspec.DecodeError:
         return None
     return manifest if 0 < manifest.size <= min(MAX_BLOB_BYTES, manifest.chunk_bytes * MAX_CHUNKS) else None
+
+
+def too_large(uri: str) -> StoreError:
+    """The error for what is larger than any blob."""
+    return StoreError(f"blob at {uri} has more than {MAX_BLOB_BYTES} bytes; such weights azq neither writes nor reads")
+
+
+def hash_in(uri: str) -> str:
+    """The sha256 that a URI names; StoreError where it names none."""
+    found = _SHA256.fullmatch(uri.removesuffix(SUFFIX).replace("/", ":").rpartition(":")[2])
+    if found is None:
+        raise StoreError(f"blob URI {uri!r} names no sha256; was it written by another version of azq?")
+    return found.group()

@@ -8,8 +8,7 @@ from typing import Any
 
 from azq import logs
 from azq.errors import ConfigError, MissingExtra, StoreError
-from azq.store.base import SUFFIX, too_large
-from azq.store.chunks import MAX_BLOB_BYTES, Manifest, encode_manifest
+from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, encode_manifest, too_large
 
 BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
 CHUNKS = ".chunks"

@@ -17,6 +17,7 @@ from azq.errors import WireError
 from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+ENVELOPE_BYTES = 1024  # of a frame beside its arrays, the longest name of a client included
 
 M = TypeVar("M", bound=Message)
 N = TypeVar("N", bound=Message)
@@ -98,3 +99,13 @@ def _split(frame: bytes) -> tuple[int, bytes | None, msgspec.Raw]:
     except msgspec.ValidationError:
         schema, body = _parts_of_first.decode(frame)
         return schema, None, body
+
+
+def answer_bytes(leaves: int, num_actions: int, value_size: int) -> int:
+    """A bound on the frame of an answer to L `leaves`: float16 logits (L, A) and values (L, V)."""
+    return ENVELOPE_BYTES + 2 * leaves * (num_actions + value_size)
+
+
+def most_leaves(packed_size: int, num_actions: int, value_size: int) -> int:
+    """The most leaves whose request, packed observations (L, P), and whose answer each fit a frame; 0 where not even one does."""
+    return (MAX_FRAME_BYTES - ENVELOPE_BYTES) // max(packed_size, 2 * (num_actions + value_size))

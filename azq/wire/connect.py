@@ -1,4 +1,4 @@
-"""Connections to a broker: one way to open them, one translation of everything that goes wrong with them.
+"""Connections to a broker: one way to open them, one translation of what goes wrong with them, one agreement on the schema there.
 
 redis-py retries by itself unless told not to; a retried BLPOP or XREADGROUP can drop what it had already taken. So nothing here
 retries: callers know which of their calls are safe to repeat.
@@ -32,14 +32,29 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from azq.config.addresses import TLS_SCHEME
-from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError
-from azq.wire import tls
+from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError, SchemaMismatch
+from azq.wire import keys, tls
+from azq.wire.messages import READABLE, SCHEMA
 
 SCHEMES = ("unix", "redis", "rediss")
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
 _DENIED = ("ACL failure", "NOPERM")  # of a command in a script
 _ADMISSION = "check it in azq.toml, or let this machine in again: `azq join-token` on the first one"
 _PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "UNKILLABLE")
+
+UNMARKED = 1  # of control planes from before the mark: whatever runs they hold were written under this schema
+
+# ARGV[1] schema of the caller, ARGV[2] that of a plane with runs and without a mark, ARGV[3] oldest schema that the caller raises to its
+# own, ARGV[4] the mark, ARGV[5] names of all runs: not declared, for most roles may only read them. Returns the plane's schema; a mark
+# never goes down. Who may not write it leaves a plane without a mark to the daemon.
+_AGREE = """
+local mark = redis.call('GET', ARGV[4])
+local before = mark
+if not mark then mark = redis.call('SCARD', ARGV[5]) > 0 and ARGV[2] or ARGV[1] end
+if tonumber(mark) >= tonumber(ARGV[3]) and tonumber(mark) < tonumber(ARGV[1]) then mark = ARGV[1] end
+if mark ~= before then redis.pcall('SET', ARGV[4], mark) end -- no write without need: a full server must let its learner start
+return mark
+"""
 
 
 def connect(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redis.Redis:
@@ -149,6 +164,20 @@ def translate(client: redis.Redis) -> Iterator[None]:
         raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None
 
 
+def agree_on_schema(client: redis.Redis, *, upgrade: bool = False) -> None:
+    """Marks a fresh control plane with this azq's schema, or compares. Raises `SchemaMismatch` naming both numbers, and `BrokerError`.
+
+    With `upgrade` the plane of an older azq whose messages this one reads is raised to this schema: for the daemon, once it has
+    its lock. Processes of the older azq are refused from then on.
+    """
+    oldest = min(READABLE) if upgrade else SCHEMA
+    with translate(client):
+        answer = client.eval(_AGREE, 0, str(SCHEMA), str(UNMARKED), str(oldest), keys.SCHEMA, keys.RUNS)
+    kept = bytes(answer).decode()
+    if kept != str(SCHEMA):
+        raise SchemaMismatch(f"the control plane at {address_of(client)} has schema {kept}, this azq speaks {SCHEMA}; {_remedy(int(kept))}")
+
+
 def _check(url: str) -> None:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES or not rest:
@@ -174,3 +203,11 @@ def _reason(error: Exception) -> str:
         return "it does not speak TLS; write redis://, or let it"
     text = str(error).strip().rstrip(".")
     return text.splitlines()[0] if text else type(error).__name__
+
+
+def _remedy(kept: int) -> str:
+    if kept > SCHEMA:
+        return "install the azq that its daemon runs"
+    if kept in READABLE:
+        return "start the daemon of this azq first"
+    return "finish its runs with the azq that began them, or use another broker"

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from azq.bus.base import Bus, Entry, order
 from azq.errors import InvalidRequest
-from azq.ledger.idempotency import once_of
 from azq.ledger.types import Once
 
 LONGEST_CURSOR = 512
@@ -126,7 +125,7 @@ class Creation:
         if self.key is None:
             return None
         place = f"{self.request.method} {self.request.url.path}"
-        return once_of(place, self.key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
+        return Once.of(place, self.key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
 
     def note(self, about: str, *, replayed: bool) -> None:
         """Says what came into being, to the audit, and in the answer's headers whether it did before."""

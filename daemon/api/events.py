@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from azq import logs
 from azq.errors import BrokerError
-from azq.status.events import EventReader, LiveEvent, condition_events, parse_place
+from azq.status.events import EventReader, LiveEvent, condition_events, parse_event_id
 from daemon.api.access import IDENTITY, READ
 from daemon.api.services import Services, Use
 
@@ -70,7 +70,7 @@ async def run_events(run: str, request: Request, use: Use, last_event_id: LastEv
 
 
 async def _open(request: Request, use: Services, run: str | None, last_event_id: str | None) -> EventStream:
-    after = parse_place(last_event_id) if last_event_id else None
+    after = parse_event_id(last_event_id) if last_event_id else None
     who = request.scope[IDENTITY].name
     use.streams.enter(who, use.config.event_streams, use.config.event_streams_each)
     try:
@@ -143,7 +143,7 @@ def _conditions(use: Services, run: str | None, known: dict[str, frozenset[str]]
 
 
 def _text(event: LiveEvent) -> str:
-    return f"id: {event.place}\n{_frame(event.kind, event.place.run, event.at_ms, event.about)}"
+    return f"id: {event.id}\n{_frame(event.kind, event.id.run, event.at_ms, event.about)}"
 
 
 def _frame(kind: str, run: str, at_ms: int, about: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ Quantiles are gauges over the newest observations of one process: they can be co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -17,7 +17,7 @@ from azq.status.brokers import PlaneFacts
 from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
-from daemon.serve.health import Pulse
+from daemon.serve.health import HealthRecord
 
 # (name, help, value of a run's status; None: nothing to tell yet)
 RUN_GAUGES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
@@ -60,8 +60,10 @@ WORKER_PHASES = (
 )
 WHO = ["worker", "role", "host"]
 
+Row = tuple[Sequence[str], float]  # values of the labels, and of the metric
 
-def of_daemon(pulse: Pulse) -> Iterator[Metric]:
+
+def of_daemon(pulse: HealthRecord) -> Iterator[Metric]:
     """The daemon itself."""
     yield CounterMetricFamily("azq_daemon_ticks", "Looks at the control plane.", value=pulse.ticks)
     yield CounterMetricFamily("azq_daemon_failed_ticks", "Looks that failed.", value=pulse.failed_ticks)
@@ -70,88 +72,75 @@ def of_daemon(pulse: Pulse) -> Iterator[Metric]:
 
 def of_planes(planes: Sequence[PlaneFacts]) -> Iterator[Metric]:
     """The brokers; the backlog of the control plane is samples, that of the data plane evaluation requests."""
-    up = GaugeMetricFamily("azq_broker_up", "1 while the plane answers.", labels=["plane"])
-    used = GaugeMetricFamily("azq_broker_used_memory_bytes", "Memory of the plane's server.", labels=["plane"])
-    limit = GaugeMetricFamily("azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none.", labels=["plane"])
-    dead = CounterMetricFamily("azq_dead_letters", "Frames that nobody could read.", labels=["plane"])
-    waiting = GaugeMetricFamily("azq_stream_entries", "Entries that nobody acknowledged yet.", labels=["plane", "run"])
-    for plane in planes:
-        up.add_metric([plane.plane], float(plane.up))
-        if not plane.up:
-            continue
-        used.add_metric([plane.plane], plane.used_bytes)
-        limit.add_metric([plane.plane], plane.limit_bytes)
-        dead.add_metric([plane.plane], plane.dead_letters)
-        for run, entries in plane.waiting.items():
-            waiting.add_metric([plane.plane, run], entries)
-    yield from (up, used, limit, dead, waiting)
+    up = [plane for plane in planes if plane.up]
+    yield _gauge("azq_broker_up", "1 while the plane answers.", ["plane"], (([plane.plane], plane.up) for plane in planes))
+    yield _gauge(
+        "azq_broker_used_memory_bytes", "Memory of the plane's server.", ["plane"], (([plane.plane], plane.used_bytes) for plane in up)
+    )
+    limits = (([plane.plane], plane.limit_bytes) for plane in up)
+    yield _gauge("azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none.", ["plane"], limits)
+    yield _counter("azq_dead_letters", "Frames that nobody could read.", ["plane"], (([plane.plane], plane.dead_letters) for plane in up))
+    waiting = (([plane.plane, run], entries) for plane in up for run, entries in plane.waiting.items())
+    yield _gauge("azq_stream_entries", "Entries that nobody acknowledged yet.", ["plane", "run"], waiting)
 
 
 def of_jobs(workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> Iterator[Metric]:
     """Queues: what live workers can hold and what waits."""
-    live = GaugeMetricFamily("azq_workers", "Processes with a live heartbeat.", labels=["role"])
-    for role, count in sorted(Counter(beat.role for beat in workers).items()):
-        live.add_metric([role], count)
-    slots = GaugeMetricFamily("azq_queue_slots", "Jobs that live workers can hold.", labels=["queue"])
-    for queue in live_queues(workers):
-        slots.add_metric([queue], slots_of(workers, queue))
-    counted = GaugeMetricFamily("azq_jobs", "Jobs that have not ended.", labels=["queue", "state"])
-    for (queue, state), count in sorted(Counter((view.job.queue, str(view.state)) for view in jobs).items()):
-        counted.add_metric([queue, state], count)
-    yield from (live, slots, counted)
+    roles = Counter(beat.role for beat in workers)
+    yield _gauge("azq_workers", "Processes with a live heartbeat.", ["role"], (([role], count) for role, count in sorted(roles.items())))
+    slots = (([queue], slots_of(workers, queue)) for queue in live_queues(workers))
+    yield _gauge("azq_queue_slots", "Jobs that live workers can hold.", ["queue"], slots)
+    counts = Counter((view.job.queue, str(view.state)) for view in jobs)
+    yield _gauge("azq_jobs", "Jobs that have not ended.", ["queue", "state"], sorted(counts.items()))
 
 
 def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
     """Every live process by what its heartbeat says; a figure that a role does not have is left out."""
-    age = GaugeMetricFamily("azq_heartbeat_age_seconds", "Since a process's last heartbeat.", labels=WHO)
-    started = GaugeMetricFamily("azq_process_start_time_seconds", "When a process started, in seconds since 1970.", labels=WHO)
-    for beat in workers:
-        age.add_metric(_who(beat), max(0, now_ms - beat.sent_ms) / 1000)
-        started.add_metric(_who(beat), beat.started_ms / 1000)
-    yield from (age, started)
-    yield from (_family(figure, workers) for figure in metrics.FIGURES if figure.metric)
+    ages = ((_who(beat), max(0, now_ms - beat.sent_ms) / 1000) for beat in workers)
+    yield _gauge("azq_heartbeat_age_seconds", "Since a process's last heartbeat.", WHO, ages)
+    starts = ((_who(beat), beat.started_ms / 1000) for beat in workers)
+    yield _gauge("azq_process_start_time_seconds", "When a process started, in seconds since 1970.", WHO, starts)
+    for figure in metrics.FIGURES:
+        if figure.metric:
+            family, labels = _counter if figure.counts_up else _gauge, [*WHO, "quantile"] if figure.quantiles else WHO
+            yield family(figure.metric, figure.help, labels, _of_figure(figure, workers))
     for name, text, prefix in WORKER_PHASES:
-        family = GaugeMetricFamily(name, text, labels=[*WHO, "phase"])
-        for beat in workers:
-            for phase, share in phases.part(beat.rates, prefix).items():
-                family.add_metric([*_who(beat), phase], share)
-        yield family
+        shares = (([*_who(beat), phase], share) for beat in workers for phase, share in phases.part(beat.rates, prefix).items())
+        yield _gauge(name, text, [*WHO, "phase"], shares)
 
 
 def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     """Every run, its ledger included."""
     for name, text, value_of in RUN_GAUGES:
-        gauge = GaugeMetricFamily(name, text, labels=["run"])
-        for status in statuses:
-            if (value := value_of(status)) is not None:
-                gauge.add_metric([status.run], float(value))
-        yield gauge
+        known = (([status.run], value) for status in statuses if (value := value_of(status)) is not None)
+        yield _gauge(name, text, ["run"], known)
     for name in LEDGER_COUNTERS:
-        counter = CounterMetricFamily(f"azq_games_{name}", f"Games {name.replace('_', ' ')}.", labels=["run"])
-        for status in statuses:
-            counter.add_metric([status.run], getattr(status.ledger, name))
-        yield counter
-    state = GaugeMetricFamily("azq_run_state", "1 for the state a run is in.", labels=["run", "state"])
-    for status in statuses:
-        state.add_metric([status.run, str(status.state)], 1)
-    yield state
+        counts = [([status.run], getattr(status.ledger, name)) for status in statuses]
+        yield _counter(f"azq_games_{name}", f"Games {name.replace('_', ' ')}.", ["run"], counts)
+    states = (([status.run, str(status.state)], 1) for status in statuses)
+    yield _gauge("azq_run_state", "1 for the state a run is in.", ["run", "state"], states)
 
 
-def _family(figure: Figure, workers: Sequence[Heartbeat]) -> Metric:
-    """The figure of every process that has it."""
-    make = CounterMetricFamily if figure.counts_up else GaugeMetricFamily
-    family: CounterMetricFamily | GaugeMetricFamily
-    if figure.quantiles:
-        family = make(figure.metric, figure.help, labels=[*WHO, "quantile"])
-        names = {metrics.at_quantile(figure.name, at): [f"{at:g}"] for at in metrics.QUANTILES}
-    else:
-        family, names = make(figure.metric, figure.help, labels=WHO), {figure.name: []}
-    for name, label in names.items():
-        for beat in workers:
-            if name in beat.rates:
-                family.add_metric([*_who(beat), *label], figure.factor * beat.rates[name])
-    return family
+def _of_figure(figure: Figure, workers: Sequence[Heartbeat]) -> Iterator[Row]:
+    """The figure of every process that has it, or its quantiles."""
+    quantiles = {metrics.at_quantile(figure.name, at): [f"{at:g}"] for at in metrics.QUANTILES}
+    for name, quantile in (quantiles if figure.quantiles else {figure.name: []}).items():
+        yield from (([*_who(beat), *quantile], figure.factor * beat.rates[name]) for beat in workers if name in beat.rates)
 
 
 def _who(beat: Heartbeat) -> list[str]:
     return [beat.worker, beat.role, beat.host]
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), rows)
+
+
+def _counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), rows)
+
+
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
+    for labels, value in rows:
+        family.add_metric(labels, float(value))
+    return family

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -18,7 +18,7 @@ from azq.errors import BrokerError
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
 from azq.status.queues import QueueStatus, queue_table, tags_of
-from azq.status.schemas import HealthOut, Name
+from azq.status.schemas import ERROR_URN, HealthOut, Name
 from azq.status.summary import summarise
 from azq.status.workers import WorkerStatus, worker_status
 from daemon.api import figures
@@ -79,7 +79,7 @@ def readyz(request: Request, use: Use) -> HealthOut | Response:
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
     if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
         return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind="urn:azq:error:NotReady", instance="/readyz", headers={"Retry-After": "2"}
+            HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind=f"{ERROR_URN}NotReady", instance="/readyz", headers={"Retry-After": "2"}
         )
     return _health(request, use, "ready")
 
@@ -93,9 +93,7 @@ def _health(request: Request, use: Services, status: str) -> HealthOut:
 @router.get("/metrics", tags=["daemon"], response_class=Response, dependencies=[READ])
 def metrics(use: Use) -> Response:
     """Prometheus text format: the daemon, both brokers, every live process by its heartbeat, every run."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_FleetCollector(use))
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(_FleetCollector(use)), media_type=CONTENT_TYPE_LATEST)
 
 
 class _FleetCollector(Collector):
@@ -103,10 +101,6 @@ class _FleetCollector(Collector):
 
     def __init__(self, services: Services) -> None:
         self._services = services
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing ahead of time: registering must not touch the broker."""
-        return ()
 
     def collect(self) -> Iterator[Metric]:
         """The daemon's own figures always; the fleet's and the runs' while the control plane answers."""

@@ -13,7 +13,7 @@ from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.queues import eval_tag, live_tags
-from azq.status.schemas import JobOut, Name, NewJob
+from azq.status.schemas import JobKind, JobOut, Name, NewJob
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Job
 from daemon.api.access import OPERATE, READ
@@ -32,7 +32,7 @@ def enqueue_job(body: NewJob, use: Use, creation: Creating) -> JobOut:
     if view is None:
         tag, games, slice_s = _settle(body, use)
         with use.admission.job():
-            job = Job("", body.run, body.kind, tag, body.priority, games, slice_s, body.payload())
+            job = Job("", body.run, Kind(body.kind), tag, body.priority, games, slice_s, body.payload())
             view, replayed = use.ledger.enqueue_once(once, job)
     creation.note(view.job.job_id, replayed=replayed)
     return JobOut.of(view)
@@ -44,7 +44,7 @@ def list_jobs(
     pages: Paged,
     run: Name | None = None,
     active: bool = True,
-    kind: Kind | None = None,
+    kind: JobKind | None = None,
     tag: Tag | None = None,
     state: JobState | None = None,
     since: Annotated[int, Query(ge=0, lt=2**53, description="Created at this time or later, in ms since 1970.")] = 0,

@@ -10,45 +10,29 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from azq import logs
-from azq.errors import (
-    AccessDenied,
-    AzqError,
-    BrokerError,
-    ConfigError,
-    InvalidRequest,
-    KeyReused,
-    MissingExtra,
-    NotFound,
-    SegmentError,
-    StateConflict,
-    StoreError,
-    TooManyRequests,
-    UnknownTagError,
-    WeightsError,
-    WireError,
-)
+from azq import errors, logs
+from azq.errors import AzqError, InvalidRequest
 from azq.masking import masked
+from azq.status.schemas import ERROR_URN
 
 MEDIA_TYPE = "application/problem+json"
 
-# The first class that fits decides, so subclasses stand before their parents.
-STATUS_OF: tuple[tuple[type[AzqError], HTTPStatus], ...] = (
-    (UnknownTagError, HTTPStatus.CONFLICT),
-    (ConfigError, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (NotFound, HTTPStatus.NOT_FOUND),
-    (StateConflict, HTTPStatus.CONFLICT),
-    (BrokerError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (MissingExtra, HTTPStatus.NOT_IMPLEMENTED),
-    (AccessDenied, HTTPStatus.FORBIDDEN),
-    (InvalidRequest, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (KeyReused, HTTPStatus.UNPROCESSABLE_ENTITY),
-    (TooManyRequests, HTTPStatus.TOO_MANY_REQUESTS),
-    (StoreError, HTTPStatus.BAD_GATEWAY),
-    (SegmentError, HTTPStatus.BAD_GATEWAY),
-    (WeightsError, HTTPStatus.BAD_GATEWAY),
-    (WireError, HTTPStatus.BAD_GATEWAY),
-)
+STATUS_OF: dict[type[AzqError], HTTPStatus] = {  # the nearest class of an error's ancestry decides
+    errors.AccessDenied: HTTPStatus.FORBIDDEN,
+    errors.BrokerError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.ConfigError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,
+    errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.SegmentError: HTTPStatus.BAD_GATEWAY,
+    errors.StateConflict: HTTPStatus.CONFLICT,
+    errors.StoreError: HTTPStatus.BAD_GATEWAY,
+    errors.TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.UnknownTagError: HTTPStatus.CONFLICT,
+    errors.WeightsError: HTTPStatus.BAD_GATEWAY,
+    errors.WireError: HTTPStatus.BAD_GATEWAY,
+}
 UNUSABLE = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
 RETRY_AFTER_S = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
 
@@ -83,12 +67,12 @@ def problem(
 
 def urn(kind: type[AzqError]) -> str:
     """The name of an error class as a problem's `type`; `azq.client` reads it back."""
-    return f"urn:azq:error:{kind.__name__}"
+    return ERROR_URN + kind.__name__
 
 
 def status_of(error: AzqError) -> HTTPStatus:
     """The HTTP status of an azq error."""
-    return next((status for kind, status in STATUS_OF if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return next((STATUS_OF[kind] for kind in type(error).__mro__ if kind in STATUS_OF), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def install(app: FastAPI) -> None:
@@ -108,9 +92,9 @@ async def _azq_error(request: Request, error: Exception) -> ProblemResponse:
 
 async def _invalid(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
-    errors = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
-    detail = "; ".join(f"{item['where']}: {item['what']}" for item in errors)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=errors)
+    found = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
+    detail = "; ".join(f"{item['where']}: {item['what']}" for item in found)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=found)
 
 
 async def _refused(request: Request, error: Exception) -> ProblemResponse:

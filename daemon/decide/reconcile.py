@@ -10,7 +10,7 @@ from azq.config import DaemonConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.queues import condense, live_tags, slots_of
-from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer
+from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
 from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
 from daemon.decide.actions import (
     Action,
@@ -63,7 +63,7 @@ def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
         if run.state is RunState.RUNNING
         and run.sections
         and (seen := observed.runs.get(run.name))
-        and not stalled(seen, run.sections.selfplay.max_waiting_games)
+        and not stalled(seen.learner, seen.counts, run.sections.selfplay.max_waiting_games)
     )
 
 
@@ -85,15 +85,6 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
     if evaluation is not None:
         actions.append(_route(evaluation, scene.offers))
     return actions
-
-
-def stalled(seen: ObservedRun, max_waiting_games: int) -> str:
-    """Why a run gets no new self-play jobs just now; empty where it does. The ledger tells running ones the same."""
-    if (seen.learner or SILENT).stall_selfplay:
-        return "self-play is ahead of the learner (samples_per_insert)"
-    if seen.counts.in_transit >= max_waiting_games:
-        return f"{seen.counts.in_transit} finished games wait for the learner"
-    return ""
 
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
@@ -154,7 +145,7 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     slots = slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag))
     if not slots:
         return [ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
-    if stalled(seen, sections.selfplay.max_waiting_games):
+    if stalled(seen.learner, seen.counts, sections.selfplay.max_waiting_games):
         return []
     active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
     job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)

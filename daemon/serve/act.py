@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
-from azq.ledger.types import JobView, RunState, RunView
+from azq.ledger import AnyLedger
+from azq.ledger.types import JobView, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -32,22 +32,11 @@ EVAL_PRIORITY = 3
 log = logs.get(__name__)
 
 
-class LedgerWriter(Protocol):
-    """The part of the ledger that acting needs."""
-
-    def enqueue(self, job: Job) -> JobView: ...
-    def mark_published(self, job_id: str, attempt: int) -> None: ...
-    def expire(self, run: str, max_attempts: int) -> list[JobView]: ...
-    def requeue(self, job_id: str, attempt: int) -> JobView: ...
-    def cancel(self, job_id: str) -> JobView: ...
-    def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Hands:
     """What acting needs: the ledger, the control plane, and a way to hand a job to Celery."""
 
-    ledger: LedgerWriter
+    ledger: AnyLedger
     bus: Bus
     publish: Callable[[JobView], None]
     max_attempts: int

@@ -9,13 +9,13 @@ import redis
 
 from azq import queue as jobs
 from azq.arena import positions
-from azq.bus.connect import translate
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.ledger import Ledger
 from azq.status.brokers import fleet_of
 from azq.status.heartbeats import Beats
 from azq.status.observe import Observer
+from azq.wire.connect import translate
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.lock import DaemonLock

@@ -12,8 +12,8 @@ REPORT_AFTER_S = 5.0  # a condition is logged once it lasted so long: at a start
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
-    """The daemon at one moment; times are those of the monotonic clock."""
+class HealthRecord:
+    """The health of the daemon at one moment; times are those of the monotonic clock."""
 
     ticks: int = 0
     failed_ticks: int = 0
@@ -27,7 +27,7 @@ class Health:
     """The newest pulse. Replaced whole, so readers in other threads need no lock."""
 
     def __init__(self) -> None:
-        self.pulse = Pulse()
+        self.pulse = HealthRecord()
 
     def tick_ok(self, unroutable: Iterable[ReportUnroutable], now_s: float | None = None) -> list[ReportUnroutable]:
         """Notes a tick that went through; returns the conditions that have just lasted long enough to be logged."""
@@ -49,7 +49,7 @@ class Health:
         return [str(report) for report in self.pulse.unroutable if report.run == run]
 
 
-def why_not_ready(pulse: Pulse, now_s: float, patience_s: float) -> str:
+def why_not_ready(pulse: HealthRecord, now_s: float, patience_s: float) -> str:
     """Why the daemon does no useful work just now; empty when it does."""
     if pulse.last_ok_s is None:
         return pulse.error or "the first look at the broker is not done yet"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import redis
 
-from azq.bus.connect import translate
 from azq.errors import StateConflict
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.wire import keys
+from azq.wire.connect import translate
 
 LIFE_S = 4.0  # at least; longer than a few ticks
 

@@ -7,10 +7,10 @@ import sys
 from functools import partial
 
 from azq import games, logs
-from azq.bus.connect import open_client
 from azq.config import Config
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
+from azq.wire.connect import open_client
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.core import Core

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.config import load
 from azq.errors import ExitCode
 from azq.host.brokers import resolve
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
+from azq.wire.connect import connect
 
 AZQ = [sys.executable, "-m", "azq"]
 RUN = "ttt"

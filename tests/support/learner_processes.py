@@ -12,12 +12,12 @@ import msgspec
 from replay_games import play_game
 
 from azq import games
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
 from azq.ledger import Ledger
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, LearnerStatus, RunRecord
 

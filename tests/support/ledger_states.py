@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from azq.ledger.rules import JobRow, State
-from azq.ledger.types import GameRecord, Job, JobState, JobView, Lease
-from azq.wire.messages import RunRecord
+from azq.ledger.types import JobState, JobView, Lease
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 QUEUED, LEASED, DONE, FAILED, CANCELLED = JobState
 

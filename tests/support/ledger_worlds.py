@@ -9,6 +9,7 @@ from azq.bus.base import Bus
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 
 
@@ -21,7 +22,7 @@ class World:
         self.ledger = make_ledger(lambda: self.now)
         self.ledger.create_run(record("r"))
 
-    def lease(self, kind: str = "selfplay", *, owner: str = "w1", lease_s: float = 10.0) -> Lease:
+    def lease(self, kind: Kind = Kind.SELFPLAY, *, owner: str = "w1", lease_s: float = 10.0) -> Lease:
         view = self.ledger.enqueue(Job("", "r", kind, "cpu", games=3))
         lease: Lease | None = self.ledger.claim(view.job.job_id, 1, owner, lease_s)
         assert lease is not None

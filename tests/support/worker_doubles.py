@@ -13,7 +13,6 @@ import redis
 from celery import Celery
 from waiting import until
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig, dump_run
 from azq.ledger import Ledger
@@ -21,6 +20,7 @@ from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat, Job, RunRecord, SampleEvent
 

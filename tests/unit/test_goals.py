@@ -26,6 +26,7 @@ def test_goals_that_make_no_sense_are_named(text: str) -> None:
 def test_a_goal_is_reached_when_it_is_met() -> None:
     goals = Goals({"minutes": 2.0, "games": 10.0, "moves": 1.0})
     assert goals.reached(Done(1.9, 9, 10**6)) == ""
+    assert Done.of(120_000, 9, 0) == Done(2.0, 9, 0)
     assert goals.reached(Done.of(120_000, 9, 0)) == "minutes=2 reached"
     assert goals.reached(Done(2.0, 10, 0)) == "minutes=2 reached, games=10 reached"
 

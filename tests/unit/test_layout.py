@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import azq
 
@@ -22,3 +26,17 @@ def test_the_package_lists_its_layers_from_the_lowest_up() -> None:
 
 def test_the_architecture_page_draws_the_same_layers() -> None:
     assert "```\n" + "\n".join(layers()) + "\n```" in (ROOT / "docs" / "1-architecture.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("module", "strangers"),
+    [
+        ("daemon.decide.reconcile", {"redis", "celery", "kombu", "torch", "fastapi"}),
+        ("azq.ledger.rules", {"redis", "celery", "torch"}),
+        ("azq.actor", {"torch"}),
+        ("daemon.serve.core", {"torch"}),
+    ],
+)
+def test_a_room_loads_nothing_that_it_must_do_without(module: str, strangers: set[str]) -> None:
+    found = subprocess.run([sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, check=True)
+    assert strangers & set(found.stdout.split()) == set()

@@ -16,7 +16,7 @@ from azq.inference.device.forward import Outputs
 from azq.inference.device.tuning import BatchLimits
 from azq.nets import NetSpec
 from azq.wire import codec, keys
-from azq.wire.leaves import answer_bytes, most_leaves
+from azq.wire.codec import answer_bytes, most_leaves
 from azq.wire.messages import EvalReply, EvalRequest
 
 MAX_CLIENT_NAME = 200

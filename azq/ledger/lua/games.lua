@@ -18,7 +18,7 @@ function commands.adopt(most)
       for have = 0, tonumber(most) - 1 do
         uid, strikes = next_suspect(strikes, have)
         if not uid then break end
-        hand_out(uid, call('HGET', OPEN, uid))
+        hand_out(uid, call('HGET', OPEN_GAMES, uid))
       end
       if #games > 1 then return games end
     end
@@ -27,10 +27,10 @@ function commands.adopt(most)
     local uid
     if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end
     if uid then
-      hand_out(uid, call('HGET', OPEN, uid))
+      hand_out(uid, call('HGET', OPEN_GAMES, uid))
     else
       uid = text(call('HINCRBY', LEDGER, 'opened', 1))
-      call('HSET', OPEN, uid, '')
+      call('HSET', OPEN_GAMES, uid, '')
       hand_out(uid, '')
     end
   end
@@ -47,7 +47,7 @@ end
 
 local function keep_records()
   moved_on()
-  for i = FIRST, #ARGV, 2 do call('HSET', OPEN, ARGV[i], ARGV[i + 1]) end
+  for i = FIRST, #ARGV, 2 do call('HSET', OPEN_GAMES, ARGV[i], ARGV[i + 1]) end
 end
 
 -- Takes uid and GameRecord frame of each game.
@@ -64,7 +64,7 @@ function commands.finish()
   if refusal then return refusal end
   moved_on()
   for i = FIRST, #ARGV, 2 do
-    call('HDEL', OPEN, ARGV[i])
+    call('HDEL', OPEN_GAMES, ARGV[i])
     call('SREM', HELD, ARGV[i])
     call('XADD', SAMPLES, '*', 'f', ARGV[i + 1])
     call('HINCRBY', LEDGER, 'finished', 1)
@@ -78,7 +78,7 @@ function commands.abandon(uid, reason)
   if lost() then return {'lost'} end
   if call('HEXISTS', ABANDONED, uid) == 1 then return {'ok'} end
   if call('SREM', HELD, uid) == 0 then return {'lost', uid} end
-  call('HDEL', OPEN, uid)
+  call('HDEL', OPEN_GAMES, uid)
   call('HDEL', STRIKES, uid)
   call('HSET', ABANDONED, uid, reason)
   call('HINCRBY', LEDGER, 'abandoned', 1)

@@ -27,7 +27,7 @@ end
 -- `below`: number below which to look, '' for all; `ended`: '1' for ended jobs too. Answers ok and jobs, highest number first.
 function commands.below(below, ended, most)
   local numbers = call('ZRANGE', JOBS, 0, -1)
-  if ended == '1' then for _, of in ipairs(call('LRANGE', DONE, 0, -1)) do numbers[#numbers + 1] = of end end
+  if ended == '1' then for _, of in ipairs(call('LRANGE', JOBS_DONE, 0, -1)) do numbers[#numbers + 1] = of end end
   table.sort(numbers, function(a, b) return tonumber(a) > tonumber(b) end)
   local limit, jobs = tonumber(below) or math.huge, {}
   for _, of in ipairs(numbers) do
@@ -48,7 +48,7 @@ function commands.list(ended, most)
   local last, jobs = tonumber(most) - 1, {}
   for _, of in ipairs(call('ZRANGE', JOBS, 0, last)) do jobs[#jobs + 1] = view(of) end
   if ended == '1' then
-    for _, of in ipairs(call('LRANGE', DONE, 0, last)) do jobs[#jobs + 1] = view(of) end
+    for _, of in ipairs(call('LRANGE', JOBS_DONE, 0, last)) do jobs[#jobs + 1] = view(of) end
   end
   return {'ok', jobs}
 end

@@ -9,30 +9,30 @@ local MOST_UNPACKED = 1000 -- arguments of one call: Lua's stack holds some thou
 -- `dead`: a holder that is dead; `group`: of the samples' readers. Answers ok and the new token, or held and by whom.
 function commands.take(dead, group)
   if call('EXISTS', RUN) == 0 then return {'missing'} end
-  local place = call('HMGET', LEARNER, 'holder', 'until_ms')
+  local place = call('HMGET', LEARNER_LEASE, 'holder', 'until_ms')
   if place[1] and tonumber(place[2]) > now and place[1] ~= owner and place[1] ~= dead then return {'held', place[1]} end
-  call('HDEL', LEARNER, 'until_ms')
-  call('HSET', LEARNER, 'holder', owner, 'until_ms', text(now + tonumber(life_ms)))
+  call('HDEL', LEARNER_LEASE, 'until_ms')
+  call('HSET', LEARNER_LEASE, 'holder', owner, 'until_ms', text(now + tonumber(life_ms)))
   redis.pcall('XGROUP', 'CREATE', SAMPLES, group, '0', 'MKSTREAM') -- which by itself would need memory; an error says that it is there
-  return {'ok', text(call('HINCRBY', LEARNER, 'token', 1))}
+  return {'ok', text(call('HINCRBY', LEARNER_LEASE, 'token', 1))}
 end
 
 -- What forbids a learner's commit.
 local function fenced()
-  local place = call('HMGET', LEARNER, 'token', 'holder')
+  local place = call('HMGET', LEARNER_LEASE, 'token', 'holder')
   local newer = tonumber(place[1] or '0') - tonumber(token)
   if newer > 0 or (newer == 0 and (place[2] or '') ~= owner) then return {'superseded', place[2] or ''} end
   if call('EXISTS', RUN) == 0 then return {'missing'} end
 end
 
-local function write_without_memory() call('HDEL', LEARNER, '') end
+local function write_without_memory() call('HDEL', LEARNER_LEASE, '') end
 
 -- A life of 0 gives the place free.
 function commands.renew()
   local refusal = fenced()
   if refusal then return refusal end
   write_without_memory()
-  call('HSET', LEARNER, 'token', token, 'holder', owner, 'until_ms', life_ms == '0' and '0' or text(now + tonumber(life_ms)))
+  call('HSET', LEARNER_LEASE, 'token', token, 'holder', owner, 'until_ms', life_ms == '0' and '0' or text(now + tonumber(life_ms)))
   return {'ok'}
 end
 
@@ -52,7 +52,7 @@ function commands.record_inserted(inserted, duplicates_dropped, group, refused)
   call('HSET', LEDGER, 'inserted', inserted, 'duplicates_dropped', duplicates_dropped)
   local opened = tonumber(call('HGET', LEDGER, 'opened') or '0')
   for i = first_refused, first_id - 1, 2 do
-    local finished = tonumber(ARGV[i]) <= opened and call('HEXISTS', OPEN, ARGV[i]) == 0
+    local finished = tonumber(ARGV[i]) <= opened and call('HEXISTS', OPEN_GAMES, ARGV[i]) == 0
     if finished and call('HSETNX', ABANDONED, ARGV[i], ARGV[i + 1]) == 1 then
       call('HINCRBY', LEDGER, 'abandoned', 1)
       call('HINCRBY', LEDGER, 'finished', -1)
@@ -72,11 +72,11 @@ function commands.restore(stored, highest)
   for i = FIRST + 2, #ARGV, 2 do
     for game = tonumber(ARGV[i]), tonumber(ARGV[i + 1]) do
       local uid = text(game)
-      if call('HEXISTS', OPEN, uid) == 0 then gone = gone + call('HSETNX', ABANDONED, uid, WRITTEN_OFF) end
+      if call('HEXISTS', OPEN_GAMES, uid) == 0 then gone = gone + call('HSETNX', ABANDONED, uid, WRITTEN_OFF) end
     end
   end
   call('HINCRBY', LEDGER, 'written_off', gone)
-  local finished = opened - call('HLEN', OPEN) - call('HINCRBY', LEDGER, 'abandoned', gone)
+  local finished = opened - call('HLEN', OPEN_GAMES) - call('HINCRBY', LEDGER, 'abandoned', gone)
   call('HSET', LEDGER, 'opened', text(opened), 'finished', text(finished), 'inserted', stored)
   note('run.restored', {games = stored, written_off = text(gone), lost = LOST_WITH_IT})
   return {'ok', text(gone)}

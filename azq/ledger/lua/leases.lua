@@ -40,9 +40,9 @@ local function end_job(of, state, problem)
   call('HSET', JOB_PREFIX .. of, 'state', state, 'ended_ms', text(now), 'error', problem)
   note_job('job.' .. state, of)
   call('ZREM', JOBS, of)
-  call('LPUSH', DONE, of)
-  while call('LLEN', DONE) > KEPT_ENDED_JOBS do
-    local old = call('RPOP', DONE)
+  call('LPUSH', JOBS_DONE, of)
+  while call('LLEN', JOBS_DONE) > KEPT_ENDED_JOBS do
+    local old = call('RPOP', JOBS_DONE)
     call('DEL', JOB_PREFIX .. old, HELD_PREFIX .. old)
   end
 end

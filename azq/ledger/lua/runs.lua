@@ -6,7 +6,7 @@ local function missing() return call('EXISTS', RUN) == 0 end
 local function counted()
   local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
   for i = 1, 6 do held[i] = held[i] or '0' end
-  return {held[1], held[2], text(call('HLEN', OPEN)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
+  return {held[1], held[2], text(call('HLEN', OPEN_GAMES)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
 end
 
 -- `max_waiting`: most games that may wait for the learner. Answers ok, conflict, or what a first answer says.
@@ -36,7 +36,7 @@ function commands.look()
   if missing() then return {'missing'} end
   local jobs, recent = {}, {}
   for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end
-  for _, of in ipairs(call('LRANGE', DONE, 0, RECENT - 1)) do
+  for _, of in ipairs(call('LRANGE', JOBS_DONE, 0, RECENT - 1)) do
     local job = call('HMGET', JOB_PREFIX .. of, 'kind', 'state')
     if MAKES_GAMES[job[1]] then
       recent[#recent + 1] = view(of)
@@ -82,9 +82,9 @@ function commands.delete()
     local job = call('HMGET', JOB_PREFIX .. of, 'state', 'owner')
     if job[1] == 'leased' then return {'conflict', job[1], job[2]} end
   end
-  local place = call('HMGET', LEARNER, 'holder', 'until_ms')
+  local place = call('HMGET', LEARNER_LEASE, 'holder', 'until_ms')
   if tonumber(place[2] or '0') > now then return {'conflict', LEARNING, place[1]} end
-  for _, numbers in ipairs({waiting, call('LRANGE', DONE, 0, -1)}) do
+  for _, numbers in ipairs({waiting, call('LRANGE', JOBS_DONE, 0, -1)}) do
     for _, of in ipairs(numbers) do call('UNLINK', JOB_PREFIX .. of, HELD_PREFIX .. of) end
   end
   for _, name in ipairs(OF_RUN) do call('UNLINK', KEYS[1] .. name) end

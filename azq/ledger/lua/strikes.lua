@@ -11,7 +11,7 @@ local function strike(of)
     tested = tested or strikes > SUSPECT
     if strikes >= SET_ASIDE then
       call('HDEL', STRIKES, uid)
-      call('HDEL', OPEN, uid)
+      call('HDEL', OPEN_GAMES, uid)
       call('SREM', HELD_PREFIX .. of, uid)
       call('HSET', ABANDONED, uid, SET_ASIDE_REASON)
       call('HINCRBY', LEDGER, 'abandoned', 1)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from azq.ledger.rules.leases import give_back
+from azq.ledger.rules.jobs import give_back
 from azq.ledger.rules.state import State, all_held, end_job, ended_by, leased_row, may_work, put
 from azq.ledger.rules.strikes import is_suspect, moved_on, under_test
-from azq.ledger.types import GameRecord, JobState, Lease
+from azq.ledger.types import JobState, Lease
+from azq.wire.messages import GameRecord
 
 
 def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecord]]:

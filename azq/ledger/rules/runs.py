@@ -41,10 +41,15 @@ def check_run_name(name: str) -> None:
         raise ConfigError(f"run name {name!r} is not lower-case letters, digits, - and _, at most 64; choose another")
 
 
+def active_until(now_ms: int, state: RunState, active_ms: int, changed_ms: int) -> int:
+    """How long a run has been running, in ms, that had been for `active_ms` when its state changed last."""
+    return active_ms + (max(0, now_ms - changed_ms) if state is RunState.RUNNING else 0)
+
+
 def run_view(state: State, now_ms: int) -> RunView:
     """The run as everybody sees it."""
-    running_ms = max(0, now_ms - state.changed_ms) if state.state is RunState.RUNNING else 0
-    return RunView(state.record, state.state, state.reason, state.active_ms + running_ms, state.changed_ms)
+    active_ms = active_until(now_ms, state.state, state.active_ms, state.changed_ms)
+    return RunView(state.record, state.state, state.reason, active_ms, state.changed_ms)
 
 
 def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> State:

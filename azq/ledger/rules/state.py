@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azq.errors import LeaseLost, NotFound
-from azq.ledger.types import GameRecord, JobState, JobView, Lease, RunState
+from azq.ledger.types import JobState, JobView, Lease, RunState
 from azq.wire.kinds import MAKES_GAMES
-from azq.wire.messages import RunRecord
+from azq.wire.messages import GameRecord, RunRecord
 
 KEPT_ENDED_JOBS = 200
 KEPT_EVENTS = 2000

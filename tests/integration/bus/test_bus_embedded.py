@@ -15,13 +15,13 @@ import pytest
 from waiting import until
 
 from azq.bus import embedded
-from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import ServerProgram, find_server, server_at, writer_of
 from azq.config import load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
 from azq.host.brokers import Brokers
+from azq.wire.connect import address, connect, open_client
 
 
 @pytest.fixture

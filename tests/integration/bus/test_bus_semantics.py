@@ -8,11 +8,11 @@ import pytest
 from waiting import until
 
 from azq.bus.base import Bus, Entry
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.messages import DeadLetter
 
 

@@ -19,7 +19,6 @@ from fastapi.testclient import TestClient
 from waiting import until
 
 from azq import queue as jobs
-from azq.bus.connect import connect, open_client
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
@@ -31,6 +30,7 @@ from azq.status.heartbeats import Beats
 from azq.status.observe import Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
+from azq.wire.connect import connect, open_client
 from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.errors import ExitCode
 from azq.wire import keys
+from azq.wire.connect import connect
 
 
 class Notifications:

@@ -16,12 +16,12 @@ import httpx2
 import pytest
 from waiting import until
 
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from conftest import Broker
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.drill import audit
 from azq.drill.audit import DiskAuditor
@@ -19,6 +18,7 @@ from azq.ledger.types import Lease, RunState
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode, encode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Heartbeat, Job, RunRecord, SampleEvent
 

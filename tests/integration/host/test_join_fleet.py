@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from azq import __version__
 from azq.bus import embedded
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import ServerProgram
 from azq.cli.app import app
@@ -32,8 +31,7 @@ from azq.ledger.types import RunState
 from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.connect import translate
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema, connect, translate
 from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, AdmittedMachine, Job, RunRecord
 

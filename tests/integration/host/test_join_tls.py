@@ -12,7 +12,6 @@ import pytest
 from front_doubles import FrontProcess
 
 from azq.bus import certificate
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config, load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
@@ -24,6 +23,7 @@ from azq.host.join.token import Token, parse_token
 from azq.status.brokers import fleet_of
 from azq.wire import keys, tls
 from azq.wire.codec import encode
+from azq.wire.connect import connect
 
 
 def free_ports() -> int:

@@ -9,7 +9,6 @@ import pytest
 from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, observations, weights
 from waiting import until
 
-from azq.bus.connect import connect as open_client
 from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
@@ -21,6 +20,7 @@ from azq.nets import NetSpec
 from azq.status.observe import Watch
 from azq.waiting import Backoff
 from azq.wire import keys
+from azq.wire.connect import connect as open_client
 from azq.wire.messages import RunRecord
 from workers.inference import ServingBeat, serve
 

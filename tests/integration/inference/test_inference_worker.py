@@ -13,7 +13,6 @@ import pytest
 from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, observations, weights
 from waiting import until
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, dump_run
 from azq.errors import ExitCode
@@ -21,6 +20,7 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.store import open_store
 from azq.wire import codec, keys
+from azq.wire.connect import connect
 from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
 
 CODE = """

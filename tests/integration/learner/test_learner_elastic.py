@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from replay_games import play_game
 
 from azq import games
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner.data.batches import Draws, feed_of
@@ -34,6 +33,7 @@ from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode
+from azq.wire.connect import connect
 from azq.wire.messages import SampleEvent
 
 RUN = "ttt"

@@ -12,7 +12,6 @@ from learner_doubles import DictStore, ListTracker
 from replay_games import play_game
 
 from azq import games
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
@@ -23,6 +22,7 @@ from azq.ledger import Ledger
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord, SampleEvent
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from ledger_worlds import World
 
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
 from azq.ledger import Ledger, MemoryLedger
+from azq.wire.connect import connect
 
 
 @pytest.fixture(params=["memory", "server"])

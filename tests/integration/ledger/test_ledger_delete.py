@@ -22,7 +22,7 @@ def live_a_little(world) -> None:
     world.ledger.finish_games(lease, [event(first.uid)])
     world.ledger.abandon(lease, second.uid, "why")
     world.ledger.release(lease, [])
-    world.ledger.complete(world.lease("eval"), b"result")
+    world.ledger.complete(world.lease(Kind.EVAL), b"result")
     world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     world.bus.publish(keys.weights("r"), b"weights")
     world.bus.publish(keys.history("r"), b"point")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from ledger_worlds import event, record
 
-from azq.bus.connect import connect
 from azq.errors import LeaseLost, StateConflict, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job
 
@@ -68,7 +68,7 @@ def test_an_abandoned_game_stays_abandoned(world):
 
 
 def test_an_evaluation_is_completed_once(world):
-    lease = world.lease("eval")
+    lease = world.lease(Kind.EVAL)
     world.ledger.complete(lease, b"result")
     world.ledger.complete(lease, b"result")
     assert [entry.frame for entry in world.bus.after(keys.results("r"), "0")] == [b"result"]

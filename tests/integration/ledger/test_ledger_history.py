@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunEvent, RunRecord, SampleEvent
 

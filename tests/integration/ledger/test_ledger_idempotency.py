@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.bus.memory import MemoryBus
 from azq.errors import KeyReused, NotFound, StateConflict
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.idempotency import once_of
 from azq.ledger.rules import KEPT_ENDED_JOBS
-from azq.ledger.types import ONCE_LIFE_S, JobState, RunState
+from azq.ledger.types import ONCE_LIFE_S, JobState, Once, RunState
 from azq.wire import keys
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
-JOB = once_of("POST /v1/jobs", "k", b"body")
-OTHER = once_of("POST /v1/jobs", "k", b"another body")
+JOB = Once.of("POST /v1/jobs", "k", b"body")
+OTHER = Once.of("POST /v1/jobs", "k", b"another body")
 
 
 @pytest.fixture(params=["memory", "server"])
@@ -77,7 +76,7 @@ def test_a_request_that_failed_leaves_its_key_free_for_the_same_request(ledger: 
 
 
 def test_a_run_is_created_once_under_its_key_and_never_twice_by_name(ledger: Any) -> None:
-    once = once_of("POST /v1/runs", "k", b"body")
+    once = Once.of("POST /v1/runs", "k", b"body")
     first, replayed = ledger.create_run_once(record("r"), once)
     assert not replayed
     ledger.set_run_state("r", RunState.PAUSED, "lunch")
@@ -91,7 +90,7 @@ def test_a_run_is_created_once_under_its_key_and_never_twice_by_name(ledger: Any
     )
     assert ledger.first_run("r", once) is not None
     with pytest.raises(StateConflict):
-        ledger.create_run_once(record("r"), once_of("POST /v1/runs", "k2", b"body"))
+        ledger.create_run_once(record("r"), Once.of("POST /v1/runs", "k2", b"body"))
     assert ledger.run("r").state is RunState.PAUSED
 
 
@@ -105,7 +104,7 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
         key = f"key {number}"
 
         def send(index: int, key: str = key, gate: threading.Barrier = gate) -> Any:
-            once = once_of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
+            once = Once.of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
             gate.wait(10)
             try:
                 return ledgers[index].enqueue_once(once, Job("", "r", Kind.SELFPLAY, "cpu"))

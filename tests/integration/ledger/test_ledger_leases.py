@@ -119,7 +119,7 @@ def test_a_cancelled_job_whose_worker_died_is_over(world):
 
 
 def test_directives(world):
-    selfplay, evaluation = world.lease("selfplay"), world.lease("eval")
+    selfplay, evaluation = world.lease(Kind.SELFPLAY), world.lease(Kind.EVAL)
     world.bus.put(keys.stall("r"), b"1")
     assert world.ledger.renew(selfplay) is Directive.STALL
     assert world.ledger.renew(evaluation) is Directive.GO_ON
@@ -132,7 +132,7 @@ def test_directives(world):
 
 def test_self_play_stalls_while_too_many_games_wait_for_the_learner(world):
     world.ledger.update_run(RunRecord("r", b'{"selfplay": {"max_waiting_games": 2}}', {}, "folder", 1))
-    selfplay, evaluation = world.lease("selfplay"), world.lease("eval")
+    selfplay, evaluation = world.lease(Kind.SELFPLAY), world.lease(Kind.EVAL)
     uids = [game.uid for game in world.ledger.adopt(selfplay, 3)]
     assert world.ledger.finish_games(selfplay, [event(uids[0])]) is Directive.GO_ON
     assert world.ledger.finish_games(selfplay, [event(uids[1])]) is Directive.STALL

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import threading
 
-from azq.bus.connect import connect
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.rules.strikes import REASON
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 

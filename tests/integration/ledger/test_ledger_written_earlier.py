@@ -13,7 +13,6 @@ import pytest
 from learner_doubles import ListTracker
 
 from azq import games
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import StoreConfig, parse_run
 from azq.learner.opening import LearnerSetup
@@ -25,6 +24,7 @@ from azq.store import open_store
 from azq.wire import keys
 from azq.wire.arrays import unpack_record
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.messages import LearnerStatus, RunEvent
 
 OLD = Path(__file__).parents[2] / "golden" / "written_earlier"

@@ -14,12 +14,12 @@ import pytest
 from waiting import until
 
 import azq.queue
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
@@ -27,7 +27,7 @@ ROOT = Path(azq.queue.__file__).parents[1]
 
 WORKER = """
 import sys
-from azq.bus.connect import connect
+from azq.wire.connect import connect
 from azq.ledger import Ledger
 from azq.queue import make_app
 

@@ -14,19 +14,19 @@ from waiting import until
 
 import azq.queue
 from azq.bus import certificate
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.config.addresses import trusting
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
 WORKER = """
 import sys
-from azq.bus.connect import connect
+from azq.wire.connect import connect
 from azq.ledger import Ledger
 from azq.queue import make_app
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from azq.bus.base import Entry
-from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.status.brokers import PlaneFacts, open_planes
 from azq.wire import keys
+from azq.wire.connect import open_client
 
 
 def test_planes_tell_memory_backlog_and_dead_letters(broker: Any) -> None:

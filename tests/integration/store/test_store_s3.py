@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from azq import games
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
@@ -25,6 +24,7 @@ from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.store import open_store
+from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
 pytest.importorskip("s3fs")

@@ -9,9 +9,9 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from azq.bus.connect import connect
 from azq.bus.embedded import EmbeddedServer
 from azq.wire import acl, keys
+from azq.wire.connect import connect
 
 MACHINE = acl.machine_user("box")
 OTHER = acl.machine_user("other")

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, GradeSpec, Job, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
 from workers import evaluate

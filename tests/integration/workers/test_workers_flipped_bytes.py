@@ -11,12 +11,12 @@ import pytest
 from waiting import until
 from worker_doubles import RUN, Fleet
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.ledger.types import JobState, RunState
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
+from azq.wire.connect import connect
 from azq.wire.messages import SampleEvent
 
 COPIES = 60

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import ConfigError
@@ -24,6 +23,7 @@ from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.codec import encode
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec, RunRecord
 from workers import evaluate

@@ -11,11 +11,10 @@ import pytest
 from waiting import until
 from worker_doubles import RUN, Fleet
 
-from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.errors import DO_NOT_RESTART, ExitCode, SchemaMismatch
 from azq.wire import keys
-from azq.wire.gate import agree_on_schema
+from azq.wire.connect import agree_on_schema, connect
 from azq.wire.messages import SCHEMA, EvalRequest, GameRecord, SampleEvent, WeightEvent
 
 OTHER = SCHEMA + 1

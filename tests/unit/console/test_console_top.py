@@ -20,7 +20,6 @@ import pytest
 from page_site import RUN, Site
 from rich.console import Console, Group
 
-from azq.bus.connect import connect
 from azq.config import load
 from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
@@ -31,6 +30,7 @@ from azq.status.observe import gather, read_workers
 from azq.status.queues import queue_table
 from azq.status.summary import summarise
 from azq.status.workers import worker_status
+from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "console"  # the pictures, which a change has to change too

@@ -25,8 +25,7 @@ from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec
 from azq.search.evaluator import UniformEvaluator
 from azq.wire import keys
-from azq.wire.codec import MAX_FRAME_BYTES, encode
-from azq.wire.leaves import answer_bytes, most_leaves
+from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, encode, most_leaves
 from azq.wire.messages import EvalReply, EvalRequest
 
 WIDE = NetSpec(planes=1, rows=1, cols=8, scalars=0, num_actions=8192, value_size=1)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from azq.errors import AzqError, LeaseLost
 from azq.ledger import rules
-from azq.ledger.types import Directive, GameRecord, Job, JobState, RunState
-from azq.wire.messages import RunRecord
+from azq.ledger.types import Directive, JobState, RunState
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 LEASE_S = 5.0
 STEPS = (

@@ -9,7 +9,8 @@ from ledger_states import CANCELLED, DONE, LEASED, games, job, lease, run
 
 from azq.errors import LeaseLost
 from azq.ledger import rules
-from azq.ledger.types import GameRecord, RunState
+from azq.ledger.types import RunState
+from azq.wire.messages import GameRecord
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from ledger_states import CANCELLED, DONE, FAILED, LEASED, QUEUED, job, lease, r
 from azq.errors import LeaseLost
 from azq.ledger import rules
 from azq.ledger.rules.state import ended_by, is_active, leased_row, may_work
-from azq.ledger.types import Job, RunState
-from azq.wire.messages import RunRecord
+from azq.ledger.types import RunState
+from azq.wire.messages import Job, RunRecord
 
 
 def test_a_new_run_has_nothing_and_runs():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from azq.ledger import rules
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, company
-from azq.ledger.types import GameRecord, Job, JobState, Lease
-from azq.wire.messages import RunRecord
+from azq.ledger.types import JobState, Lease
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 STEP_MS = 500  # the shortest time between two journal writes
 JOURNAL_STEPS = 10  # the longest; from one to the next it doubles

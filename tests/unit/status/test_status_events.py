@@ -13,7 +13,7 @@ from azq.errors import InvalidRequest
 from azq.ledger import MemoryLedger
 from azq.ledger.rules import KEPT_EVENTS
 from azq.ledger.types import RunState
-from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_place
+from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_event_id
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -39,7 +39,7 @@ def reader_of(bus: MemoryBus, runs: Sequence[str], after: EventId) -> EventReade
 def everything(reader: EventReader) -> list[EventId]:
     found: list[EventId] = []
     while events := reader.read():
-        found += [event.place for event in events]
+        found += [event.id for event in events]
     return found
 
 
@@ -58,8 +58,8 @@ def test_a_reader_that_comes_back_at_any_event_reads_on_from_there(history: list
     assert whole == sorted(set(whole))
     if whole:
         last = whole[min(stop, len(whole) - 1)]
-        assert everything(reader_of(bus, RUNS, parse_place(str(last)))) == [place for place in whole if place > last]
-        alone = everything(reader_of(bus, ["a"], parse_place(str(last))))
+        assert everything(reader_of(bus, RUNS, parse_event_id(str(last)))) == [place for place in whole if place > last]
+        alone = everything(reader_of(bus, ["a"], parse_event_id(str(last))))
         assert alone == [place for place in whole if place > last and place.run == "a"]
 
 
@@ -72,9 +72,9 @@ def test_a_long_stream_is_not_overtaken_by_a_short_one() -> None:
     publish(bus, "b", "e", 0)
     reader = reader_of(bus, RUNS, START)
     first = reader.read()
-    assert {event.place.run for event in first} == {"a"}
+    assert {event.id.run for event in first} == {"a"}
     rest = everything(reader)
-    assert [*[event.place for event in first], *rest] == sorted([*[event.place for event in first], *rest])
+    assert [*[event.id for event in first], *rest] == sorted([*[event.id for event in first], *rest])
     assert rest[-1].run == "b"
 
 
@@ -82,7 +82,7 @@ def test_what_comes_late_within_one_millisecond_is_told_in_its_place() -> None:
     bus = MemoryBus(clock=lambda: 1.0)
     publish(bus, "b", "e", 0)
     reader = EventReader(bus, RUNS, START, pause=lambda _: publish(bus, "a", "e", 1))  # between the two looks
-    assert [event.place.run for event in reader.read()] == ["a", "b"]
+    assert [event.id.run for event in reader.read()] == ["a", "b"]
 
 
 def test_a_new_reader_hears_only_what_comes_and_new_runs_from_their_beginning() -> None:
@@ -96,7 +96,7 @@ def test_a_new_reader_hears_only_what_comes_and_new_runs_from_their_beginning() 
     ledger.set_run_state("a", RunState.PAUSED, "lunch")
     job = ledger.enqueue(Job("", "b", Kind.SELFPLAY, "cpu"))
     ledger.claim(job.job.job_id, 1, "w1", 5.0)
-    told = [(event.place.run, event.kind, event.about) for event in reader.read()]
+    told = [(event.id.run, event.kind, event.about) for event in reader.read()]
     about = {"job": "b:1", "kind": "selfplay", "tag": "cpu", "attempt": 1}
     assert sorted(told, key=str) == sorted(
         [
@@ -130,14 +130,14 @@ def test_a_reader_hears_which_runs_lost_events_while_it_was_away() -> None:
     publish(bus, "b", "e", 0)
     assert EventReader(bus, RUNS, EventId(1, 0, "e", "a")).lost == ["a"]
     newest = bus.newest(keys.events("a"))[0].id
-    assert EventReader(bus, RUNS, parse_place(f"{newest}-e-a")).lost == []
+    assert EventReader(bus, RUNS, parse_event_id(f"{newest}-e-a")).lost == []
     assert EventReader(bus, RUNS, None).lost == []
 
 
 @pytest.mark.parametrize("text", ["x", "1-1", "1-1-x-a", "1-1-e-", "1-1-e-A", "-1-1-e-a", "1" * 40 + "-1-e-a", "1-1-e-a\n", "٣-1-e-a"])
 def test_an_id_of_no_event_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="Last-Event-ID"):
-        parse_place(text)
+        parse_event_id(text)
 
 
 def test_conditions_begin_and_end() -> None:

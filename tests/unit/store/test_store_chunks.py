@@ -7,12 +7,12 @@ import uuid
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import StoreError, WeightsError
 from azq.store import open_store, remote
 from azq.store.chunks import MAGIC, MAX_BLOB_BYTES, Manifest, decode_manifest, encode_manifest, manifest_of
 from azq.wire import keys
+from azq.wire.connect import connect
 
 CHUNK = 1024
 

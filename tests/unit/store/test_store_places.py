@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from azq.bus.connect import connect
 from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
 from azq.store import BlobStore, blobs, open_store
 from azq.store.chunks import MAX_BLOB_BYTES
+from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
 
@@ -214,7 +214,7 @@ def test_redis_without_a_client_is_a_setting(tmp_path):
 
 
 def test_a_control_plane_that_is_gone_is_unavailable(tmp_path):
-    from azq.bus.connect import open_client
+    from azq.wire.connect import open_client
 
     store = open_store("redis", directory=tmp_path, client=open_client("unix:///nowhere"))
     with pytest.raises(BrokerUnavailable):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, body_of, checksum, decode, decode_either, encode
+from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves
 from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
@@ -204,3 +204,25 @@ def test_deeply_nested_bytes_are_refused():
 def test_other_shapes_are_refused(frame):
     with pytest.raises(WireError):
         decode(frame, GameRecord)
+
+
+def test_an_answer_holds_two_bytes_for_each_logit_and_value():
+    assert answer_bytes(0, 9, 1) == 1024
+    assert answer_bytes(1, 9, 1) == 1024 + 20
+    assert answer_bytes(512, 8191, 1) == 8_389_632  # over 8 MiB: 8,388,608
+
+
+@pytest.mark.parametrize(
+    ("packed_size", "actions", "values", "leaves"),
+    [
+        (1, 8191, 1, 511),  # the answer decides
+        (16_384, 9, 1, 511),  # the request does
+        (8, 2, 2, 1_048_448),  # both alike
+        (8_387_584, 9, 1, 1),
+        (8_387_585, 9, 1, 0),
+        (1, 4_193_790, 2, 1),
+        (1, 4_193_791, 2, 0),
+    ],
+)
+def test_request_and_answer_of_the_most_leaves_each_fit(packed_size, actions, values, leaves):
+    assert most_leaves(packed_size, actions, values) == leaves

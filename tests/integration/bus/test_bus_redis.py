@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from azq.bus import connect as connecting
-from azq.bus.connect import connect_at_start
+from azq.bus import redis as redis_bus
 from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import connect_at_start
 from azq.errors import BrokerRefused, BrokerUnavailable
 
 
@@ -21,7 +21,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     listener.bind(str(tmp_path / "notify"))
     listener.settimeout(30.0)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    monkeypatch.setattr(connecting, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(redis_bus, "PAUSES_S", (0.01,))
     with listener:
         yield listener
 

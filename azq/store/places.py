@@ -1,15 +1,17 @@
-"""Blobs as values of the control plane: for runs on many machines without a shared disk."""
+"""Where blobs may lie: what each place does, a folder, the control plane; `azq.store.remote` has the others."""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import redis
 
 from azq.errors import StoreError
-from azq.store.base import hash_in
-from azq.store.chunks import Manifest, decode_manifest, encode_manifest
+from azq.files import make_folders, publish_file
+from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, decode_manifest, encode_manifest, hash_in, too_large
 from azq.wire import keys
 from azq.wire.connect import translate
 
@@ -29,8 +31,78 @@ return 1
 """
 
 
-class ControlPlane:
-    """Values of the control plane; the server is blocked for one chunk at a time, and what a crash leaves expires."""
+class Storage(Protocol):
+    """One kind of storage; `uri` names a blob within it."""
+
+    def uri(self, sha256: str) -> str: ...
+    def write(self, uri: str, data: bytes) -> None: ...
+    def read(self, uri: str) -> bytes | None:
+        """What stands under the blob's name, at most `MAX_BLOB_BYTES`; None where nothing does."""
+
+    def remove(self, uri: str) -> None:
+        """Forgets a blob with its chunks."""
+
+
+class ChunkedStorage(Storage, Protocol):
+    """Storage that keeps large blobs in chunks: where one value blocks others, or where a write may break off."""
+
+    def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
+        """Writes the chunks, and the manifest under the blob's name once all are there."""
+
+    def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
+        """Every chunk in order, no longer than the manifest says; None for one that is gone."""
+
+
+class Folder:
+    """A local or shared folder, a file a blob, renamed whole into place; `base` is the URL it was named by, empty for the run's own."""
+
+    def __init__(self, directory: Path, base: str = "") -> None:
+        self._directory = directory
+        self._base = base
+
+    def uri(self, sha256: str) -> str:
+        """`file:<sha256>`, or below the base URL."""
+        return f"{self._base}/{sha256}{SUFFIX}" if self._base else f"file:{sha256}"
+
+    def write(self, uri: str, data: bytes) -> None:
+        """Writes it whole: a reader sees all of it or nothing."""
+        path = self._path(uri)
+        try:
+            make_folders(self._directory)
+            publish_file(path, data)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror or error}; free space or mend its rights") from None
+
+    def read(self, uri: str) -> bytes | None:
+        """The file's bytes, or None where there is none."""
+        path = self._path(uri)
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BLOB_BYTES:
+                raise too_large(uri)
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror or error}; mend its rights") from None
+
+    def remove(self, uri: str) -> None:
+        """Deletes the file."""
+        path = self._path(uri)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot delete {path}: {error.strerror or error}; mend its rights") from None
+
+    def _path(self, uri: str) -> Path:
+        return self._directory / f"{hash_in(uri)}{SUFFIX}"
+
+
+class ControlPlaneBlobs:
+    """Values of the control plane, for runs on many machines without a shared disk.
+
+    The server is blocked for one chunk at a time, and what a crash leaves expires.
+    """
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
