@@ -7,9 +7,13 @@ its folder's last fsync. So a file is written whole beside its name, and a name 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from azq.errors import StateConflict
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -56,3 +60,18 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
             os.unlink(draft)
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path, taken: Callable[[str], str]) -> Iterator[None]:
+    """Holds a file for this process; one that dies loses it. Raises `StateConflict` as `taken` words it for the holder's pid, `OSError`."""
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise StateConflict(taken(file.read().strip() or "unknown")) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from azq.errors import BrokerError, NotFound, StateConflict, StoreError
+from azq.files import locked
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, wait_for_place
 from azq.ledger.types import LearnerLease
@@ -21,22 +20,14 @@ PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last h
 @contextmanager
 def lock_folder(directory: Path) -> Iterator[None]:
     """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
-    path = directory / LOCK_NAME
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
-    except OSError as error:
-        raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
-    with file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise StateConflict(f"another learner, process {holder}, trains in {directory}; stop it first") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+            directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(
+                locked(directory / LOCK_NAME, lambda pid: f"another learner, process {pid}, trains in {directory}; stop it first")
+            )
+        except OSError as error:
+            raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
         yield
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -16,7 +13,8 @@ from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
 from azq.config.addresses import data_settings
-from azq.errors import BrokerUnavailable, ConfigError, StateConflict
+from azq.errors import BrokerUnavailable, ConfigError
+from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.host.users import Machines, knows_roles, owners_of
 from azq.process.supervisor import hangs
@@ -225,20 +223,7 @@ def check_address(host: str, port: int = 0) -> None:
         raise ConfigError(f"--listen {where}: this machine cannot listen there ({why}); name its own address and a free port") from None
 
 
-@contextlib.contextmanager
-def home_lock(home: Path) -> Iterator[None]:
-    """One `azq up` a home folder; a dead holder loses the lock. Raises `StateConflict` naming the holder."""
-    path = home / LOCK_FILE
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise StateConflict(
-                f"another azq up (pid {file.read().strip() or 'unknown'}) works in {home}; "
-                "stop it, or give another folder with --set home=FOLDER"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+def home_lock(home: Path) -> contextlib.AbstractContextManager[None]:
+    """One `azq up` a home folder. Raises `StateConflict` naming the holder."""
+    remedy = f"works in {home}; stop it, or give another folder with --set home=FOLDER"
+    return locked(home / LOCK_FILE, lambda pid: f"another azq up (pid {pid}) {remedy}")
