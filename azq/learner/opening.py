@@ -24,7 +24,7 @@ from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
-from azq.learner.rounds import OneRank, Ranks
+from azq.learner.rounds import Ranks
 from azq.learner.step.device import pick_device
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetric, Symmetries
@@ -128,7 +128,7 @@ class LearnerSetup:
         config, place = self.sections.learner, self.place
         feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if place.ranks == 1:
-            return OneRank(trainer, feed)
+            return Ranks(trainer, feed)
         return Leader(self.run, self.bus, config, trainer, feed, place, self.directory / MEETINGS)
 
 

@@ -96,7 +96,6 @@ class Lanes:
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
-        """Buffers of a network for a slot."""
         return GraphSlot(module, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
@@ -128,14 +127,12 @@ class GraphFlight:
         self._error: RuntimeError | None = None
 
     def done(self) -> bool:
-        """Whether the device is through with it; also where it failed."""
         try:
             return self._slot is None or self._done.query()
         except RuntimeError:
             return True
 
     def wait(self) -> Outputs:
-        """Blocks until the device is done."""
         return self._land()[0]
 
     def finite(self) -> bool:
@@ -178,7 +175,6 @@ class GraphSlot:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def holds(self, size: int) -> bool:
-        """Whether the graph of a size was captured."""
         return size in self._graphs
 
     def launch(self, parts: tuple[NDArray[np.uint8], ...], size: int) -> GraphFlight:
@@ -249,7 +245,6 @@ class GraphForward:
         self._turn = 0
 
     def launch(self, *parts: NDArray[np.uint8]) -> Flight:
-        """Starts on the stream whose turn it is."""
         size = bucket_of(sum(map(len, parts)), self._sizes)
         self._lanes.in_use.add(size)
         self._turn = (self._turn + 1) % SLOTS

@@ -46,40 +46,20 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A forward pass that was over when it was launched."""
+    """A forward pass that was over when it was launched: with outputs, or with the error that ended it."""
 
-    outputs: Outputs
+    outputs: Outputs | Exception
 
     def done(self) -> bool:
-        """It is."""
         return True
 
     def wait(self) -> Outputs:
-        """The outputs."""
+        if isinstance(self.outputs, Exception):
+            raise self.outputs
         return self.outputs
 
     def finite(self) -> bool:
-        """Whether all outputs are."""
-        return all_finite(self.outputs[0]) and all_finite(self.outputs[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Crashed:
-    """A forward pass that failed when it was launched."""
-
-    error: Exception
-
-    def done(self) -> bool:
-        """It is."""
-        return True
-
-    def wait(self) -> Outputs:
-        """Raises what went wrong."""
-        raise self.error
-
-    def finite(self) -> bool:
-        """Raises what went wrong."""
-        raise self.error
+        return all(map(all_finite, self.wait()))
 
 
 def all_finite(values: NDArray[np.float16]) -> bool:
@@ -88,7 +68,6 @@ def all_finite(values: NDArray[np.float16]) -> bool:
 
 
 def as_float16(logits: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The wire's precision."""
     return logits.to(torch.float16), values.to(torch.float16)
 
 

@@ -11,7 +11,7 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
 from azq.inference.device.engine import Engine, fastest_layout
 from azq.inference.device.fallback import Failure, Rung, classify
-from azq.inference.device.forward import Crashed, Flight, Forward, Landed, Outputs
+from azq.inference.device.forward import Flight, Forward, Landed, Outputs
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
@@ -83,7 +83,7 @@ class Model:
                 return self._in_pieces(parts)
             return self._built[2].launch(*parts)
         except (RuntimeError, MemoryError) as error:
-            return Crashed(_without_frames(error))
+            return Landed(_without_frames(error))
 
     def land(self, flight: Flight, *parts: Packed) -> Outputs:
         """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.

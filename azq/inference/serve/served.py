@@ -46,7 +46,6 @@ class ServedRun:
 
     @property
     def limits(self) -> BatchLimits:
-        """When a batch of this run may go."""
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     def resolve(self, weight_version: int) -> int:
@@ -68,7 +67,6 @@ class ServedRun:
         return model
 
     def give_back(self, version: int) -> None:
-        """Ends a loan."""
         self.models.give_back(version)
 
     def observe(self, leaves: int, latency_s: float) -> None:

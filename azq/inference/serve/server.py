@@ -58,7 +58,6 @@ class FlyingBatch:
 
     @property
     def leaves(self) -> int:
-        """All members' together."""
         return sum(pending.request.count for pending in self.members)
 
 
@@ -341,12 +340,10 @@ class InferenceServer:
             self._not_before_s.pop(_key(pending.entry), None)
 
     def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
-        """Tells clients why there is no answer."""
         self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=reason_of(error))
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
     def _land_all(self) -> int:
-        """Waits for all that is in flight."""
         landed = 0
         while self._flying:
             landed += self._land(self._flying.popleft())

@@ -82,7 +82,6 @@ class Direct:
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        """The batch of an order."""
         ages, chosen = self._draws.of(order)
         yield Batch(self._window.newest(ages), chosen)
 
@@ -171,7 +170,6 @@ class Prefetcher:
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        """The batch of an order; raises what gathering raised."""
         slot = self._await(order)
         try:
             assert slot.batch is not None
@@ -183,7 +181,6 @@ class Prefetcher:
                 self._state.notify_all()
 
     def close(self) -> None:
-        """Ends the thread."""
         with self._state:
             self._closed = True
             self._state.notify_all()
