@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.device.fallback import CaptureRefused, Failure, classify
-from azq.inference.device.forward import EagerForward, Flight, Outputs, bucket_of, gather
+from azq.inference.device.forward import CaptureRefused, EagerForward, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
 from azq.phases import Event
 

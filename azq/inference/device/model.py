@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.inference.device.engine import Engine, fastest_layout
-from azq.inference.device.fallback import Failure, Rung, classify
-from azq.inference.device.forward import Flight, Forward, Landed, Outputs
+from azq.inference.device.engine import Engine, Rung, fastest_layout
+from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 

@@ -27,7 +27,7 @@ from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.requests import BadRequest, Pending, Waiting, plan
 from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
-from azq.inference.serve.served import Admission, ServedRun
+from azq.inference.serve.served import Admission, ServedRun, specs
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
@@ -93,7 +93,7 @@ class InferenceServer:
         self._worker = worker
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
-        admit = Admission(control, fetch, config, self._engine, worker, spec_of)
+        admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
         self._loading = LoadingThread(control, Roster(runs), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
         self._served: dict[str, ServedRun] = {}

@@ -9,7 +9,7 @@ from waiting import until
 
 from azq.errors import DeviceError, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.fallback import Mode
+from azq.inference.device.engine import Mode
 from azq.wire import keys
 
 NAN = answering(np.nan)

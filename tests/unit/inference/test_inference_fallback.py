@@ -11,8 +11,8 @@ from inference_doubles import CONFIG, NETWORK, SPEC, FakeEngine, answering, obse
 
 from azq.config import NetworkConfig
 from azq.errors import DeviceError, ExitCode, WeightsError
-from azq.inference.device.fallback import SMALLEST_BATCH, CaptureRefused, Failure, Leave, Mode, Rung, after, classify, modes_on
-from azq.inference.device.forward import Landed, all_finite
+from azq.inference.device.engine import SMALLEST_BATCH, Leave, Mode, Rung, after, modes_on
+from azq.inference.device.forward import CaptureRefused, Failure, Landed, all_finite, classify
 from azq.inference.device.model import Model
 from azq.nets import build, from_bytes, to_bytes, unpack
 

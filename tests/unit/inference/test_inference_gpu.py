@@ -17,9 +17,8 @@ from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.cuda import GraphSlot, Lane
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import CaptureRefused, Mode, Rung
-from azq.inference.device.forward import EagerForward
+from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.forward import CaptureRefused, EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation

@@ -19,8 +19,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.cuda import SLOTS
-from azq.inference.device.engine import Engine, fastest_layout
-from azq.inference.device.fallback import Mode, Rung
+from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
 from azq.inference.device.forward import EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement
