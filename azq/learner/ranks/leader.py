@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace as changed
@@ -78,7 +79,7 @@ class Leader(Ranks):
         if table is not self._table:
             self._begin(table)
         elif self._group is not None:
-            self._tell_idle()
+            self._holds(partial(self._group.tell, Word("idle")))
         self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
@@ -88,14 +89,9 @@ class Leader(Ranks):
             self._part()
         if self._group is None:
             return super().train(planned)
-        before, lost = self.trainer.snapshot(), ""
-        try:
-            self._together(planned)
-        except RuntimeError as error:
-            lost = _first_line(error)
-        if not lost:
+        before = self.trainer.snapshot()
+        if self._holds(partial(self._together, planned)):
             return planned.steps
-        self._lose(lost)
         self.trainer.restore(before)
         return 0
 
@@ -153,13 +149,7 @@ class Leader(Ranks):
         if not table.members:
             log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self._place.ranks)
             return
-        lost = ""
-        try:
-            self._meet(self._table)
-        except RuntimeError as error:
-            lost = _first_line(error)
-        if lost:
-            self._lose(lost)
+        self._holds(partial(self._meet, self._table))
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
@@ -173,21 +163,18 @@ class Leader(Ranks):
         self.trainer.join(self._sync)
         log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self._place.ranks)
 
-    def _tell_idle(self) -> None:
+    def _holds(self, call: Callable[[], None]) -> bool:
+        """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
         lost = ""
         try:
-            assert self._group is not None
-            self._group.tell(Word("idle"))
+            call()
         except RuntimeError as error:
-            lost = _first_line(error)
-        if lost:
-            self._lose(lost)
-
-    def _lose(self, reason: str) -> None:
-        """Goes on without the group. Called outside of the handler: an error holds what holds connections."""
-        self._failures += 1
-        log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=reason)
-        self._part()
+            lost = str(error).partition("\n")[0][:200] or type(error).__name__
+        if lost:  # outside of the handler: an error holds what holds connections
+            self._failures += 1
+            log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=lost)
+            self._part()
+        return not lost
 
     def _part(self) -> None:
         """Alone until those that are left say that they are free."""
@@ -208,10 +195,6 @@ class Leader(Ranks):
         self.trainer.leave()
         if group is not None:
             group.close()
-
-
-def _first_line(error: RuntimeError) -> str:
-    return str(error).partition("\n")[0][:200] or type(error).__name__
 
 
 def _beat(frame: bytes) -> RankBeat | None:
