@@ -12,7 +12,7 @@ def supported() -> bool:
     """True when this CPU has the instructions; nothing else of the module may be used otherwise."""
 
 class ResNet:
-    """azq.nets.resnet.ResNet without scalars. Weights and activations in bfloat16, sums in float32.
+    """azq.nets.residual.ResNet without scalars. Weights and activations in bfloat16, sums in float32.
 
     With int8 the blocks' convolutions multiply bytes, scaled by each position's own largest activation.
 

@@ -20,13 +20,13 @@ PENDING_MARKS = 256  # on the device; more than two steps' worth
 Sums = Mapping[str, float]
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A timing mark on a device's queue of work: `torch.cuda.Event(enable_timing=True)` or its double."""
 
     def record(self) -> None: ...
     def query(self) -> bool: ...
     def synchronize(self) -> None: ...
-    def elapsed_time(self, end: Event) -> float: ...
+    def elapsed_time(self, end: DeviceEvent) -> float: ...
 
 
 class Span:
@@ -57,7 +57,7 @@ class Phases:
     def __init__(
         self,
         *,
-        make_event: Callable[[], Event] | None = None,
+        make_event: Callable[[], DeviceEvent] | None = None,
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
@@ -69,7 +69,7 @@ class Phases:
         self._wall: dict[str, float] = {}
         self._cpu: dict[str, float] = {}
         self._device: dict[str, float] = {}
-        self._marks: deque[tuple[str, Event]] = deque()  # the phase that begins there
+        self._marks: deque[tuple[str, DeviceEvent]] = deque()  # the phase that begins there
         self._at_s, self._at_cpu_s = clock(), cpu_clock()
         self._window: deque[tuple[float, dict[str, float]]] = deque([(self._at_s, {})])
 
@@ -127,7 +127,7 @@ class Phases:
             self._mark(following, self._make_event)
         return now_s
 
-    def _mark(self, following: str, make_event: Callable[[], Event]) -> None:
+    def _mark(self, following: str, make_event: Callable[[], DeviceEvent]) -> None:
         event = make_event()
         event.record()
         self._marks.append((following, event))

@@ -10,29 +10,15 @@ from __future__ import annotations
 import mmap
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from azq import phases
-from azq.metrics import QUANTILES
+from azq import metrics, phases
 
 _STOP = struct.Struct("<Q")
-_PHASES = tuple(prefix + name for prefix in (phases.WALL, phases.CPU) for name in phases.SELFPLAY)
-_RATES = (
-    "games_per_s",
-    "plies_per_s",
-    "simulations_per_s",
-    "evaluations_per_s",
-    "exact_simulations_per_s",
-    "cache_lookups_per_s",
-    "cache_hits_per_s",
-    "merged_leaves_per_s",
-    "mean_batch",
-    "latency_ms",
-    "resent",
-)
-_SLOT = struct.Struct(f"<d?{len(_RATES)}dQ64s3d{len(_PHASES)}d")
+_RATES = (*metrics.OF_CHILDREN, *(prefix + name for prefix in (phases.WALL, phases.CPU) for name in phases.SELFPLAY))
+_SLOT = struct.Struct(f"<d?Q64s{len(_RATES)}d")
 _CLAIM = struct.Struct("<dQQ96s")
 _CLAIM_AT = -(-_SLOT.size // 8) * 8  # behind the figures
 _STRIDE = _CLAIM_AT + -(-_CLAIM.size // 8) * 8
@@ -40,25 +26,13 @@ FRESH_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """A child's figures; rates are per second, `busy` says that it holds a job."""
+class ChildFigures:
+    """What a child does: `busy` says that it holds a job, `rates` are figures and phases by their names in heartbeats, zeros left out."""
 
     busy: bool = False
-    games_per_s: float = 0.0
-    plies_per_s: float = 0.0
-    simulations_per_s: float = 0.0
-    evaluations_per_s: float = 0.0
-    mean_batch: float = 0.0
-    latency_ms: float = 0.0
-    resent: float = 0.0
-    weight_version: int = 0
     run: str = ""
-    latency_quantiles_ms: tuple[float, ...] = (0.0, 0.0, 0.0)  # at metrics.QUANTILES
-    phases: Mapping[str, float] = field(default_factory=dict)  # seconds per second, names as in heartbeats
-    exact_simulations_per_s: float = 0.0
-    cache_lookups_per_s: float = 0.0
-    cache_hits_per_s: float = 0.0
-    merged_leaves_per_s: float = 0.0
+    weight_version: int = 0
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 class Claim(NamedTuple):
@@ -84,26 +58,21 @@ class Board:
         """Whether the worker is stopping."""
         return bool(_STOP.unpack_from(self._memory, 0)[0])
 
-    def write(self, slot: int, figures: Figures) -> None:
+    def write(self, slot: int, figures: ChildFigures) -> None:
         """A child's figures as of now; more children than slots share the last one."""
-        values = [getattr(figures, name) for name in _RATES]
-        name = figures.run.encode()[:64]
-        spent = (figures.phases.get(phase, 0.0) for phase in _PHASES)
-        rest = (figures.weight_version, name, *figures.latency_quantiles_ms, *spent)
-        _SLOT.pack_into(self._memory, self._place(slot), time.monotonic(), figures.busy, *values, *rest)
+        facts = (figures.busy, figures.weight_version, figures.run.encode()[:64])
+        rates = (figures.rates.get(name, 0.0) for name in _RATES)
+        _SLOT.pack_into(self._memory, self._place(slot), time.monotonic(), *facts, *rates)
 
-    def read(self) -> list[Figures]:
+    def read(self) -> list[ChildFigures]:
         """Figures of the children that wrote lately."""
         now = time.monotonic()
         found = []
         for slot in range(self._slots):
-            written_s, busy, *rest = _SLOT.unpack_from(self._memory, _STRIDE * (1 + slot))
+            written_s, busy, version, run, *values = _SLOT.unpack_from(self._memory, self._place(slot))
             if written_s and now - written_s < FRESH_S:
-                rates = dict(zip(_RATES, rest, strict=False))
-                version, name, *more = rest[len(_RATES) :]
-                run, quantiles = name.rstrip(b"\0").decode(errors="replace"), tuple(more[: len(QUANTILES)])
-                spent = {phase: share for phase, share in zip(_PHASES, more[len(QUANTILES) :], strict=True) if share}
-                found.append(Figures(busy, weight_version=version, run=run, latency_quantiles_ms=quantiles, phases=spent, **rates))
+                rates = {name: value for name, value in zip(_RATES, values, strict=True) if value}
+                found.append(ChildFigures(busy, _text(run), version, rates))
         return found
 
     def busy(self) -> bool:
@@ -121,8 +90,30 @@ class Board:
         for slot in range(self._slots):
             said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + _CLAIM_AT)
             if pid:
-                found[slot] = Claim(pid, job_id.rstrip(b"\0").decode(errors="replace"), attempt), said_s
+                found[slot] = Claim(pid, _text(job_id), attempt), said_s
         return found
 
     def _place(self, slot: int) -> int:
         return _STRIDE * (1 + min(slot, self._slots - 1))
+
+
+def _text(padded: bytes) -> str:
+    return padded.rstrip(b"\0").decode(errors="replace")
+
+
+def merge(children: Sequence[ChildFigures]) -> dict[str, float]:
+    """The children's figures as their worker's, as each asks for; {} where no child has worked lately."""
+    if not children:
+        return {}
+    weights = [child.rates.get(metrics.EVALUATIONS_PER_S, 0.0) for child in children]
+    merged = {name: combine([child.rates.get(name, 0.0) for child in children], weights) for name, combine in metrics.OF_CHILDREN.items()}
+    return merged | phases.merged([spent for child in children if (spent := phases.of_heartbeat(child.rates))])
+
+
+def versions(children: Sequence[ChildFigures]) -> dict[str, int]:
+    """The newest weight version each run's games were searched with."""
+    newest: dict[str, int] = {}
+    for child in children:
+        if child.run:
+            newest[child.run] = max(newest.get(child.run, 0), child.weight_version)
+    return newest

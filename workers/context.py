@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import redis
 
 from azq import games
-from azq.actor.arenas import Arenas
+from azq.actor.groups import Arenas
+from azq.actor.progress import Meter
 from azq.bus.connect import connect
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import TIMEOUT_S
@@ -19,13 +20,12 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
-from azq.search.settings import search_at
+from azq.search.search import search_at
 from azq.wire.acl import user_in
 from azq.wire.messages import LATEST, RunRecord
 from azq.wire.shards import client_shards, on_shard
-from workers.board import Figures
+from workers.board import ChildFigures
 from workers.children import Signs, owner_of
-from workers.rates import Meter
 
 if TYPE_CHECKING:
     from azq.games import Game
@@ -70,7 +70,7 @@ class Context:
     def idle(self) -> None:
         """Says that no job is held."""
         self._signs.hold("")
-        self.board.write(self.slot, Figures())
+        self.board.write(self.slot, ChildFigures())
 
     def sections_now(self, view: RunView) -> RunSections:
         """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""

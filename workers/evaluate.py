@@ -10,7 +10,8 @@ from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
-from azq.arena.players import Ground, Player, make_player
+from azq.arena.player import Ground, Player
+from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections

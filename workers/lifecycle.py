@@ -18,8 +18,7 @@ from azq.errors import AccessRefused, ExitCode
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify, watchdog_interval_s
 from azq.wire.kinds import Kind
-from workers.board import Board
-from workers.rates import merge, versions
+from workers.board import Board, merge, versions
 
 if TYPE_CHECKING:
     from azq.bus.base import Bus

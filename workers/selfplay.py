@@ -1,12 +1,18 @@
-"""The Celery task `azq.selfplay`: one slice of one job."""
+"""The Celery task `azq.selfplay`: one slice of one job, on cores of its own where the run asks for that.
+
+A child keeps to as many cores as it has search threads; its threads, started later, inherit that. The cores come from those the
+process may use, in order, so that a worker confined to one NUMA node (numactl, systemd's CPUAffinity) stays there.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Collection, Iterator
 
 from azq import logs
-from azq.actor import Progress, SelfPlay, SliceEnd
-from azq.actor.pinning import pinned
+from azq.actor import Progress, SelfPlay, Slice, SliceEnd
+from workers.board import ChildFigures
 from workers.context import Context
 from workers.jobs import held_job
 
@@ -26,24 +32,42 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
         context.phases.restart()
 
         def report(progress: Progress) -> None:
-            resent = float(getattr(evaluator, "resent", 0))
-            context.board.write(context.slot, context.meter.figures(progress, record.run, resent=resent, phases=context.phases.shares()))
+            rates = context.meter.rates(progress, resent=float(evaluator.resent)) | context.phases.shares()
+            context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
         settings = sections.selfplay
         try:
             with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
                 return SelfPlay(
                     context.ledger,
-                    lease,
-                    sections,
-                    game,
+                    Slice(lease, sections, game, record.created_ms),
                     evaluator,
                     context.arenas,
                     should_stop=context.stopping,
                     report=report,
                     phases=context.phases,
-                    made_ms=record.created_ms,
                 ).run()
         finally:
             evaluator.close()
     return None
+
+
+def cores_of(slot: int, threads: int, allowed: Collection[int]) -> frozenset[int]:
+    """The cores of pool child number `slot`: `threads` neighbours that no other child has, or all where there are too few."""
+    first = slot * threads
+    chosen = sorted(allowed)[first : first + threads]
+    return frozenset(chosen if len(chosen) == threads else allowed)
+
+
+@contextlib.contextmanager
+def pinned(slot: int, threads: int) -> Iterator[frozenset[int]]:
+    """Keeps the calling thread, and threads it starts meanwhile, to the child's cores; says so where they do not suffice."""
+    allowed = frozenset(os.sched_getaffinity(0))
+    cores = cores_of(slot, threads, allowed)
+    if (slot + 1) * threads > len(allowed):
+        log.warning("not_pinned", slot=slot, threads=threads, cores=len(allowed), remedy="lower worker.concurrency or selfplay.threads")
+    os.sched_setaffinity(0, cores)
+    try:
+        yield cores
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from azq import _core, logs
-from azq.actor.arenas import Arenas
-from azq.actor.group import Group
-from azq.actor.link import Link
+from azq import logs
+from azq.actor.groups import Arenas, GameGroup
+from azq.actor.lease import HeldLease
 from azq.actor.progress import Progress, counts_of
-from azq.actor.turn import Limits, Moment, Stop, journal_interval_s, next_group, why_stop
+from azq.actor.slice import Moment, Slice, Stop, next_group, why_stop
 from azq.clock import now_ms
-from azq.config import RunSections
 from azq.errors import (
     BrokerError,
     EvaluationRefused,
@@ -30,13 +28,12 @@ from azq.errors import (
     WireError,
 )
 from azq.ledger import Ledger
-from azq.ledger.types import Lease
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Record
 from azq.wire.arrays import outgrown, pack_record
 from azq.wire.messages import GameRecord, SampleEvent
 
-PATIENCE_S = 60.0  # without any evaluation for so long, the games are better off elsewhere
 POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
 ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
 REPORT_S = 0.5
@@ -55,47 +52,37 @@ class SliceEnd:
 
 
 class SelfPlay:
-    """One slice of one self-play job.
+    """Plays one slice of one self-play job.
 
-    `made_ms` is when the run was created, which tells it from an earlier one of its name; `phases` says where its time goes;
-    `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
+    `phases` says where its time goes; `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        lease: Lease,
-        sections: RunSections,
-        game: _core.Game,
+        part: Slice,
         evaluator: Evaluator,
         arenas: Arenas,
         *,
         should_stop: Callable[[], bool] = lambda: False,
         report: Callable[[Progress], None] = lambda progress: None,
-        patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
         phases: Phases | None = None,
-        made_ms: int = 0,
     ) -> None:
         self._phases = phases or Phases()
-        self._lease = lease
+        self._lease = part.lease
+        self._limits = part.limits
         self._evaluator = evaluator
         self._arenas = arenas
         self._should_stop = should_stop
         self._report = report
         self._clock = clock
         self._wait = wait or threading.Event().wait
-        self._link = Link(ledger, lease, should_stop=should_stop, clock=clock, wait=self._wait)
-        games = lease.job.games or sections.selfplay.games_in_flight
-        searches = arenas.searches(game, sections, games, (lease.job.run, made_ms))
-        self._groups = [Group(search, game, sections.search.leaves_per_step) for search in searches]
+        self._held = HeldLease(ledger, part.lease, should_stop=should_stop, clock=clock, wait=self._wait)
+        searches = arenas.searches(part.game, part.sections, part.games, (part.lease.job.run, part.made_ms))
+        self._groups = [GameGroup(search, part.game, part.sections.search.leaves_per_step) for search in searches]
         self._base = counts_of(searches)  # the searches outlive slices
-        self._limits = Limits(
-            slice_s=lease.job.slice_s or sections.selfplay.slice_s,
-            patience_s=patience_s,
-            journal_s=journal_interval_s(sections.selfplay.journal_s, lease.lease_s),
-        )
         self._progress = Progress()
         self._started_s = self._evaluated_s = self._journaled_s = clock()
         self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
@@ -140,7 +127,7 @@ class SelfPlay:
             self._journaled_s = now
             self._journal_s = min(2 * self._journal_s, self._limits.journal_s)
             with self._phases("ledger"):
-                self._link.journal([record for group in self._groups for record in group.changed()])
+                self._held.journal([record for group in self._groups for record in group.changed()])
         if now - self._reported_s >= REPORT_S:
             self._reported_s = now
             self._tell()
@@ -149,59 +136,55 @@ class SelfPlay:
             started_s=self._started_s,
             evaluated_s=self._evaluated_s,
             asked=self._should_stop(),
-            directive=self._link.directive,
+            directive=self._held.directive,
             open_games=self._progress.open_games,
         )
         return why_stop(moment, self._limits)
 
-    def _advance(self, group: Group) -> None:
+    def _advance(self, group: GameGroup) -> None:
         """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
-        self._harvest(group)
-        self._fill(group)
-        with self._phases("search"):
-            leaves = group.advance()
+        self._search(group)
         self._abandon_broken(group)
-        if not leaves and group.finished_any():
-            self._harvest(group)
-            self._fill(group)
-            with self._phases("search"):
-                group.advance()
+        if not group.leaves and group.finished_any():
+            self._search(group)
         if group.leaves:
             self._submit(group)
         elif not any(other.leaves for other in self._groups):
             with self._phases("wait"):
                 self._wait(POLL_S / 10)  # nothing anywhere can move until the ledger gives games
 
-    def _submit(self, group: Group) -> None:
+    def _search(self, group: GameGroup) -> None:
+        self._harvest(group)
+        self._fill(group)
+        with self._phases("search"):
+            group.advance()
+
+    def _submit(self, group: GameGroup) -> None:
         try:
             with self._phases("transport"):
                 group.submit(self._evaluator, self._clock())
         except (EvaluatorFailure, EvaluationTimeout, BrokerError) as error:
             self._ask_again(group, error)
 
-    def _receive(self, group: Group) -> bool:
+    def _receive(self, group: GameGroup) -> bool:
         """Waits a moment for the group's evaluations and applies them; False where they are not there yet."""
         if group.handle is None:
-            if self._clock() < self._submit_after_s:
+            if self._clock() >= self._submit_after_s:
+                self._submit(group)
+            else:
                 with self._phases("wait"):
                     self._wait(POLL_S)
-                return False
-            self._submit(group)
             return False
         evaluation = self._result(group, group.handle)
         if evaluation is None:
             return False
-        now = self._clock()
-        self._evaluated_s = now
-        self._progress.requests += 1
-        self._progress.latency_s += now - group.submitted_s
-        self._progress.latencies_ms.add(1000 * (now - group.submitted_s))
-        self._progress.weight_version = evaluation.weight_version
+        self._evaluated_s = self._clock()
+        self._progress.answered(self._evaluated_s - group.submitted_s, evaluation.weight_version)
         with self._phases("search"):
             self._progress.evaluations += group.apply(evaluation)
         return True
 
-    def _result(self, group: Group, handle: int) -> Evaluation | None:
+    def _result(self, group: GameGroup, handle: int) -> Evaluation | None:
         began = self._clock()
         try:
             with self._phases("wait"):
@@ -217,12 +200,12 @@ class SelfPlay:
         finally:
             self._progress.waited_s += self._clock() - began
 
-    def _ask_again(self, group: Group, error: Exception) -> None:
+    def _ask_again(self, group: GameGroup, error: Exception) -> None:
         group.handle = None
         self._submit_after_s = self._clock() + ASK_AGAIN_S
         log.warning("evaluation_failed", job=self._lease.job.job_id, reason=str(error), leaves=group.leaves)
 
-    def _harvest(self, group: Group) -> None:
+    def _harvest(self, group: GameGroup) -> None:
         """Commits the games that ended, all in one atomic step, then frees their slots."""
         group.clear_outgrown()
         events = [self._event(record) for record in group.finished()]
@@ -233,33 +216,32 @@ class SelfPlay:
             self._abandon(uid, reason)
         events = [event for event in events if event.record.uid not in too_long]
         with self._phases("ledger"):
-            self._link.finish(events)
+            self._held.finish(events)
         group.clear_finished()
         self._progress.games += len(events)
         self._progress.open_games -= len(events)
 
-    def _event(self, record: _core.Record) -> SampleEvent:
+    def _event(self, record: Record) -> SampleEvent:
         returns = tuple(float(value) for value in record.returns)
         return SampleEvent(pack_record(record), returns, self._lease.owner, now_ms())
 
-    def _fill(self, group: Group) -> None:
+    def _fill(self, group: GameGroup) -> None:
         """Adopts a game for every empty slot; a record that does not replay is abandoned by name, and the next one taken."""
         room = group.room()
         if not room or self._clock() < self._fill_after_s:
             return
         with self._phases("ledger"):
-            records = self._link.adopt(room)
+            records = self._held.adopt(room)
         for record in records:
+            self._progress.open_games += 1
             try:
                 group.start(record)
-                self._progress.open_games += 1
             except (WireError, IllegalActionError, GameContractError) as error:
-                self._progress.open_games += 1
                 self._abandon(record.uid, str(error))
         if len(records) < room:
             self._fill_after_s = self._clock() + ASK_AGAIN_S
 
-    def _abandon_broken(self, group: Group) -> None:
+    def _abandon_broken(self, group: GameGroup) -> None:
         """A game whose rules raised, or whose record outgrew a message, costs itself and nothing else."""
         for uid, reason in group.take_broken():
             self._abandon(uid, reason)
@@ -267,7 +249,7 @@ class SelfPlay:
     def _abandon(self, uid: int, reason: str) -> None:
         self._progress.abandoned += 1
         self._progress.open_games -= 1
-        self._link.abandon(uid, reason)
+        self._held.abandon(uid, reason)
         log.error("game_abandoned", run=self._lease.job.run, uid=uid, reason=reason)
 
     def _give_back(self) -> None:
@@ -277,11 +259,10 @@ class SelfPlay:
             records += group.changed()
             self._abandon_broken(group)
         with self._phases("ledger"):
-            self._link.release(records)
+            self._held.release(records)
 
     def _tell(self) -> None:
-        for name, count in counts_of([group.search for group in self._groups]).items():
-            setattr(self._progress, name, count - self._base[name])
+        self._progress.searched = counts_of([group.search for group in self._groups]) - self._base
         self._progress.search_s = sum(group.search_s for group in self._groups)
         self._report(self._progress)
 

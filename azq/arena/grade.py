@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azq import _core
-from azq.arena.engines.gtp import RESIGN
-from azq.arena.players import Player
-from azq.arena.position import Line, position
+from azq.arena.player import RESIGN, Line, Player, position
 from azq.arena.positions import Position, sign
 from azq.errors import AzqError, ConfigError, IllegalActionError
 

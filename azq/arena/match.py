@@ -2,25 +2,54 @@
 
 With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others.
 Duplicate deals: the k-th event of chance draws the same number in every game of a group, so that cards and dice differ only
-where play makes them differ.
+where play makes them differ. Results are told in the game's unit: backgammon in points, Blob in points a round.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from azq import _core
-from azq.arena.engines.gtp import RESIGN
-from azq.arena.players import Player
-from azq.arena.points import mean_and_error, unit
+from azq.arena.player import RESIGN, Player
 from azq.clock import now_ms
 from azq.errors import ConfigError
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
 SEED_BITS = 63
+BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
+BLOB_BONUS = 10  # a Blob score is at most 10 + cards
+MILLI = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One result unit a game: `scale` of it to a return of 1, losses in `loss_name`, `loss_scale` of it to a graded value of 1."""
+
+    name: str = "result"
+    scale: float = 1.0
+    loss_name: str = "value"
+    loss_scale: float = 1.0
+
+
+def unit(game: _core.Game) -> Unit:
+    """The unit of a game with its parameters."""
+    if game.name == "backgammon":
+        return Unit("points", BACKGAMMON_SCALE.get(str(game.params.get("scoring", "full")), 1.0), "millipoints", MILLI)
+    if game.name == "blob":
+        return _blob(game.params)
+    return Unit()
+
+
+def _blob(params: Mapping[str, Any]) -> Unit:
+    """A round scored by exact bids is worth at most 10 + cards; other forms stay in the game's own scale."""
+    cards = params.get("cards")
+    plain = params.get("scoring", "exact") == "exact" and params.get("returns", "own") == "own" and params.get("mode", "round") == "round"
+    return Unit("points", float(BLOB_BONUS + cards)) if plain and isinstance(cards, int) else Unit()
 
 
 @dataclass(slots=True)
@@ -94,6 +123,19 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
 def failed(spec: MatchSpec, reason: str) -> MatchResult:
     """The result of a match that an engine ended: no games, and why."""
     return MatchResult(spec, spec.first, spec.second, 0, 0, 0, now_ms(), error=reason)
+
+
+def mean_and_error(points: Sequence[float], group: int) -> tuple[float, float]:
+    """Mean of the points and its standard error, from the means of consecutive groups of games that share their luck.
+
+    The error is 0 where there are fewer than two groups: nothing is known of it then.
+    """
+    means = [sum(points[start : start + group]) / group for start in range(0, len(points), group)]
+    count = len(means)
+    mean = sum(means) / count
+    if count < 2:
+        return mean, 0.0
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in means) / (count - 1) / count)
 
 
 def share_of_first_place(returns: Sequence[float], seat: int) -> float:

@@ -1,106 +1,30 @@
 """Who can play, by name: networks, classical searches, rule players, and engines in processes of their own.
 
-| name | plays |
-|---|---|
-| weights:<version>, latest | any game: the run's search with these weights |
-| random | any game |
-| uct:<simulations> | games without chance and secrets |
-| pimc:<determinizations> | any game: perfect-information Monte Carlo |
-| rule | beasty_bar, blob: rules of thumb |
-| solver | connect_four: perfectly |
-| gnubg:<plies>, pubeval | backgammon |
-| gtp:<command> | othello, gomoku, hex: any engine that speaks GTP |
+`PLAYERS` is the one table of them: help, errors and the pattern of the REST interface are made from it. A player imports what it needs
+when it is made, for the command line reads this table to print its help.
 """
 
 from __future__ import annotations
 
-import importlib
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from azq import _core
-from azq.arena.engines.process import DEADLINE_S
-from azq.arena.engines.solver import Solver
-from azq.arena.position import from_the_start, position, seen
-from azq.arena.rule_players import rule_book
-from azq.arena.searcher import MAX_SLOTS, Searcher
-from azq.arena.tick import Tick, no_tick
-from azq.config import SearchConfig
+from azq.arena.player import Ground, Player, position, seen
 from azq.errors import ConfigError, EngineError
-from azq.search.evaluator import Evaluator
 
-FORMS = "weights:<version>, latest, random, uct:<simulations>, pimc:<determinizations>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
 SEED_LIMIT = 2**63
-
-
-class Player(Protocol):
-    """Chooses moves for many positions at once."""
-
-    @property
-    def name(self) -> str:
-        """The player as ratings know it; `latest` is resolved to its version."""
-
-    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """One action for each position, given as all actions and outcomes of chance since the initial state, or as a `Line`."""
-
-    def close(self) -> None:
-        """Ends what the player started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What players of one match share: rules, evaluator, the run's search and budget, and who to tell that time passes."""
-
-    game: _core.Game
-    evaluator: Evaluator | None
-    search: SearchConfig
-    num_simulations: int
-    seed: int = 0
-    latest: int = 0  # the version that `latest` means
-    slots: int = MAX_SLOTS
-    tick: Tick = no_tick
-    deadline_s: float = DEADLINE_S  # for one answer of an engine's process
-    engines: Sequence[str] = ()  # the commands that `gtp:<command>` may start
-
-
-def make_player(name: str, ground: Ground) -> Player:
-    """The player of that name.
-
-    Raises `ConfigError` for a name of no known form or a player that does not know the game, `MissingExtra` and `EngineError`
-    for an engine that is not installed, not allowed or does not start.
-    """
-    kind, _, detail = name.partition(":")
-    if kind in ("uct", "pimc") and not isinstance(ground.game, _core.Game):
-        raise ConfigError(f"player {name} plays games of the core only, not {ground.game.name}; take random or earlier weights")
-    if name == "latest" or (kind == "weights" and detail.isdecimal()):
-        return NetworkPlayer(int(detail) if detail else ground.latest, ground)
-    if kind == "uct" and detail.isdecimal() and int(detail) > 0:
-        return ClassicalPlayer(name, _core.Uct(ground.game, num_simulations=int(detail), seed=ground.seed), ground)
-    if kind == "pimc" and detail.isdecimal() and int(detail) > 0:
-        return ClassicalPlayer(name, _core.Pimc(ground.game, num_determinizations=int(detail), seed=ground.seed), ground)
-    if name == "random":
-        return RandomPlayer(ground)
-    if name == "rule":
-        return RulePlayer(ground)
-    if name == "solver":
-        return SolverPlayer(ground)
-    if name == "pubeval" or (kind == "gnubg" and detail.isdecimal()):
-        return _backgammon_player(name, ground)
-    if kind == "gtp" and detail.strip():
-        from azq.arena.engines.gtp import GtpPlayer
-
-        if detail not in ground.engines:
-            raise EngineError(f"player {name} is not among this host's engines; its operator can name the command in worker.engines")
-        return GtpPlayer(detail, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
-    raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
 
 
 class NetworkPlayer:
     """A network behind the run's search, without exploration."""
 
     def __init__(self, version: int, ground: Ground) -> None:
+        from azq.arena.searcher import Searcher
+
         if ground.evaluator is None:
             raise ConfigError(f"player weights:{version} needs an evaluator")
         self.name = f"weights:{version}"
@@ -123,40 +47,11 @@ class NetworkPlayer:
         """Nothing to end."""
 
 
-class Classical(Protocol):
-    """A search of the core without a network."""
-
-    def best_action(self, state: _core.State) -> int:
-        """Its move."""
-
-
-class ClassicalPlayer:
-    """Pure UCT or PIMC, one position after another."""
-
-    def __init__(self, name: str, search: Classical, ground: Ground) -> None:
-        self.name = name
-        self._search = search
-        self._ground = ground
-        self._rng = random.Random(ground.seed)
-
-    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The search's move in each position."""
-        actions = []
-        for history in histories:
-            self._ground.tick()
-            actions.append(self._search.best_action(seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT))))
-        return actions
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
 class RandomPlayer:
     """Any legal action, equally likely."""
 
-    name = "random"
-
     def __init__(self, ground: Ground) -> None:
+        self.name = "random"
         self._game = ground.game
         self._rng = random.Random(ground.seed)
 
@@ -168,47 +63,134 @@ class RandomPlayer:
         """Nothing to end."""
 
 
-class RulePlayer:
-    """The game's rules of thumb, which see what the player to move sees."""
+class StateChooser(Protocol):
+    """Chooses by a state alone, in which all that is hidden from its player to move has been drawn anew."""
 
-    name = "rule"
+    def best_action(self, state: _core.State) -> int:
+        """Its move."""
 
-    def __init__(self, ground: Ground) -> None:
+
+class StatePlayer:
+    """A classical search or rules of thumb: one position after another, each as its player to move may see it."""
+
+    def __init__(self, name: str, chooser: StateChooser, ground: Ground) -> None:
+        self.name = name
+        self._chooser = chooser
         self._ground = ground
-        self._rules = rule_book(ground.game)
         self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The rules' action in each position."""
-        self._ground.tick()
-        return self._rules.choose([seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT)) for history in histories])
+        """The chooser's move in each position."""
+        actions = []
+        for history in histories:
+            self._ground.tick()
+            actions.append(self._chooser.best_action(seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT))))
+        return actions
 
     def close(self) -> None:
         """Nothing to end."""
 
 
-class SolverPlayer:
-    """Perfect play at connect four, from a solver in its own process."""
+@dataclass(frozen=True, slots=True)
+class PlayerKind:
+    """One row of the table: how the name is written and what makes the player of a name of this kind."""
 
-    name = "solver"
-
-    def __init__(self, ground: Ground) -> None:
-        if ground.game.name != "connect_four":
-            raise ConfigError(f"player solver knows connect_four only, not {ground.game.name}")
-        self._solver = Solver(deadline_s=ground.deadline_s, tick=ground.tick)
-
-    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The action that wins soonest, or loses latest."""
-        return [self._solver.best(from_the_start(self.name, history)) for history in histories]
-
-    def close(self) -> None:
-        """Ends the solver's process."""
-        self._solver.close()
+    form: str  # as help writes it
+    pattern: str  # of the whole name
+    make: Callable[[str, Ground], Player]
+    games: tuple[str, ...] = ()  # that it knows; none: it says so itself
+    network: bool = False  # whether it needs an evaluator of the run's weights
 
 
-def _backgammon_player(name: str, ground: Ground) -> Player:
-    if ground.game.name != "backgammon":
-        raise ConfigError(f"player {name} knows backgammon only, not {ground.game.name}")
-    module = importlib.import_module("azq.arena.engines.gnubg")
-    player: Player = module.GnubgPlayer(name, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
-    return player
+def _network(name: str, ground: Ground) -> Player:
+    version = version_of(name)
+    return NetworkPlayer(ground.latest if version is None else version, ground)
+
+
+def _uct(name: str, ground: Ground) -> Player:
+    _of_the_core(name, ground)
+    return StatePlayer(name, _core.Uct(ground.game, num_simulations=int(_detail(name)), seed=ground.seed), ground)
+
+
+def _pimc(name: str, ground: Ground) -> Player:
+    _of_the_core(name, ground)
+    return StatePlayer(name, _core.Pimc(ground.game, num_determinizations=int(_detail(name)), seed=ground.seed), ground)
+
+
+def _rule(name: str, ground: Ground) -> Player:
+    from azq.arena.rules import rule_book
+
+    return StatePlayer(name, rule_book(ground.game), ground)
+
+
+def _solver(name: str, ground: Ground) -> Player:
+    from azq.arena.engines.solver import SolverPlayer
+
+    return SolverPlayer(deadline_s=ground.deadline_s, tick=ground.tick)
+
+
+def _gnubg(name: str, ground: Ground) -> Player:
+    from azq.arena.engines.gnubg import GnubgPlayer
+
+    return GnubgPlayer(name, ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
+
+
+def _gtp(name: str, ground: Ground) -> Player:
+    from azq.arena.engines.gtp import GtpPlayer
+
+    if _detail(name) not in ground.engines:
+        raise EngineError(f"player {name} is not among this host's engines; its operator can name the command in worker.engines")
+    return GtpPlayer(_detail(name), ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
+
+
+PLAYERS = (
+    PlayerKind("weights:<version>", "weights:[1-9][0-9]{0,8}", _network, network=True),
+    PlayerKind("latest", "latest", _network, network=True),
+    PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
+    PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
+    PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc),
+    PlayerKind("rule", "rule", _rule),
+    PlayerKind("solver", "solver", _solver, games=("connect_four",)),
+    PlayerKind("gnubg:<plies>", "gnubg:[0-9]", _gnubg, games=("backgammon",)),
+    PlayerKind("pubeval", "pubeval", _gnubg, games=("backgammon",)),
+    PlayerKind(
+        "gtp:<command>", r"gtp: *[^\x00-\x20\x7f][^\x00-\x1f\x7f]*", _gtp
+    ),  # what it may start is the worker's own setting, worker.engines
+)
+FORMS = ", ".join(kind.form for kind in PLAYERS)
+PATTERN = f"^({'|'.join(kind.pattern for kind in PLAYERS)})$"
+
+
+def kind_of(name: str) -> PlayerKind:
+    """The row of a player's name; raises `ConfigError` for a name of no known form."""
+    for kind in PLAYERS:
+        if re.fullmatch(kind.pattern, name):
+            return kind
+    raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
+
+
+def version_of(name: str) -> int | None:
+    """The version of `weights:<version>`; None for every other player."""
+    kind, _, version = name.partition(":")
+    return int(version) if kind == "weights" and version.isdecimal() else None
+
+
+def make_player(name: str, ground: Ground) -> Player:
+    """The player of that name.
+
+    Raises `ConfigError` for a name of no known form or a player that does not know the game, `MissingExtra` and `EngineError`
+    for an engine that is not installed, not allowed or does not start.
+    """
+    kind = kind_of(name)
+    if kind.games and ground.game.name not in kind.games:
+        raise ConfigError(f"player {name} knows {', '.join(kind.games)} only, not {ground.game.name}")
+    return kind.make(name, ground)
+
+
+def _detail(name: str) -> str:
+    return name.partition(":")[2]
+
+
+def _of_the_core(name: str, ground: Ground) -> None:
+    if not isinstance(ground.game, _core.Game):
+        raise ConfigError(f"player {name} plays games of the core only, not {ground.game.name}; take random or earlier weights")

@@ -1,33 +1,54 @@
-"""Searches many positions at once to a fixed budget: what players, grading and analysis share.
+"""Evaluates and searches many positions at once, to a fixed budget: what players, grading and analysis share.
 
-Letters: L leaves, P bytes of a packed observation.
+Letters: B states, V values per state.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq import _core
-from azq.arena.evaluate import evaluate
-from azq.arena.position import Line, position
-from azq.arena.tick import Tick, no_tick
+from azq.arena.player import MAX_SLOTS, Line, Tick, no_tick, position
 from azq.config import SearchConfig
-from azq.search.evaluator import Evaluator
-from azq.search.make import make_search
-from azq.search.settings import strongest
+from azq.errors import EvaluationTimeout
+from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Result, make_search, strongest
 from azq.wire.leaves import most_leaves
 from azq.wire.messages import LATEST
 
-MAX_SLOTS = 256
+POLL_S = 0.1
+PATIENCE_S = 60.0  # without any evaluation for so long: give up
+MAX_BATCH = 1024
+
+
+def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version: int = LATEST, tick: Tick = no_tick) -> Evaluation:
+    """The evaluation of one batch of observations; raises `EvaluationTimeout` when none comes, and what `tick` raises."""
+    handle = evaluator.submit(packed, weight_version=weight_version)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        tick()
+        evaluation = evaluator.result(handle, timeout_s=POLL_S)
+        if evaluation is not None:
+            return evaluation
+        if time.monotonic() > deadline:
+            raise EvaluationTimeout(f"no evaluation of {len(packed)} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?")
+
+
+def values_of(evaluator: Evaluator, states: Sequence[_core.State]) -> NDArray[np.float32]:
+    """The network's values (B, V) of states where a player is to move, relative to him. Raises as `evaluate`."""
+    parts = []
+    for start in range(0, len(states), MAX_BATCH):
+        packed = np.stack([state.packed_observation() for state in states[start : start + MAX_BATCH]])
+        parts.append(evaluate(evaluator, packed).values.astype(np.float32))
+    return np.concatenate(parts)
 
 
 class Searcher:
-    """A player's search over lists of positions, without exploration, by one pinned weight version.
-
-    `tick` is called between steps, at least ten times a second; what it raises ends the search.
-    """
+    """A player's search over lists of positions, without exploration, by one pinned weight version; `tick` is called between steps."""
 
     def __init__(
         self,
@@ -54,17 +75,17 @@ class Searcher:
         self._num_actions, self._value_size = game.num_distinct_actions(), game.value_size()
         self._next_uid = 1
 
-    def results(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+    def results(self, histories: Sequence[Sequence[int]]) -> list[Result]:
         """Root statistics of each position, given as its actions from the initial state or as a `Line`.
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
-        results: list[_core.Result] = []
+        results: list[Result] = []
         for start in range(0, len(histories), self._slots):
             results += self._chunk(histories[start : start + self._slots])
         return results
 
-    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[_core.Result]:
+    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[Result]:
         waiting = 0
         try:
             for slot, actions in enumerate(histories):

@@ -7,7 +7,7 @@ from typing import Any
 
 from azq import _core, games
 from azq.config import Config
-from azq.search.settings import exploring
+from azq.search.search import exploring
 
 SIMULATIONS = 200
 TREES = 256

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from azq import games, metrics
-from azq.actor import Progress, SelfPlay
-from azq.actor.arenas import Arenas
+from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.rig import RUN, Rig, rig
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, RunSections, parse_run
@@ -53,7 +52,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
     progress, start = after[0], before[0]
     evaluations = progress.evaluations - start.evaluations
-    simulations = progress.simulations - start.simulations
+    simulations = progress.searched["simulations"] - start.searched["simulations"]
     return {
         "game": sections.run.game,
         "evaluator": evaluator,
@@ -84,12 +83,12 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
 
 def _spared(progress: Progress, start: Progress) -> dict[str, float]:
     """Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf."""
-    lookups = max(1, progress.cache_lookups - start.cache_lookups)
-    simulations = max(1, progress.simulations - start.simulations)
+    searched = progress.searched - start.searched
+    lookups, simulations = max(1, searched["cache_lookups"]), max(1, searched["simulations"])
     return {
-        "cache_hit_share": round((progress.cache_hits - start.cache_hits) / lookups, 4),
-        "merged_share": round((progress.merged_leaves - start.merged_leaves) / lookups, 4),
-        "exact_share": round((progress.exact_simulations - start.exact_simulations) / simulations, 4),
+        "cache_hit_share": round(searched["cache_hits"] / lookups, 4),
+        "merged_share": round(searched["merged_leaves"] / lookups, 4),
+        "exact_share": round(searched["exact_simulations"] / simulations, 4),
     }
 
 
@@ -126,7 +125,7 @@ def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> lis
 
     evaluator = _evaluator(machine, rules, kind, phases)
     try:
-        SelfPlay(ledger, lease, sections, rules, evaluator, Arenas(), report=report, phases=phases).run()
+        SelfPlay(ledger, Slice(lease, sections, rules), evaluator, Arenas(), report=report, phases=phases).run()
     finally:
         evaluator.close()
     return marks

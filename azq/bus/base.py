@@ -1,6 +1,6 @@
-"""What azq asks of a message bus: streams with consumer groups, reply lists, values with a life.
+"""What azq asks of a message bus: streams with consumer groups, reply lists, values with a life, letters that nobody could read.
 
-Two implementations, one test suite: `azq.bus.redis.RedisBus` and `azq.bus.memory.MemoryBus`.
+Two implementations, one test suite: `azq.bus.redis.RedisBus` and `azq.bus.memory.MemoryBus`; both say here what their methods do.
 Every method may raise `BrokerUnavailable` or `BrokerRefused`; none retries by itself except where it says so.
 """
 
@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import DeadLetter
+
+DEAD_LENGTH = 1000  # newest dead letters kept
+HEAD_BYTES = 16 * 1024  # of each, so that a flood of large ones cannot fill the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +45,20 @@ class RequestBus(Protocol):
         """Takes over entries that were read, by any consumer, and not acknowledged for `min_idle_ms`; oldest first."""
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
-        """Acknowledges and deletes entries in one step."""
+        """Acknowledges and deletes entries in one step; ids that are gone are passed over."""
 
     def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
-        """Appends frames to reply lists (key, frame) in one round trip; the lists expire."""
+        """Appends frames to reply lists (key, frame) in one round trip; each list lives `life_s` from its newest frame."""
+        self.answer(replies, "", "", (), life_s=life_s)
 
     def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
         """`reply`, then `ack` of the entries that were answered, in one round trip."""
 
     def dead_letter(self, entry: Entry, reason: str) -> None:
-        """Counts and keeps an unreadable frame in the capped dead-letter stream `azq:dead` of this instance."""
+        """Counts an unreadable frame and keeps its head in the capped stream `azq:dead`; acknowledging it stays with the caller."""
 
     def close(self) -> None:
-        """Drops connections."""
+        """Drops connections; a later call opens new ones."""
 
 
 class Bus(RequestBus, Protocol):
@@ -88,15 +96,37 @@ class Bus(RequestBus, Protocol):
 
     def get(self, key: str) -> bytes | None:
         """A value, or None."""
+        return self.get_each([key])[0]
 
     def get_each(self, names: Sequence[str]) -> list[bytes | None]:
         """The values of many keys, in one round trip; None where there is none."""
 
     def values(self, prefix: str) -> dict[str, bytes]:
-        """All live values whose key starts with `prefix`."""
+        """All live values whose key starts with `prefix`, by key; may walk the whole key space, so not for hot paths."""
 
-    def delete(self, *keys: str) -> None:
+    def delete(self, *names: str) -> None:
         """Deletes keys of any type."""
 
     def ping(self) -> float:
         """Seconds of one round trip."""
+
+    def dead_letters(self) -> int:
+        """Unreadable frames counted by this instance so far."""
+        return int(self.get(keys.DEAD_COUNT) or 0)
+
+
+def order(entry_id: str) -> tuple[int, int]:
+    """An entry id as a pair that sorts by age."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def by_age(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries of several streams, oldest first."""
+    return sorted(entries, key=lambda entry: order(entry.id))
+
+
+def dead_frame(entry: Entry, reason: str, now_ms: int) -> bytes:
+    """The dead letter of an entry; its reason says so where only the frame's head is kept."""
+    cut = f"{reason} (first {HEAD_BYTES} of {len(entry.frame)} bytes kept)" if len(entry.frame) > HEAD_BYTES else reason
+    return encode(DeadLetter(entry.stream, entry.id, cut, entry.frame[:HEAD_BYTES], now_ms))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azq.errors import ConfigError
+from azq.files import publish_file
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -38,8 +38,8 @@ def ensure(folder: Path, host: str) -> tuple[Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         pair = make(names_of(host))
-        _write(key, pair.key, 0o600)
-        _write(certificate, pair.certificate, 0o644)
+        publish_file(key, pair.key.encode(), 0o600)
+        publish_file(certificate, pair.certificate.encode())
     except OSError as error:
         raise ConfigError(f"cannot write the brokers' certificate to {folder}: {error.strerror}; set another home") from None
     return certificate, key
@@ -92,11 +92,3 @@ def _general(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

@@ -19,14 +19,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
-from azq.bus.binary import find_server, server_at
 from azq.bus.connect import open_client, translate
-from azq.bus.origin import note_writer, unreadable
+from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import publish_file
 from azq.wire import acl
@@ -62,9 +61,13 @@ class EmbeddedServer:
         self._maxmemory = maxmemory
         self._listen = listen  # host and port for other machines, besides the socket
         self._password = password  # empty: the one in its folder, or a new one
-        self._socket = _socket_path(self._directory, role)
+        self.socket = _socket_path(self._directory, role)
+        self._password_file = self._directory / "password"
+        self._users_file = self._directory / "users.acl"
+        self._settings_file = self._directory / "server.conf"
+        self._log_file = self._directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._pid = 0
+        self.pid = 0  # of the running server; 0 before `start`
 
     @property
     def url(self) -> str:
@@ -77,16 +80,6 @@ class EmbeddedServer:
         if (password := self._kept_password()) is None:
             raise BrokerUnavailable(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
         return password
-
-    @property
-    def socket(self) -> Path:
-        """Its unix socket."""
-        return self._socket
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running server; 0 before `start`."""
-        return self._pid
 
     def known_url(self) -> str | None:
         """The address of the server that was started here at some time, whether it runs or not; None where there was none."""
@@ -103,26 +96,22 @@ class EmbeddedServer:
         with self._start_lock():
             self._make_socket_folder()
             if self._answers():
-                self._pid = self._ask_pid()
+                self.pid = self._ask_pid()
                 self._check_listening()
                 return True
             binary = find_server(self._directory if self._role == "control" else None)
             server = server_at(binary)
             self._write_settings(has_users=server is not None and server.version >= acl.SINCE)
             self._process = self._spawn(binary, detached)
-            self._pid = self._process.pid
+            self.pid = self._process.pid
             try:
                 self._wait_until_ready()
-                self._note(binary)
+                if self._role == "control" and server is not None:
+                    note_writer(self._directory, server)  # for the next start to choose a program that reads its file
             except BaseException:
                 self.stop()
                 raise
             return False
-
-    def _note(self, binary: Path) -> None:
-        """Notes which program writes the append-only file, for the next start to choose one that reads it."""
-        if self._role == "control" and (server := server_at(binary)) is not None:
-            note_writer(self._directory, server)
 
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
@@ -156,26 +145,10 @@ class EmbeddedServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        self._pid = 0
-        if self._socket.parent != self._directory:
+        self.pid = 0
+        if self.socket.parent != self._directory:
             with contextlib.suppress(OSError):  # not empty where another server has started meanwhile
-                self._socket.parent.rmdir()
-
-    @property
-    def _password_file(self) -> Path:
-        return self._directory / "password"
-
-    @property
-    def _users_file(self) -> Path:
-        return self._directory / "users.acl"
-
-    @property
-    def _settings_file(self) -> Path:
-        return self._directory / "server.conf"
-
-    @property
-    def _log_file(self) -> Path:
-        return self._directory / "server.log"
+                self.socket.parent.rmdir()
 
     def _kept_password(self) -> str | None:
         try:
@@ -186,17 +159,16 @@ class EmbeddedServer:
             raise ConfigError(f"{self._password_file} is not readable: {error.strerror}; run azq as the user who owns it") from None
 
     def _url_of(self, password: str) -> str:
-        return f"unix://:{quote(password, safe='')}@{quote(str(self._socket))}"
+        return f"unix://:{quote(password, safe='')}@{quote(str(self.socket))}"
 
     def _check_listening(self) -> None:
         """An adopted server has the settings of whoever started it."""
         if self._listen is None:
             return
-        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-            port = int(client.info("server")["tcp_port"])
+        port = int(self._info("server")["tcp_port"])
         if port != self._listen[1]:
             raise ConfigError(
-                f"an embedded {self._role} server (pid {self._pid}) runs already and does not listen at port {self._listen[1]}; "
+                f"an embedded {self._role} server (pid {self.pid}) runs already and does not listen at port {self._listen[1]}; "
                 "stop it, then start again"
             )
 
@@ -207,9 +179,9 @@ class EmbeddedServer:
             raise ConfigError(f"cannot create {self._directory} for the broker: {error.strerror}; set another home") from None
 
     def _make_socket_folder(self) -> None:
-        self._socket.parent.mkdir(exist_ok=True, mode=0o700)
-        if self._socket.parent.stat().st_uid != os.getuid():
-            raise ConfigError(f"{self._socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+        self.socket.parent.mkdir(exist_ok=True, mode=0o700)
+        if self.socket.parent.stat().st_uid != os.getuid():
+            raise ConfigError(f"{self.socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
 
     @contextlib.contextmanager
     def _start_lock(self) -> Iterator[None]:
@@ -224,7 +196,7 @@ class EmbeddedServer:
         if has_users:
             publish_file(self._users_file, acl.file_text(self.password, self._users()).encode(), 0o600)
             access = f"aclfile {_quoted(str(self._users_file))}"
-        lines = settings(self._role, self._directory, self._socket, access, self._maxmemory, self._listen)
+        lines = settings(self._role, self._directory, self.socket, access, self._maxmemory, self._listen)
         publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
 
     def _users(self) -> str:
@@ -257,7 +229,7 @@ class EmbeddedServer:
                     raise StateConflict(why)
                 raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
-                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self._socket}; see {self._log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self.socket}; see {self._log_file}")
             pause.wait(_POLL_S)
 
     def _answers(self) -> bool:
@@ -267,16 +239,20 @@ class EmbeddedServer:
             return False
 
     def _ask_pid(self) -> int:
-        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-            client.ping()  # INFO answers even while the file is being loaded
-            return int(client.info("server")["process_id"])
+        return int(self._info("server", loaded=True)["process_id"])
 
     def _loading(self) -> bool:
         try:
-            with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-                return bool(client.info("persistence").get("loading"))
+            return bool(self._info("persistence").get("loading"))
         except BrokerError:
             return False
+
+    def _info(self, section: str, *, loaded: bool = False) -> dict[str, Any]:
+        with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
+            if loaded:
+                client.ping()  # INFO answers even while the file is being loaded
+            found: Any = client.info(section)
+        return dict(found)
 
     def _last_words(self) -> str:
         try:

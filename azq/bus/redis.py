@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import redis
 from redis.exceptions import ResponseError
 
-from azq.bus.base import Entry
+from azq.bus.base import DEAD_LENGTH, Bus, Entry, by_age, dead_frame
 from azq.bus.connect import connect, socket_timeout_s, translate
-from azq.bus.dead_letters import DEAD_LENGTH, dead_frame
 from azq.clock import now_ms
 from azq.wire import keys
 
 FIELD = b"f"  # the one field of every stream entry
+T = TypeVar("T")
 _SCAN_COUNT = 1000
 _GLOB = str.maketrans({character: f"\\{character}" for character in "*?[]^\\"})
 
 
-class RedisBus:
+class RedisBus(Bus):
     """One broker instance. Safe to share between threads and to use after a fork: every call takes a connection of its own.
 
     A call that was cut off by a lost connection may have been done all the same: an appended frame can appear twice when the caller
@@ -33,25 +33,22 @@ class RedisBus:
         self._longest_wait_s = max(0.05, socket_timeout_s(self._client) / 2)
 
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
-        """Appends a frame and returns its id; not repeated by itself."""
         with translate(self._client):
             entry_id: Any = self._client.xadd(stream, {FIELD: frame}, maxlen=max_length, approximate=True)
         return bytes(entry_id).decode()
 
     def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
-        """Appends a frame to each stream named with it, in one round trip; not repeated by itself."""
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
             for stream, frame in frames:
                 pipe.xadd(stream, {FIELD: frame}, maxlen=max_length, approximate=True)
             pipe.execute()
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
-        """Up to `count` new frames of each stream, oldest first; [] after `block_ms`."""
         wanted: Any = dict.fromkeys(streams, ">")
 
-        def once(wait_ms: int | None) -> list[Entry]:
+        def once(wait_s: float) -> list[Entry]:
             try:
-                return _entries(self._client.xreadgroup(group, consumer, wanted, count=count, block=wait_ms))
+                return _entries(self._client.xreadgroup(group, consumer, wanted, count=count, block=_block_ms(wait_s)))
             except ResponseError as error:
                 if not _group_is_gone(error):
                     raise
@@ -59,10 +56,9 @@ class RedisBus:
                 self._create_group(stream, group)
             return _entries(self._client.xreadgroup(group, consumer, wanted, count=count))
 
-        return self._waiting(once, block_ms)
+        return self._waiting(once, block_ms / 1000)
 
     def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
-        """Up to `count` entries that were read and not acknowledged for `min_idle_ms`, whoever read them."""
         claimed: list[Entry] = []
         cursor = "0-0"
         with translate(self._client):
@@ -83,7 +79,6 @@ class RedisBus:
         return claimed
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
-        """Acknowledges and deletes entries in one transaction; ids that are gone are passed over."""
         if not ids:
             return
         with translate(self._client), self._client.pipeline(transaction=True) as pipe:
@@ -92,16 +87,14 @@ class RedisBus:
             pipe.execute()
 
     def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
-        """Up to `count` frames after `last_id`, oldest first."""
-        return self._waiting(lambda wait_ms: _entries(self._client.xread({stream: last_id}, count=count, block=wait_ms)), block_ms)
+        wanted: Any = {stream: last_id}
+        return self._waiting(lambda wait_s: _entries(self._client.xread(wanted, count=count, block=_block_ms(wait_s))), block_ms / 1000)
 
     def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
-        """The newest frames, newest first; with `before` those older than that id."""
         with translate(self._client):
             return _entries([(stream.encode(), self._client.xrevrange(stream, max=f"({before}" if before else "+", count=count))])
 
     def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
-        """Up to `count` frames of each stream after the id given for it, read in one command, by age."""
         if not last_ids:
             return []
         with translate(self._client):
@@ -109,13 +102,11 @@ class RedisBus:
             return _entries(self._client.xread(wanted, count=count))
 
     def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
-        """Streams with an entry after the id given for them; an entry that arrives ends the wait at once."""
         wanted: Any = dict(last_ids)
-        entries = self._waiting(lambda wait_ms: _entries(self._client.xread(wanted, count=1, block=wait_ms)), timeout_s * 1000)
+        entries = self._waiting(lambda wait_s: _entries(self._client.xread(wanted, count=1, block=_block_ms(wait_s))), timeout_s)
         return sorted({entry.stream for entry in entries})
 
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
-        """The newest frame of each stream, in one round trip; None where there is none."""
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
             for stream in streams:
                 pipe.xrevrange(stream, count=1)
@@ -123,96 +114,68 @@ class RedisBus:
         return [entries[0] if entries else None for entries in found]
 
     def length(self, stream: str) -> int:
-        """Entries in a stream; 0 where there is none."""
         with translate(self._client):
             size: Any = self._client.xlen(stream)
         return int(size)
 
-    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
-        """Appends frames to reply lists in one round trip; each list lives `life_s` from its newest frame."""
-        with translate(self._client), self._client.pipeline(transaction=False) as pipe:
-            _append_replies(pipe, replies, life_s)
-            pipe.execute()
-
     def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
-        """Appends frames to reply lists, then acknowledges and deletes entries; the server takes them in this order."""
+        by_key: dict[str, list[bytes]] = {}
+        for key, frame in replies:
+            by_key.setdefault(key, []).append(frame)
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
-            _append_replies(pipe, replies, life_s)
+            for key, frames in by_key.items():
+                pipe.rpush(key, *frames)
+                pipe.expire(key, life_s)
             if ids:
                 pipe.xack(stream, group, *ids)
                 pipe.xdel(stream, *ids)
             pipe.execute()
 
     def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
-        """Up to `count` frames, oldest first, as soon as there is one; [] after `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            wait_s = min(deadline - time.monotonic(), self._longest_wait_s)
-            with translate(self._client):
-                frames = self._pop(key, wait_s, count)
-            if frames or time.monotonic() >= deadline:
-                return frames
+        return self._waiting(lambda wait_s: self._pop(key, wait_s, count), timeout_s)
 
     def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
-        """Sets a value, with a life where given."""
         with translate(self._client):
             self._client.set(key, value, px=None if life_s is None else max(1, round(life_s * 1000)))
 
-    def get(self, key: str) -> bytes | None:
-        """A value, or None."""
-        with translate(self._client):
-            value: Any = self._client.get(key)
-        return value if value is None else bytes(value)
-
     def get_each(self, names: Sequence[str]) -> list[bytes | None]:
-        """The values of many keys, in one round trip; None where there is none."""
         with translate(self._client):
             found: Any = self._client.mget(names) if names else []
         return [value if value is None else bytes(value) for value in found]
 
     def values(self, prefix: str) -> dict[str, bytes]:
-        """All live values whose key starts with `prefix`, by key; walks the whole key space, so not for hot paths."""
         with translate(self._client):
             names = sorted(set(self._client.scan_iter(match=f"{prefix.translate(_GLOB)}*", count=_SCAN_COUNT)))
             found: Any = self._client.mget(names) if names else []
         return {name.decode(): value for name, value in zip(names, found, strict=True) if value is not None}
 
     def delete(self, *names: str) -> None:
-        """Deletes keys of any type."""
         if names:
             with translate(self._client):
                 self._client.delete(*names)
 
     def dead_letter(self, entry: Entry, reason: str) -> None:
-        """Counts an unreadable frame and keeps its head; acknowledging the entry stays with the caller."""
         with translate(self._client), self._client.pipeline(transaction=True) as pipe:
             pipe.incr(keys.DEAD_COUNT)
             pipe.xadd(keys.DEAD, {FIELD: dead_frame(entry, reason, now_ms())}, maxlen=DEAD_LENGTH, approximate=False)
             pipe.execute()
 
-    def dead_letters(self) -> int:
-        """Unreadable frames counted by this instance so far."""
-        return int(self.get(keys.DEAD_COUNT) or 0)
-
     def ping(self) -> float:
-        """Seconds of one round trip."""
         began = time.perf_counter()
         with translate(self._client):
             self._client.ping()
         return time.perf_counter() - began
 
     def close(self) -> None:
-        """Drops the client's connections; a later call opens new ones."""
         self._client.close()
 
-    def _waiting(self, once: Any, block_ms: float) -> list[Entry]:
-        deadline = time.monotonic() + block_ms / 1000
+    def _waiting(self, once: Callable[[float], list[T]], wait_s: float) -> list[T]:
+        deadline = time.monotonic() + wait_s
         while True:
-            left_ms = round(min(deadline - time.monotonic(), self._longest_wait_s) * 1000)
             with translate(self._client):
-                entries: list[Entry] = once(left_ms if left_ms > 0 else None)  # BLOCK 0 would wait for ever
-            if entries or time.monotonic() >= deadline:
-                return entries
+                found = once(min(deadline - time.monotonic(), self._longest_wait_s))
+            if found or time.monotonic() >= deadline:
+                return found
 
     def _pop(self, key: str, wait_s: float, count: int) -> list[bytes]:
         if wait_s < 0.001:
@@ -235,13 +198,9 @@ class RedisBus:
                 raise
 
 
-def _append_replies(pipe: Any, replies: Iterable[tuple[str, bytes]], life_s: int) -> None:
-    by_key: dict[str, list[bytes]] = {}
-    for key, frame in replies:
-        by_key.setdefault(key, []).append(frame)
-    for key, frames in by_key.items():
-        pipe.rpush(key, *frames)
-        pipe.expire(key, life_s)
+def _block_ms(wait_s: float) -> int | None:
+    wait_ms = round(wait_s * 1000)
+    return wait_ms if wait_ms > 0 else None  # BLOCK 0 would wait for ever
 
 
 def _group_is_gone(error: Exception) -> bool:
@@ -256,10 +215,4 @@ def _entries(answer: Any) -> list[Entry]:
         for entry_id, fields in items
         if entry_id is not None and fields is not None
     ]
-    return sorted(entries, key=lambda entry: order(entry.id)) if len(answer or ()) > 1 else entries
-
-
-def order(entry_id: str) -> tuple[int, int]:
-    """An entry id as a pair that sorts by age."""
-    milliseconds, _, sequence = entry_id.partition("-")
-    return int(milliseconds), int(sequence or 0)
+    return by_age(entries) if len(answer or ()) > 1 else entries

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from azq import logs
@@ -52,7 +53,7 @@ class _Wish:
     count: int
 
 
-class ShardedBus:
+class ShardedBus(RequestBus):
     """The requests of several brokers; `width` of them carry one run. Safe to share between threads, read by one."""
 
     def __init__(self, buses: Sequence[RequestBus], *, width: int = 0) -> None:
@@ -83,41 +84,31 @@ class ShardedBus:
         claimed: list[Entry] = []
         for shard in self._shards:
             if self._carried([stream], shard):
-                shard.attempt(
-                    lambda shard=shard: claimed.extend(  # type: ignore[misc]
-                        shard.marked(shard.bus.claim(stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
-                    )
-                )
+                found = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
+                claimed += shard.marked(found or ())
         return claimed
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
         """Acknowledges entries where they came from; those of a lost broker are lost with it or claimed when it is back."""
-        for shard, found in self._apart(_unmarked(marked) for marked in ids):
-            shard.attempt(lambda shard=shard, found=found: shard.bus.ack(stream, group, found))  # type: ignore[misc]
-
-    def reply(self, replies: Iterable[tuple[str, bytes]], *, life_s: int = 60) -> None:
-        """Answers each client where it listens; a client of a lost broker has moved on and asks again."""
-        count = len(self._shards)
-        for shard, found in self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies):
-            shard.attempt(lambda shard=shard, found=found: shard.bus.reply(found, life_s=life_s))  # type: ignore[misc]
+        for shard, found in self._apart(map(_unmarked, ids)):
+            shard.attempt(partial(shard.bus.ack, stream, group, found))
 
     def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
-        """Answers clients where they listen and acknowledges entries where they came from, in one round trip to each broker."""
+        """Answers clients where they listen and acknowledges entries where they came from, in one round trip to each broker.
+
+        A client of a lost broker has moved on and asks again.
+        """
         count = len(self._shards)
         told = dict(self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies))
-        done = dict(self._apart(_unmarked(marked) for marked in ids))
+        done = dict(self._apart(map(_unmarked, ids)))
         for shard in {**told, **done}:
-            shard.attempt(
-                lambda shard=shard: shard.bus.answer(  # type: ignore[misc]
-                    told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s
-                )
-            )
+            shard.attempt(partial(shard.bus.answer, told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s))
 
     def dead_letter(self, entry: Entry, reason: str) -> None:
         """Keeps an unreadable frame on the broker that it came from."""
         place, entry_id = _unmarked(entry.id)
         shard = self._shards[place]
-        shard.attempt(lambda: shard.bus.dead_letter(replace(entry, id=entry_id), reason))
+        shard.attempt(partial(shard.bus.dead_letter, replace(entry, id=entry_id), reason))
 
     def close(self) -> None:
         """Ends the threads and drops all connections; entries read ahead stay pending for whoever claims them."""
@@ -176,15 +167,14 @@ class _Shard:
         """Entries whose ids tell this broker."""
         return [replace(entry, id=f"{entry.id}@{self.place}") for entry in entries]
 
-    def attempt(self, call: Callable[[], object]) -> None:
+    def attempt(self, call: Callable[[], T]) -> T | None:
         """A command to a broker that answered last; a failure is noted and ends there."""
-        if self.error:
-            return
         try:
-            call()
+            return None if self.error else call()
         except BrokerError as error:
             with self._changed:
                 self._lost(error)
+            return None
 
     def end(self) -> None:
         """Waits for the reader and closes the connection."""

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from azq import __version__, logs
+from azq.arena.players import FORMS as PLAYER_FORMS
 from azq.cli.bench import bench_app
 from azq.cli.doctor import doctor
 from azq.cli.drill import drill_app
 from azq.cli.fleet import fleet_app
 from azq.cli.join import join, join_token
-from azq.cli.options import PLAYER_HELP, AsJson, ConfigFile, Overrides, RunName, emit
+from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, emit
 from azq.cli.profile import profile
 from azq.cli.rest import register as register_rest
 from azq.cli.top import top
@@ -134,7 +135,7 @@ def move(
 @app.command()
 def match(
     game: Annotated[str, typer.Option("--game", help="Name of the game.")],
-    first: Annotated[str, typer.Option("--first", help=PLAYER_HELP)],
+    first: Annotated[str, typer.Option("--first", help=PLAYER_FORMS)],
     second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")],
     games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
     run: RunName = None,
@@ -162,7 +163,7 @@ def grade(
     positions: Annotated[
         Path | None, typer.Option("--positions", help="JSON lines of graded positions; those shipped with the game by default.")
     ] = None,
-    player: Annotated[str, typer.Option("--player", help=PLAYER_HELP)] = "latest",
+    player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="What `latest` means: a weights file, or `latest` of the run.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 400,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-PLAYER_HELP = "latest, weights:<version>, random, uct:<n>, pimc:<n>, rule, solver, gnubg:<plies>, pubeval, gtp:<command>"
 Url = Annotated[str, typer.Option("--url", help="The daemon's address; that of daemon.host and daemon.port by default.")]
 RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 

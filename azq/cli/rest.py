@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import PLAYER_HELP, AsJson, ConfigFile, Url, emit, emit_all, rest_client
+from azq.arena.players import FORMS as PLAYER_FORMS
+from azq.cli.options import AsJson, ConfigFile, Url, emit, emit_all, rest_client
 from azq.cli.runs import runs_app
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def jobs_enqueue(
     tag: Annotated[str | None, typer.Option("--tag", help="Hardware tag; the run's own by default.")] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=9, help="0 is the most urgent.")] = 6,
     games: Annotated[int | None, typer.Option("--games", help="Games in flight, or games of the match.")] = None,
-    first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {PLAYER_HELP}")] = None,
+    first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {PLAYER_FORMS}")] = None,
     second: Annotated[str | None, typer.Option("--second", help="The opponent.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move, of a match.")] = 64,
     url: Url = "",

@@ -11,8 +11,8 @@ from pathlib import Path
 import redis
 
 from azq import games
-from azq.bus.binary import find_server
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import find_server
 from azq.config import Config
 from azq.config.listening import check_binding, check_tls
 from azq.config.own_token import with_own_token

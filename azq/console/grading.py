@@ -7,7 +7,7 @@ from typing import Any
 
 from azq.arena import positions
 from azq.arena.grade import Grade, grade
-from azq.arena.points import Unit, unit
+from azq.arena.match import Unit, unit
 from azq.config import Config
 from azq.console.players import Request, seated
 from azq.games import Game

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from azq.arena.match import play_match, whole_groups
-from azq.arena.points import Unit, unit
+from azq.arena.match import Unit, play_match, unit, whole_groups
 from azq.arena.rating import Z95
 from azq.config import Config
 from azq.console.players import Request, seated

@@ -11,8 +11,8 @@ from typing import Any, Literal, TextIO
 
 from azq import games
 from azq.arena.analyse import analyse, outcomes_of, over_chance
-from azq.arena.points import unit
-from azq.arena.position import Line, position
+from azq.arena.match import unit
+from azq.arena.player import Line, position
 from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WireError
 from azq.host import rundir

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from azq import games
 from azq.arena.match import share_of_first_place
-from azq.arena.position import position
+from azq.arena.player import position
 from azq.config import Config
 from azq.console.move import Player, open_player
 from azq.errors import IllegalActionError

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azq import games
-from azq.arena.players import Ground, Player, make_player
+from azq.arena.player import Ground, Player
+from azq.arena.players import kind_of, make_player
 from azq.config import Config, SearchConfig
 from azq.console import move
 from azq.errors import ConfigError, NotFound
@@ -35,7 +36,7 @@ def seated(config: Config, request: Request, names: Sequence[str]) -> Iterator[t
     if request.num_simulations < 1:
         raise ConfigError(f"--num-simulations {request.num_simulations} must be at least 1")
     with ExitStack() as stack:
-        agents = {name: _agent(config, request, name, stack) for name in dict.fromkeys(names) if _is_network(name)}
+        agents = {name: _agent(config, request, name, stack) for name in dict.fromkeys(names) if kind_of(name).network}
         game = next((agent.game for agent in agents.values()), None) or _rules(config, request)
         engines = [name.partition(":")[2] for name in names]  # whoever sits at this terminal may start what he names
         ground = Ground(game, None, SearchConfig(), request.num_simulations, slots=request.slots, engines=engines)
@@ -49,10 +50,6 @@ def seated(config: Config, request: Request, names: Sequence[str]) -> Iterator[t
             stack.callback(player.close)
             players.append(player)
         yield game, players
-
-
-def _is_network(name: str) -> bool:
-    return name == "latest" or name.startswith("weights:")
 
 
 def _agent(config: Config, request: Request, name: str, stack: ExitStack) -> move.Player:

@@ -26,7 +26,7 @@ from azq.console.guests import with_game
 from azq.console.remote import url_of
 from azq.console.table import Screen
 from azq.errors import BrokerError, ConfigError, ExitCode, StateConflict
-from azq.games.loading import absolute
+from azq.games.files import absolute
 from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock

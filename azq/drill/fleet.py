@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from azq import metrics
 from azq.bus import certificate
-from azq.bus.binary import find_server
 from azq.bus.connect import open_client, translate
 from azq.bus.embedded import settings
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import parse_run
 from azq.drill.books import read_books

@@ -15,7 +15,7 @@ from typing import TypeVar
 import redis
 
 from azq import metrics
-from azq.actor.turn import journal_interval_s
+from azq.actor.slice import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load

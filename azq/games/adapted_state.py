@@ -9,8 +9,9 @@ import copy
 import math
 import reprlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +19,51 @@ from numpy.typing import NDArray
 from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER
 from azq.errors import GameContractError, IllegalActionError
 
-if TYPE_CHECKING:
-    from azq.games.adapter import AdaptedGame
-
 MAX_OUTCOME = 65_535  # what fits a record
 T = TypeVar("T")
 
 
-class AdaptedState:
-    """One position with the actions that led to it. Every answer of the object is read once and checked before it is believed."""
+@dataclass(frozen=True, slots=True)
+class GameForm:
+    """What a game in Python declares of itself, and what its first position showed."""
 
-    def __init__(self, game: AdaptedGame, inner: Any, history: list[int]) -> None:
-        self._game, self._inner, self._history = game, inner, history
+    name: str
+    players: int
+    actions: int
+    binary: bool  # observations hold only 0 and 1 and travel as bits; else they travel as int8, `scale` to one
+    scale: float
+    utility: float  # by what returns are divided
+    hidden: bool
+    has_notation: bool
+    shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
+    user_scalars: int = -1  # that the object itself counts; -1 until it is known
+
+    @property
+    def planes(self) -> tuple[int, int, int]:
+        """C, H, W; a flat observation of bits is one row."""
+        if not self.binary:
+            return 0, 1, 1
+        return (self.shape[0], self.shape[1], self.shape[2]) if len(self.shape) == 3 else (1, 1, self.shape[0])
+
+    @property
+    def scalars(self) -> int:
+        """S."""
+        return self.user_scalars if self.binary else math.prod(self.shape)
+
+
+class AdaptedState:
+    """One position with the actions that led to it, as `azq._core.State`.
+
+    Every answer of the object is read once and checked before it is believed.
+    """
+
+    def __init__(self, form: GameForm, inner: Any, history: list[int]) -> None:
+        self._form, self._inner, self._history = form, inner, history
         self._player: int | None = None  # to move, once asked; the same for the legal actions
         self._legal: list[int] | None = None
 
     def _broken(self, text: str) -> GameContractError:
-        return GameContractError(f"game {self._game.name}: {text} after {len(self._history)} plies")
+        return GameContractError(f"game {self._form.name}: {text} after {len(self._history)} plies")
 
     def _ask(self, method: str, *args: Any) -> Any:
         try:
@@ -53,7 +82,6 @@ class AdaptedState:
         return callable(getattr(self._inner, method, None))
 
     def current_player(self) -> int:
-        """As OpenSpiel: the player to move, -1 chance, -4 nobody."""
         if self._player is None:
             self._player = self._whose_turn()
         return self._player
@@ -64,16 +92,14 @@ class AdaptedState:
         if self._offers("is_chance_node") and self._read("is_chance_node", bool, "true or false"):
             return CHANCE_PLAYER
         player = self._read("current_player", index, "a player's number")
-        if not 0 <= player < self._game.num_players():
-            raise self._broken(f"current_player is {player}; players are 0..{self._game.num_players() - 1},")
+        if not 0 <= player < self._form.players:
+            raise self._broken(f"current_player is {player}; players are 0..{self._form.players - 1},")
         return player
 
     def is_terminal(self) -> bool:
-        """Whether the game is over."""
         return self.current_player() == TERMINAL_PLAYER
 
     def is_chance_node(self) -> bool:
-        """Whether chance is to act."""
         return self.current_player() == CHANCE_PLAYER
 
     def chance_outcomes(self) -> list[tuple[int, float]]:
@@ -90,7 +116,6 @@ class AdaptedState:
         return pairs
 
     def legal_actions(self) -> list[int]:
-        """In ascending order; where chance acts, its outcomes."""
         if self._legal is None:
             self._legal = self._find_legal()
         return list(self._legal)
@@ -104,13 +129,12 @@ class AdaptedState:
         actions = self._read("legal_actions", lambda found: sorted(index(action) for action in found), "a list of action numbers")
         if not actions:
             raise self._broken(f"no legal action where player {player} is to move (a pass is an action)")
-        if actions[0] < 0 or actions[-1] >= self._game.num_distinct_actions() or len(set(actions)) != len(actions):
+        if actions[0] < 0 or actions[-1] >= self._form.actions or len(set(actions)) != len(actions):
             raise self._broken(f"legal_actions {actions[:8]} are not distinct numbers below num_distinct_actions")
         return actions
 
     def legal_actions_mask(self) -> list[int]:
-        """(A,)."""
-        mask = [0] * self._game.num_distinct_actions()
+        mask = [0] * self._form.actions
         for action in self.legal_actions():
             mask[action] = 1
         return mask
@@ -127,10 +151,10 @@ class AdaptedState:
 
     def returns(self) -> list[float]:
         """One number a player in [-1, 1]; zeros before the end."""
-        players = self._game.num_players()
+        players = self._form.players
         if not self.is_terminal():
             return [0.0] * players
-        values = self._read("returns", lambda found: [float(value) / self._game.utility for value in found], "a list of numbers")
+        values = self._read("returns", lambda found: [float(value) / self._form.utility for value in found], "a list of numbers")
         if len(values) != players:
             raise self._broken(f"returns has {len(values)} numbers for {players} players")
         if any(not -1.0 <= value <= 1.0 for value in values):
@@ -142,23 +166,21 @@ class AdaptedState:
     def raw_observation(self, player: int) -> NDArray[np.float32]:
         """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""
         raw = self._read("observation_tensor", lambda found: np.asarray(found, np.float32), "an array of numbers", player)
-        if self._game.shape and raw.shape != self._game.shape:
-            raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._game.shape},")
+        if self._form.shape and raw.shape != self._form.shape:
+            raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._form.shape},")
         return raw
 
     def observation_tensor(self, player: int | None = None) -> NDArray[np.float32]:
-        """(C, H, W)."""
-        if not self._game.binary:
-            return np.zeros(self._game.observation_planes(), np.float32)
-        return self._bits(self._viewer(player)).reshape(self._game.observation_planes())
+        if not self._form.binary:
+            return np.zeros(self._form.planes, np.float32)
+        return self._bits(self._viewer(player)).reshape(self._form.planes)
 
     def scalars(self, player: int | None = None) -> NDArray[np.int8]:
-        """(S,)."""
         viewer = self._viewer(player)
-        if not self._game.binary:
-            numbers: NDArray[np.int8] = np.clip(np.rint(self.raw_observation(viewer).ravel() * self._game.scale), -127, 127).astype(np.int8)
+        if not self._form.binary:
+            numbers: NDArray[np.int8] = np.clip(np.rint(self.raw_observation(viewer).ravel() * self._form.scale), -127, 127).astype(np.int8)
             return numbers
-        if not self._game.num_scalars():
+        if not self._form.scalars:
             return np.zeros(0, np.int8)
         return self.raw_scalars(viewer).astype(np.int8)
 
@@ -169,14 +191,14 @@ class AdaptedState:
         )
         if len(numbers) and not -127 <= numbers.min() <= numbers.max() <= 127:
             raise self._broken(f"scalars {numbers.tolist()[:8]} leave -127..127; use units in which they are of the order of 16;")
-        if self._game.user_scalars >= 0 and len(numbers) != self._game.user_scalars:
-            raise self._broken(f"scalars has {len(numbers)} numbers, at the start {self._game.user_scalars},")
+        if self._form.user_scalars >= 0 and len(numbers) != self._form.user_scalars:
+            raise self._broken(f"scalars has {len(numbers)} numbers, at the start {self._form.user_scalars},")
         return numbers
 
     def packed_observation(self, player: int | None = None) -> NDArray[np.uint8]:
         """(P,): the planes' bits, then the scalars."""
         viewer, scalars = self._viewer(player), self.scalars(player).view(np.uint8)
-        if not self._game.binary:
+        if not self._form.binary:
             return scalars
         bits = np.packbits(self._bits(viewer).ravel().astype(np.bool_), bitorder="little")
         return np.concatenate([bits, scalars]) if len(scalars) else bits
@@ -197,7 +219,7 @@ class AdaptedState:
 
     def notation(self) -> str:
         """In the game's own notation, or the actions so far, separated by commas."""
-        if self._game.has_notation:
+        if self._form.has_notation:
             return str(self._ask("notation"))
         return ",".join(map(str, self._history))
 
@@ -207,7 +229,7 @@ class AdaptedState:
 
     def information_state_string(self, player: int | None = None) -> str:
         """All that a player knows; without secrets, the actions so far."""
-        if not self._game.is_hidden():
+        if not self._form.hidden:
             return ",".join(map(str, self._history))
         return str(self._ask("information_state_string", self._viewer(player)))
 
@@ -216,17 +238,16 @@ class AdaptedState:
 
         `rng` is a seed or a function giving numbers in [0, 1). The history is that of the new position where the object tells it.
         """
-        if not self._game.is_hidden():
+        if not self._form.hidden:
             return self.clone()
         source = np.random.default_rng(rng).random if isinstance(rng, int) else rng
         twin = self._ask("resample_from_infostate", player, source)
         if twin is None or twin is self._inner:
             raise self._broken("resample_from_infostate gave no position of its own; return a new one;")
         history = [int(action) for action in twin.history()] if callable(getattr(twin, "history", None)) else list(self._history)
-        return AdaptedState(self._game, twin, history)
+        return AdaptedState(self._form, twin, history)
 
     def margin(self, player: int) -> float:
-        """0."""
         return 0.0
 
     def clone(self) -> AdaptedState:
@@ -238,7 +259,7 @@ class AdaptedState:
                 inner = copy.deepcopy(self._inner)
             except Exception as error:
                 raise self._broken(f"copying the position raised {type(error).__name__}: {error}; write clone(self);") from error
-        twin = AdaptedState(self._game, inner, list(self._history))
+        twin = AdaptedState(self._form, inner, list(self._history))
         twin._player, twin._legal = self._player, self._legal  # lists of legal actions are never changed, only replaced
         return twin
 

@@ -5,6 +5,7 @@ Letters: C planes, H rows, W columns, S scalars, A actions, T plies, P bytes of 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
-from azq.games.adapted_state import AdaptedState
+from azq.games.adapted_state import MAX_OUTCOME, AdaptedState, GameForm
 
 SCALE = 16.0  # numbers that are no bits travel as int8, this many to one
 MAX_PLIES = 100_000
@@ -24,8 +25,8 @@ class AdaptedGame:
     `make()` gives a fresh position, an object with OpenSpiel's method names: current_player, legal_actions, apply_action, is_terminal,
     returns, observation_tensor(player), and optionally clone, is_chance_node with chance_outcomes, information_state_string(player)
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
-    state_from_notation(text) to the position's notation(). `binary`: observations hold only 0 and 1 and travel as bits; else they
-    travel as int8 scalars, `scale` to one. `utility`: by what returns are divided. Raises `GameContractError` naming what is wrong.
+    state_from_notation(text) to the position's notation(). `binary`, `scale` and `utility`: see `GameForm`. Its own methods are those of
+    `azq._core.Game`. Raises `GameContractError` naming what is wrong.
     """
 
     def __init__(
@@ -42,20 +43,16 @@ class AdaptedGame:
         utility: float = 1.0,
         max_length: int = 10_000,
     ) -> None:
-        self.name = name
-        self.params = dict(params)
-        self._make, self._rules = make, rules
-        self._players, self._actions = players, actions
-        self.binary, self.scale, self.utility, self._max_length = binary, scale, utility, max_length
+        self.name, self.params = name, dict(params)
+        self._make, self._rules, self._max_length = make, rules, max_length
         if not 1 <= players <= 16 or not 1 <= actions <= 65_535:
             raise GameContractError(f"game {name} has {players} players and {actions} actions; azq plays 1..16 with at most 65535")
         first = self._fresh()
-        self._hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
+        hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
-        self.has_notation = self._both(first, "notation", rules, "state_from_notation")
-        self.shape: tuple[int, ...] = ()
-        self.user_scalars = -1  # not known yet
-        self.shape, self.user_scalars = self._observe_once(first)
+        has_notation = self._both(first, "notation", rules, "state_from_notation")
+        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation)
+        self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
 
     def _fresh(self) -> Any:
@@ -71,21 +68,22 @@ class AdaptedGame:
             raise GameContractError(f"game {self.name} has {there}() without {missing}(); write both or none")
         return has
 
-    def _observe_once(self, first: Any) -> tuple[tuple[int, ...], int]:
-        state = AdaptedState(self, first, [])
+    @staticmethod
+    def _observe_once(form: GameForm, first: Any) -> GameForm:
+        state = AdaptedState(form, first, [])
         for _ in range(MAX_PLIES):
             if not state.is_chance_node():
                 break
             state.apply_action(state.legal_actions()[0])
         found = np.shape(state.raw_observation(0))
         if len(found) not in (1, 3) or not all(found):
-            raise GameContractError(f"game {self.name}: observation_tensor has shape {found}; it must be (C, H, W) or flat")
-        counts = self.binary and callable(getattr(first, "scalars", None))
-        return found, len(state.raw_scalars(0)) if counts else 0
+            raise GameContractError(f"game {form.name}: observation_tensor has shape {found}; it must be (C, H, W) or flat")
+        counts = form.binary and callable(getattr(first, "scalars", None))
+        return dataclasses.replace(form, shape=found, user_scalars=len(state.raw_scalars(0)) if counts else 0)
 
     def _read_symmetries(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
         _, rows, columns = self.observation_planes()
-        identity = np.arange(self._actions, dtype=np.int32), np.arange(rows * columns, dtype=np.int32)
+        identity = np.arange(self._form.actions, dtype=np.int32), np.arange(rows * columns, dtype=np.int32)
         if not callable(getattr(self._rules, "symmetries", None)):
             return [identity]
         try:
@@ -99,79 +97,63 @@ class AdaptedGame:
         return [identity, *given]
 
     def num_distinct_actions(self) -> int:
-        """A."""
-        return self._actions
+        return self._form.actions
 
     def num_players(self) -> int:
-        """n."""
-        return self._players
+        return self._form.players
 
     def max_game_length(self) -> int:
-        """A bound on the plies of players."""
         return self._max_length
 
     def new_initial_state(self) -> AdaptedState:
-        """A fresh position."""
-        return AdaptedState(self, self._fresh(), [])
+        return AdaptedState(self._form, self._fresh(), [])
 
     def observation_planes(self) -> tuple[int, int, int]:
-        """C, H, W; a flat observation of bits is one row."""
-        if not self.binary:
-            return 0, 1, 1
-        return (self.shape[0], self.shape[1], self.shape[2]) if len(self.shape) == 3 else (1, 1, self.shape[0])
+        return self._form.planes
 
     def num_scalars(self) -> int:
-        """S."""
-        return self.user_scalars if self.binary else int(np.prod(self.shape))
+        return self._form.scalars
 
     def packed_size(self) -> int:
-        """P."""
-        return self.num_scalars() + ((int(np.prod(self.shape)) + 7) // 8 if self.binary else 0)
+        return self._form.scalars + (int(np.prod(self._form.planes)) + 7) // 8
 
     def value_size(self) -> int:
-        """V: one value for two players, else one a seat."""
-        return 1 if self._players <= 2 else self._players
+        return 1 if self._form.players <= 2 else self._form.players
 
     def max_chance_outcomes(self) -> int:
         """Not known beforehand; what fits a record."""
-        return 65_535 if self._chance else 0
+        return MAX_OUTCOME if self._chance else 0
 
     def is_chance(self) -> bool:
-        """Whether chance may act."""
         return self._chance
 
     def is_hidden(self) -> bool:
-        """Whether players know different things."""
-        return self._hidden
+        return self._form.hidden
 
     def has_margin(self) -> bool:
-        """No: only games of the core declare margins."""
+        """No: only games of the core declare margins, hidden facts and outcomes."""
         return False
 
     def num_hidden(self) -> int:
-        """0: only games of the core declare hidden facts."""
         return 0
 
     def outcome_combination(self) -> None:
-        """None: only games of the core declare outcomes."""
+        return None
 
     def num_symmetries(self) -> int:
-        """The identity and those the game names."""
         return len(self._symmetries)
 
     def action_permutation(self, symmetry: int) -> NDArray[np.int32]:
-        """(A,): action a becomes permutation[a]."""
         return self._symmetries[symmetry][0].copy()
 
     def plane_permutation(self, symmetry: int) -> NDArray[np.int32]:
-        """(H * W,): cell c of the image is cell permutation[c]."""
         return self._symmetries[symmetry][1].copy()
 
     def state_from_notation(self, text: str) -> AdaptedState:
         """A position in the game's own notation, or its actions separated by commas; raises `ConfigError` naming what is wrong."""
-        if self.has_notation:
+        if self._form.has_notation:
             try:
-                return AdaptedState(self, self._rules.state_from_notation(text), [])
+                return AdaptedState(self._form, self._rules.state_from_notation(text), [])
             except Exception as error:
                 raise ConfigError(f"{self.name} has no position {text!r}: {error}") from error
         state = self.new_initial_state()
@@ -189,7 +171,7 @@ class AdaptedGame:
         """
         plies, ply = len(actions), 0
         packed = np.zeros((plies, self.packed_size()), np.uint8)
-        masks = np.zeros((plies, self._actions), np.uint8)
+        masks = np.zeros((plies, self._form.actions), np.uint8)
         players = np.zeros(plies, np.int8)
         try:
             state = self.new_initial_state()
@@ -206,8 +188,8 @@ class AdaptedGame:
     def targets(self, actions: NDArray[np.uint16]) -> dict[str, Any]:
         """Nothing besides the result."""
         return {
-            "margins": np.zeros(self._players, np.float32),
-            "outcomes": np.zeros((self._players, 0), np.float32),
+            "margins": np.zeros(self._form.players, np.float32),
+            "outcomes": np.zeros((self._form.players, 0), np.float32),
             "hidden": np.zeros((len(actions), 0), np.uint8),
             "truncated": False,
         }

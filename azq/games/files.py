@@ -1,20 +1,25 @@
-"""Which Python files a process may run as games: a run's record only names one, the host's own settings decide."""
+"""Games in Python files, `path/to/file.py:Class`: a run's record only names one, the host's own settings decide which may be run."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2s
+from operator import index
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from azq import _core
 from azq._core import Game
-from azq.errors import ConfigError
-from azq.games.loading import from_python_file, is_python_file
+from azq.errors import ConfigError, GameContractError, UnknownGameError
+from azq.games.adapter import AdaptedGame
 from azq.games.openspiel import PREFIX, from_openspiel
 
+COUNTS = ("num_players", "num_distinct_actions")
+REQUIRED = ("current_player", "legal_actions", "apply_action", "is_terminal", "returns", "observation_tensor")
 PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
@@ -62,3 +67,76 @@ def _interpreter() -> set[Path]:
     """The folders of the running interpreter, its standard library and its packages."""
     places = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values())
     return {place for place in (_resolved(Path(said)) for said in places) if place is not None}
+
+
+def is_python_file(name: str) -> bool:
+    """Whether a name means a class in a Python file."""
+    path, colon, cls = name.rpartition(":")
+    return bool(colon) and path.endswith(".py") and cls.isidentifier()
+
+
+def absolute(name: str) -> str:
+    """The same game by an absolute path, so that processes with other working folders find it; other names unchanged."""
+    path, _, cls = name.rpartition(":")
+    return f"{Path(path).resolve()}:{cls}" if is_python_file(name) else name
+
+
+def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> AdaptedGame:
+    """The class that `name` means in the file `path`; it is the position, or a game with new_initial_state().
+
+    Raises `UnknownGameError` where there is no such file or class, `ConfigError` for parameters it does not take and
+    `GameContractError` where it lacks a method, before anything of it is called.
+    """
+    said, _, cls = name.rpartition(":")
+    kind = getattr(_module(path, said), cls, None)
+    if not isinstance(kind, type):
+        raise UnknownGameError(f"no class {cls} in {said}; write path/to/file.py:Class")
+    makes_positions = hasattr(kind, "new_initial_state")
+    _check_methods(name, kind, COUNTS if makes_positions else COUNTS + REQUIRED)
+    try:
+        game = kind(**params)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"game {name} does not take the parameters {dict(params)}: {error}") from None
+    except Exception as error:
+        raise GameContractError(f"game {name}: {cls}() raised {type(error).__name__}: {error}") from error
+
+    def make() -> Any:
+        return game.new_initial_state() if makes_positions else kind(**params)
+
+    players, actions = (_count(name, game, method) for method in COUNTS)
+    longest = _count(name, game, "max_game_length") if hasattr(game, "max_game_length") else 10_000
+    try:
+        first = make()
+    except Exception as error:
+        raise GameContractError(f"game {name}: a new position raised {type(error).__name__}: {error}") from error
+    _check_methods(name, first, REQUIRED)
+    return AdaptedGame(name, params, make, players=players, actions=actions, rules=game, max_length=longest)
+
+
+def _check_methods(name: str, owner: Any, methods: Sequence[str]) -> None:
+    for method in methods:
+        if not callable(getattr(owner, method, None)):
+            raise GameContractError(f"game {name} has no method {method}(); see docs/games/your-own.md")
+
+
+def _count(name: str, game: Any, method: str) -> int:
+    try:
+        return index(getattr(game, method)())
+    except Exception as error:
+        raise GameContractError(f"game {name}: {method}() gives no whole number: {type(error).__name__}: {error}") from error
+
+
+def _module(path: Path, said: str) -> Any:
+    if not path.is_file():
+        raise UnknownGameError(f"no file {said}; the game's file must be on every machine that plays it, at the same path")
+    name = f"azq_user_game_{path.stem}_{blake2s(str(path).encode()).hexdigest()[:8]}"  # two files may share a name
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UnknownGameError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise GameContractError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,9 +1,29 @@
 """Networks: packed observations in, policy logits and values out; their weights as safetensors."""
 
-from azq.nets.build import build
-from azq.nets.network import Network, Outputs
-from azq.nets.spec import NetSpec
-from azq.nets.unpack import unpack, unpack_bits
+from __future__ import annotations
+
+import torch
+
+from azq.config import NetworkConfig
+from azq.nets.network import Network, Outputs, unpack, unpack_bits
+from azq.nets.residual import Mlp, ResNet
+from azq.nets.spec import GameShape, NetSpec
+from azq.nets.transformer import Transformer
 from azq.nets.weights import WeightsMeta, from_bytes, load_into, to_bytes
 
 __all__ = ["NetSpec", "Network", "Outputs", "WeightsMeta", "build", "from_bytes", "load_into", "to_bytes", "unpack", "unpack_bits"]
+
+
+def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None = None) -> Network:
+    """A freshly initialised network for a game; equal seeds give equal weights.
+
+    Raises ConfigError when the kind of network cannot take the game's observations, or the game has no targets for an auxiliary head.
+    """
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        size = game if isinstance(game, NetSpec) else NetSpec.of(game), network.blocks, network.channels
+        if network.kind == "transformer":
+            return Transformer(*size, network.heads, network.auxiliary)
+        kind = ResNet if network.kind == "resnet" else Mlp
+        return kind(*size, network.auxiliary)

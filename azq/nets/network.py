@@ -1,4 +1,4 @@
-"""What every network has in common: a trunk that a subclass gives, and the heads on top of it."""
+"""What every network has in common: inputs from packed observations, a trunk that a subclass gives, and the heads on top of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from azq.errors import ConfigError
 from azq.nets.spec import NetSpec
 
+SCALAR_SCALE = 1.0 / 16.0  # scalars are small counts (checkers on a point, tricks won): this keeps them of the planes' order
 _HEADS = ("policy", "value", "outcome", "auxiliary")
 
 
@@ -103,3 +105,23 @@ class Network(nn.Module, ABC):
         # A product and a sum rather than a matrix product, which autocast would compute in bfloat16.
         combined = (torch.sigmoid(outcomes.float()) * self._outcome_weights).sum(1, keepdim=True)
         return combined + self.spec.outcome_bias, outcomes
+
+
+def unpack(packed: Tensor, spec: NetSpec, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Planes (B, C, H, W) in {0, 1} and scalars (B, S), scaled, from packed observations uint8 (B, P).
+
+    Raises ValueError when P is not the spec's.
+    """
+    if packed.shape[1] != spec.packed_size:
+        raise ValueError(f"packed observations of {packed.shape[1]} bytes, the network takes {spec.packed_size}")
+    planes = unpack_bits(packed[:, : spec.plane_bytes], spec.planes * spec.cells).to(dtype)
+    scalars = packed[:, spec.plane_bytes :].contiguous().view(torch.int8).to(dtype) * SCALAR_SCALE
+    return planes.view(len(packed), spec.planes, spec.rows, spec.cols), scalars
+
+
+def unpack_bits(packed: Tensor, count: int) -> Tensor:
+    """The first `count` bits of each row of bytes (B, M), lowest first, as uint8 (B, count)."""
+    if packed.device.type == "cpu" and not torch.compiler.is_compiling():
+        return torch.from_numpy(np.unpackbits(packed.numpy(), axis=1, count=count, bitorder="little"))  # several times as fast there
+    shifts = torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return ((packed[:, :, None] >> shifts) & 1).flatten(1)[:, :count]

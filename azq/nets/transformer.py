@@ -16,7 +16,7 @@ EXPANSION = 2  # hidden width of a feed-forward layer, in widths of the trunk
 TOKEN_CHANNELS = 16  # of each token in the wide features
 
 
-class Layer(nn.Module):
+class AttentionLayer(nn.Module):
     """x + attention(norm(x)), then x + feed-forward(norm(x)) (pre-norm: Xiong et al., ICML 2020); both branches start at zero."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -71,7 +71,7 @@ class Transformer(Network):
         self.cells = nn.Linear(spec.planes, channels, bias=False)
         self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
         self.places = nn.Embedding(spec.cells + 1, channels)
-        self.blocks = nn.ModuleList(Layer(channels, heads) for _ in range(blocks))
+        self.blocks = nn.ModuleList(AttentionLayer(channels, heads) for _ in range(blocks))
         self.norm = nn.LayerNorm(channels)
         self.squeeze = nn.Linear(channels, TOKEN_CHANNELS)
         nn.init.normal_(self.cells.weight, std=0.5)  # few bits of a cell are set, and each is to be seen beside its place

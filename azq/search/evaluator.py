@@ -40,9 +40,15 @@ class Evaluator(Protocol):
     def close(self) -> None:
         """Releases connections."""
 
+    @property
+    def resent(self) -> int:
+        """Requests that had to be sent again."""
+
 
 class UniformEvaluator:
     """Knows nothing: equal logits, value 0. The double of every evaluator."""
+
+    resent = 0
 
     def __init__(self, num_actions: int, value_size: int = 1) -> None:
         self._num_actions = num_actions

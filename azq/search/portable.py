@@ -1,6 +1,6 @@
 """Search in Python, for games that are not in the core: the same face as `azq._core.Search`, many slots stepped together.
 
-One leaf per slot and step; no proofs, no kept subtree, no threads. What one game does is in `slot.py`.
+One leaf per slot and step; no proofs, no kept subtree, no threads. What one game does is in `portable_game.py`.
 Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf.
 """
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from azq._core import Game, SearchConfig, State
 from azq.errors import GameContractError
-from azq.search.slot import BUSY, CHANCE, EMPTY, FINISHED, IDLE, Slot
+from azq.search.portable_game import PortableGame, PortableRecord, PortableResult, SlotStatus
 
 
 class PortableSearch:
@@ -26,12 +26,11 @@ class PortableSearch:
         *,
         num_slots: int,
         seed: int,
-        num_threads: int = 1,
         autoplay: bool = True,
     ) -> None:
         self._game = game
-        self._slots = [Slot(game, config, seed, autoplay) for _ in range(num_slots)]
-        self._waiting: list[Slot] = []
+        self._slots = [PortableGame(game, config, seed, autoplay) for _ in range(num_slots)]
+        self._waiting: list[PortableGame] = []
         self.num_slots = num_slots
         self.evaluations = self.memory_bytes = 0
         self.exact_simulations = self.cache_lookups = self.cache_hits = self.merged_leaves = 0  # it proves and remembers nothing
@@ -41,18 +40,13 @@ class PortableSearch:
         slot: int,
         uid: int,
         actions: NDArray[np.uint16],
-        policies: NDArray[np.float16] | None = None,
-        root_values: NDArray[np.float32] | None = None,
-        simulations: NDArray[np.uint16] | None = None,
-        weight_versions: NDArray[np.uint32] | None = None,
+        **targets: NDArray[Any] | None,
     ) -> None:
-        """Puts a game into a slot after replaying its actions.
+        """Puts a game into a slot after replaying its actions, with the targets recorded so far: policies, root_values, ...
 
         Raises `IllegalActionError`, or `GameContractError` where the game's own rules fail; both leave the slot empty.
         """
-        self._at_rest(slot).start(
-            uid, actions, {"policies": policies, "root_values": root_values, "simulations": simulations, "weight_versions": weight_versions}
-        )
+        self._at_rest(slot).start(uid, actions, targets)
 
     def start_at(self, slot: int, uid: int, state: State) -> None:
         """Puts a position into a slot; its record begins there. Raises as `start`."""
@@ -62,7 +56,7 @@ class PortableSearch:
         """Empties a slot."""
         self._at_rest(slot).clear()
 
-    def _at_rest(self, number: int) -> Slot:
+    def _at_rest(self, number: int) -> PortableGame:
         slot = self._slots[number]
         if any(waiting is slot for waiting in self._waiting):
             raise RuntimeError(f"slot {number} has a leaf out for evaluation; call apply first")
@@ -94,20 +88,20 @@ class PortableSearch:
         for slot, row, value in zip(waiting, logits, values, strict=True):
             slot.apply(row.astype(np.float32), value.astype(np.float32), weight_version)
 
-    def _with(self, status: int) -> list[int]:
+    def _with(self, status: SlotStatus) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot.status == status and not slot.broken]
 
     def finished_slots(self) -> list[int]:
         """Slots whose game ended."""
-        return self._with(FINISHED)
+        return self._with(SlotStatus.FINISHED)
 
     def idle_slots(self) -> list[int]:
         """Without autoplay: slots whose budget is spent."""
-        return self._with(IDLE)
+        return self._with(SlotStatus.IDLE)
 
     def empty_slots(self) -> list[int]:
         """Slots without a game."""
-        return self._with(EMPTY)
+        return self._with(SlotStatus.EMPTY)
 
     def broken_slots(self) -> dict[int, tuple[int, str]]:
         """Slots whose game raised: uid and reason; `clear` frees them."""
@@ -115,20 +109,20 @@ class PortableSearch:
 
     def changed_slots(self) -> list[int]:
         """Open games that grew since this was last asked."""
-        changed = [n for n, slot in enumerate(self._slots) if slot.changed and slot.status in (BUSY, IDLE, CHANCE) and not slot.broken]
+        changed = [number for number, slot in enumerate(self._slots) if slot.changed and slot.open]
         for number in changed:
             self._slots[number].changed = False
         return changed
 
-    def record(self, slot: int) -> Any:
+    def record(self, slot: int) -> PortableRecord:
         """The game so far, as `azq._core.Record`."""
         return self._slots[slot].record()
 
-    def result(self, slot: int) -> Any:
+    def result(self, slot: int) -> PortableResult:
         """The spent search's answer, as `azq._core.Result`."""
         if self._slots[slot].broken:
             raise GameContractError(self._slots[slot].broken)
-        if self._slots[slot].status != IDLE:
+        if self._slots[slot].status != SlotStatus.IDLE:
             raise RuntimeError(f"slot {slot} has no spent search; see idle_slots()")
         return self._slots[slot].result()
 
@@ -143,7 +137,7 @@ class PortableSearch:
     @property
     def simulations(self) -> int:
         """Done since creation."""
-        return sum(slot.total_simulations for slot in self._slots)
+        return sum(slot.simulations for slot in self._slots)
 
     @property
     def plies(self) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import WireError
-from azq.status.workers import Team, joined, team_of, worker_status
+from azq.status.workers import Workforce, joined, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
@@ -32,8 +32,8 @@ class Beats:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[bytes, Heartbeat | None]] = {}
         self._beats: tuple[Heartbeat, ...] = ()
-        self._teams: dict[str, Team] = {}
-        self._shared: Team | None = None
+        self._teams: dict[str, Workforce] = {}
+        self._shared: Workforce | None = None
         self._read_s = float("-inf")
 
     def read(self) -> tuple[Heartbeat, ...]:
@@ -46,7 +46,7 @@ class Beats:
         with self._lock:
             return self._look()
 
-    def team(self, run: str, now_ms: int) -> Team:
+    def team(self, run: str, now_ms: int) -> Workforce:
         """The workers of a run as of `read`; put together once for all who ask before the next look. Raises `BrokerError`."""
         self.read()
         with self._lock:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from azq.arena.players import PATTERN as PLAYER_PATTERN
 from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
@@ -27,10 +28,7 @@ def goals(until: Until) -> dict[str, float]:
 
 
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
-PLAYER_PATTERN = (  # what a gtp: player may start is the worker's own setting, worker.engines
-    r"^(weights:[1-9][0-9]{0,8}|latest|random|rule|solver|pubeval|(uct|pimc):[1-9][0-9]{0,6}|gnubg:[0-9]|gtp:[ -~]{1,200})$"
-)
-Player = Annotated[str, Field(pattern=PLAYER_PATTERN)]
+PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN, max_length=204)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -101,8 +99,8 @@ class Resumption(Body):
 class NewMatch(Body):
     """A match: one seat for `first`, all others for `second`, who are named as in docs/9-arena.md."""
 
-    first: Player
-    second: Player
+    first: PlayerName
+    second: PlayerName
     games: Positive = 40
     num_simulations: Positive = 64
     opening_plies: Annotated[int, Field(ge=0, le=100)] = 4

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from azq.arena.players import version_of
 from azq.config import NetworkConfig
 from azq.ledger.records import known_section
 from azq.ledger.rules import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.state import SILENT
-from azq.status.workers import Team, WorkerStatus, team_of, worker_status
+from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
 
 _DEFAULT = NetworkConfig()
@@ -156,7 +157,7 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
 
 
-def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Team | None = None) -> RunStatus:
+def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
     """The status of one run; `team` are its workers, where not those of `facts`."""
     view, counts, name = facts.view, facts.counts, facts.view.record.run
     learner = facts.learner or SILENT
@@ -240,7 +241,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Streng
     """The newest grade (grades come newest first) and the rating of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
     rated = max(
-        ((version, rating) for rating in ratings if (version := _version(rating.player)) is not None),
+        ((version, rating) for rating in ratings if (version := version_of(rating.player)) is not None),
         default=None,
         key=lambda pair: pair[0],
     )
@@ -253,8 +254,3 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Streng
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
     )
-
-
-def _version(player: str) -> int | None:
-    kind, _, number = player.partition(":")
-    return int(number) if kind == "weights" and number.isdigit() else None

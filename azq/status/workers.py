@@ -43,7 +43,7 @@ class FleetRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class Workforce:
     """Everything that a run's status says of its workers."""
 
     beats: tuple[Heartbeat, ...]
@@ -53,13 +53,13 @@ class Team:
     lag: Callable[[str, int], float]  # of their weights behind a version of a run, see `lag_of`
 
 
-def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """These workers; `status` tells how each is read."""
     listed = tuple(map(status, beats))
-    return Team(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
+    return Workforce(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
 
 
-def joined(shared: Team, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Team:
+def joined(shared: Workforce, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have but a learner of their own.
 
     A learner plays and evaluates nothing, so the sums of the shared ones stand.
@@ -67,7 +67,7 @@ def joined(shared: Team, own: Sequence[Heartbeat], status: Callable[[Heartbeat],
     more, beats = tuple(map(status, own)), (*shared.beats, *own)
     players = [beat for beat in own if beat.role != "learner"]
     rates, lag = (fleet_rates(beats), lag_of(beats)) if players else (shared.rates, shared.lag)
-    return Team(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
+    return Workforce(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
 
 
 def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:

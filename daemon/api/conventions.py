@@ -14,8 +14,7 @@ import msgspec
 from fastapi import Depends, Header, Query, Request, Response
 from pydantic import BaseModel
 
-from azq.bus.base import Bus, Entry
-from azq.bus.redis import order
+from azq.bus.base import Bus, Entry, order
 from azq.errors import InvalidRequest
 from azq.ledger.idempotency import once_of
 from azq.ledger.types import Once

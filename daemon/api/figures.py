@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from azq import metrics, phases
 from azq.ledger.types import JobView
+from azq.metrics import Figure
 from azq.status.brokers import PlaneFacts
 from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
@@ -48,45 +49,10 @@ RUN_GAUGES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
     ("azq_progress", "Share of the run's horizon that is done.", lambda run: run.progress),
     ("azq_ledger_balanced", "1 while the ledger adds up.", lambda run: run.ledger.balanced),
     ("azq_elo", "Elo of the newest rated weights.", lambda run: run.strength.elo),
-    (
-        "azq_error_share",
-        "Share of moves that lose a result class, newest graded weights.",
-        lambda run: run.strength.error_share,
-    ),
+    ("azq_error_share", "Share of moves that lose a result class, newest graded weights.", lambda run: run.strength.error_share),
 )
 LEDGER_COUNTERS = ("opened", "finished", "abandoned", "inserted", "duplicates_dropped")
 
-# (name, help, figure of the heartbeat, factor to the metric's unit)
-WORKER_GAUGES = (
-    ("azq_worker_games_per_s", "Finished games per second of a process.", metrics.GAMES_PER_S, 1.0),
-    ("azq_worker_simulations_per_s", "Simulations per second of a process.", metrics.SIMULATIONS_PER_S, 1.0),
-    (
-        "azq_worker_evaluations_per_s",
-        "Leaves evaluated per second, by or for a process.",
-        metrics.EVALUATIONS_PER_S,
-        1.0,
-    ),
-    ("azq_exact_simulations_per_s", "Simulations per second that needed no evaluation.", metrics.EXACT_SIMULATIONS_PER_S, 1.0),
-    ("azq_cache_lookups_per_s", "Leaves per second that the evaluation cache was asked for.", metrics.CACHE_LOOKUPS_PER_S, 1.0),
-    ("azq_cache_hits_per_s", "Leaves per second that the evaluation cache answered.", metrics.CACHE_HITS_PER_S, 1.0),
-    ("azq_merged_leaves_per_s", "Leaves per second that shared another game's row of a request.", metrics.MERGED_LEAVES_PER_S, 1.0),
-    ("azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", metrics.MEAN_BATCH, 1.0),
-    ("azq_network_busy", "Share of wall time in which an inference worker has a batch on its device.", metrics.NETWORK_BUSY, 1.0),
-    ("azq_weight_switch_seconds", "Last swap of weights, from their publication to the switch.", metrics.WEIGHT_SWITCH_S, 1.0),
-    ("azq_process_resident_bytes", "Memory of a process and its children.", metrics.RESIDENT_BYTES, 1.0),
-    ("azq_gpu_memory_used_bytes", "Memory in use on an inference worker's GPU.", metrics.GPU_MEMORY_USED_BYTES, 1.0),
-    ("azq_gpu_memory_bytes", "Memory of an inference worker's GPU.", metrics.GPU_MEMORY_BYTES, 1.0),
-    ("azq_disk_free_bytes", "Room where a learner's segment log grows.", metrics.DISK_FREE_BYTES, 1.0),
-)
-WORKER_COUNTERS = (
-    ("azq_process_cpu_seconds", "CPU of a process and its children.", metrics.CPU_S),
-    ("azq_inference_fallbacks", "Steps down that forward passes took: smaller batches, op by op, float32 on the CPU.", metrics.FALLBACKS),
-    ("azq_evaluations_resent", "Evaluation requests that were sent again.", metrics.RESENT),
-)
-WORKER_QUANTILES = (
-    ("azq_eval_latency_seconds", "An evaluation request, from its sending to its answer.", metrics.EVAL_LATENCY_MS, 1e-3),
-    ("azq_batch_leaves", "Leaves of a forward pass.", metrics.BATCH_LEAVES, 1.0),
-)
 WORKER_PHASES = (
     ("azq_phase_wall_share", "Share of a process's wall time by phase; of several loops the mean.", phases.WALL),
     ("azq_phase_cpu_cores", "CPU cores that a process uses by phase.", phases.CPU),
@@ -143,15 +109,7 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
         age.add_metric(_who(beat), max(0, now_ms - beat.sent_ms) / 1000)
         started.add_metric(_who(beat), beat.started_ms / 1000)
     yield from (age, started)
-    for name, text, figure, factor in WORKER_GAUGES:
-        yield _labelled(GaugeMetricFamily(name, text, labels=WHO), workers, figure, factor)
-    for name, text, figure in WORKER_COUNTERS:
-        yield _labelled(CounterMetricFamily(name, text, labels=WHO), workers, figure, 1.0)
-    for name, text, figure, factor in WORKER_QUANTILES:
-        family = GaugeMetricFamily(name, text, labels=[*WHO, "quantile"])
-        for quantile in metrics.QUANTILES:
-            _labelled(family, workers, metrics.at_quantile(figure, quantile), factor, f"{quantile:g}")
-        yield family
+    yield from (_family(figure, workers) for figure in metrics.FIGURES if figure.metric)
     for name, text, prefix in WORKER_PHASES:
         family = GaugeMetricFamily(name, text, labels=[*WHO, "phase"])
         for beat in workers:
@@ -179,13 +137,19 @@ def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     yield state
 
 
-def _labelled(
-    family: GaugeMetricFamily | CounterMetricFamily, workers: Sequence[Heartbeat], figure: str, factor: float, *more: str
-) -> Metric:
-    """The family with the figure of every process that has it."""
-    for beat in workers:
-        if figure in beat.rates:
-            family.add_metric([*_who(beat), *more], factor * beat.rates[figure])
+def _family(figure: Figure, workers: Sequence[Heartbeat]) -> Metric:
+    """The figure of every process that has it."""
+    make = CounterMetricFamily if figure.counts_up else GaugeMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily
+    if figure.quantiles:
+        family = make(figure.metric, figure.help, labels=[*WHO, "quantile"])
+        names = {metrics.at_quantile(figure.name, at): [f"{at:g}"] for at in metrics.QUANTILES}
+    else:
+        family, names = make(figure.metric, figure.help, labels=WHO), {figure.name: []}
+    for name, label in names.items():
+        for beat in workers:
+            if name in beat.rates:
+                family.add_metric([*_who(beat), *label], figure.factor * beat.rates[name])
     return family
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from azq import games
 from azq.config import RunConfig
 from azq.errors import AzqError, IllegalActionError, WireError
-from azq.games.loading import is_python_file
+from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.readers import LogPlace

@@ -15,7 +15,7 @@ from azq.arena.rating import rate
 from azq.config import RunSections, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
-from azq.games.loading import is_python_file
+from azq.games.files import is_python_file
 from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset

@@ -19,7 +19,7 @@ from azq.replay.readers import SegmentReader
 from azq.status.brokers import PlaneProbe
 from azq.status.heartbeats import Beats
 from azq.status.observe import Standings
-from azq.status.workers import Team
+from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.limits import Quota, Streams
@@ -61,7 +61,7 @@ class Services:
         """The live processes. Raises `BrokerError`."""
         return self._beats().read()
 
-    def team(self, run: str) -> Team:
+    def team(self, run: str) -> Workforce:
         """The live processes that may work for a run. Raises `BrokerError`."""
         return self._beats().team(run, self.clock_ms())
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import redis
 
-from azq.actor.link import RECORDS_PER_CALL
+from azq.actor.lease import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import RunSections

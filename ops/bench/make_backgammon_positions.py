@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from azq import games
-from azq.arena.engines.gnubg import Gnubg, GnubgPlayer
-from azq.arena.engines.gnubg_board import Board, lines, phase, read_position_id, write_position_id
+from azq.arena.engines.gnubg import Board, Gnubg, GnubgPlayer, lines, phase, read_position_id, write_position_id
 from azq.games import Game, State
 
 SHARES = {"contact": 0.7, "race": 0.18, "bearoff": 0.12}  # about as decisions fall between engines, with more of the endgame

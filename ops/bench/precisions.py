@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from azq import games
 from azq.arena.match import play_match, random_opening
-from azq.arena.players import Ground, NetworkPlayer
+from azq.arena.player import Ground
+from azq.arena.players import NetworkPlayer
 from azq.config import InferenceConfig, SearchConfig
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model, network_of

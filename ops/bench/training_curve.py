@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from azq.arena.match import play_match
-from azq.arena.players import Ground, make_player
+from azq.arena.player import Ground
+from azq.arena.players import make_player
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.wire.messages import LATEST, MatchResult, MatchSpec

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from azq.metrics import FIGURES
 
 WIDTH, COLUMNS, HEIGHT = 24, 3, 8
 SOURCE = {"type": "prometheus", "uid": "azq-prometheus"}
@@ -36,6 +38,16 @@ def spent(title: str, role: str) -> Panel:
     """Where the processes of a role spend their time, as areas that add up to all of it."""
     query = f'avg by (phase) (azq_phase_wall_share{{role="{role}"}})'
     return Panel(title, "percentunit", ((query, "{{phase}}"),), stacked=True)
+
+
+def worker_panels() -> list[Panel]:
+    """The charts of what each process tells of itself, in the order of their figures."""
+    panels: dict[str, Panel] = {}
+    for figure in FIGURES:
+        for chart in figure.charts:
+            before = panels.get(chart.title, Panel(chart.title, chart.unit, ()))
+            panels[chart.title] = replace(before, queries=(*before.queries, (chart.query or figure.metric, chart.legend)))
+    return list(panels.values())
 
 
 OF_RUN = '{run=~"$run"}'
@@ -101,27 +113,7 @@ FLEET = (
     panel("Processes", "short", ("azq_workers", "{{role}}"), kind="stat"),
     panel("Brokers up", "bool_yes_no", ("azq_broker_up", "{{plane}}"), kind="stat"),
     panel("Queues without worker", "short", ("azq_unroutable_queues", "queues"), kind="stat"),
-    panel("Evaluation latency, p50", "s", ('azq_eval_latency_seconds{quantile="0.5"}', "{{worker}}")),
-    panel("Evaluation latency, p95", "s", ('azq_eval_latency_seconds{quantile="0.95"}', "{{worker}}")),
-    panel("Evaluation latency, p99", "s", ('azq_eval_latency_seconds{quantile="0.99"}', "{{worker}}")),
-    panel("Batch, p50 and p95", "short", ('azq_batch_leaves{quantile=~"0.5|0.95"}', "{{worker}} {{quantile}}")),
-    panel("Network busy", "percentunit", ("azq_network_busy", "{{worker}}")),
-    panel("GPU memory", "bytes", ("azq_gpu_memory_used_bytes", "{{worker}} used"), ("azq_gpu_memory_bytes", "{{worker}} in all")),
-    panel("CPU", "short", ("rate(azq_process_cpu_seconds_total[1m])", "{{role}} {{worker}} cores")),
-    panel("Memory", "bytes", ("azq_process_resident_bytes", "{{role}} {{worker}}")),
-    panel("Room for segments", "bytes", ("azq_disk_free_bytes", "{{worker}}")),
-    panel("Evaluations by process", "short", ("azq_worker_evaluations_per_s", "{{role}} {{worker}}")),
-    panel(
-        "Evaluations spared",
-        "percentunit",
-        ("azq_cache_hits_per_s / (azq_cache_lookups_per_s > 0)", "{{worker}} known"),
-        ("azq_merged_leaves_per_s / (azq_cache_lookups_per_s > 0)", "{{worker}} merged"),
-        ("azq_exact_simulations_per_s / (azq_worker_simulations_per_s > 0)", "{{worker}} exact"),
-    ),
-    panel("Games by worker", "short", ("azq_worker_games_per_s", "{{worker}}")),
-    panel("Evaluations asked for again", "short", ("rate(azq_evaluations_resent_total[1m])", "{{worker}} /s")),
-    panel("Forward passes that fell back", "short", ("azq_inference_fallbacks_total", "{{worker}}")),
-    panel("Weight switch", "s", ("azq_weight_switch_seconds", "{{worker}}")),
+    *worker_panels(),
     panel("Heartbeat age", "s", ("azq_heartbeat_age_seconds", "{{role}} {{worker}}")),
     spent("Self-play: where the time goes", "selfplay"),
     spent("Inference: where the time goes", "inference"),

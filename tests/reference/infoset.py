@@ -1,4 +1,4 @@
-"""One game with chance or hidden hands: the reference of azq/core/include/azq/infoset.hpp."""
+"""One game with chance or hidden hands: the reference of azq/core/include/azq/search/infoset_search.hpp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One game with its search tree: the reference of azq/core/include/azq/search.hpp."""
+"""One game with its search tree: the reference of azq/core/include/azq/search/game_search.hpp."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from azq import games
-from azq.actor import Arenas, SelfPlay, SliceEnd
+from azq.actor import Arenas, SelfPlay, Slice, SliceEnd
 from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.ledger import MemoryLedger
@@ -49,10 +49,9 @@ class Table:
         return lease
 
     def play(self, lease: Lease | None = None, evaluator: Any = None, **options: Any) -> SliceEnd:
-        settings = options.pop("settings", sections())
-        return SelfPlay(
-            self, lease or self.lease(), settings, GAME, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options
-        ).run()
+        given = {name: options.pop(name) for name in ("made_ms", "patience_s") if name in options}
+        part = Slice(lease or self.lease(), options.pop("settings", sections()), GAME, **given)
+        return SelfPlay(self, part, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options).run()
 
     def balanced(self) -> bool:
         counts = self.ledger.counts(RUN)

@@ -189,7 +189,7 @@ class Choosing:
         self.closed = False
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        from azq.arena.position import position
+        from azq.arena.player import position
 
         self.asked += [list(history) for history in histories]
         return [self._choose(position(self._game, history)) for history in histories]
@@ -200,6 +200,8 @@ class Choosing:
 
 class Knowing:
     """An evaluator by a function of one observation: its values (V,), relative to the player to move."""
+
+    resent = 0
 
     def __init__(self, value: Callable[[NDArray[np.uint8]], Sequence[float]], num_actions: int) -> None:
         self._value = value

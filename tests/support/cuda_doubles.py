@@ -211,6 +211,6 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     }.items():
         monkeypatch.setattr(torch.cuda, name, double)
     # On a CPU bits are unpacked by numpy, which no graph would notice.
-    monkeypatch.setattr(sys.modules["azq.nets.unpack"], "unpack_bits", unpack_bits, raising=False)
+    monkeypatch.setattr(sys.modules["azq.nets.network"], "unpack_bits", unpack_bits, raising=False)
     monkeypatch.setattr(cuda, "_pinned", lambda shape, kind: torch.zeros(shape, dtype=kind))
     return fake

@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from azq.arena.tick import Tick, no_tick
+from azq.arena.player import DEADLINE_S, Tick, no_tick
 from azq.errors import EngineError
 
-DEADLINE_S = 60.0  # for one answer
 POLL_S = 0.1
 END_AFTER_S = 2.0
 MAX_ANSWER_BYTES = 1 << 20

@@ -11,6 +11,7 @@
 #include "errors.hpp"
 #include "modules.hpp"
 #include "python_game.hpp"
+#include "registry.hpp"
 
 namespace azq::bind {
 namespace {

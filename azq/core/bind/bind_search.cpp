@@ -9,60 +9,47 @@
 namespace azq::bind {
 namespace {
 
-void require(bool holds, const std::string& what) {
-    if (!holds) raise_azq("ConfigError", "search: " + what);
+[[noreturn]] void refuse(const std::string& what) { raise_azq("ConfigError", "search: " + what); }
+
+/// What was given under a name; TypeError where nothing was, or nothing of this type.
+template <class T>
+T take(const nb::kwargs& given, const char* name) {
+    T value{};
+    if (!given.contains(name) || !nb::try_cast<T>(given[name], value)) {
+        throw nb::type_error((std::string("SearchConfig: ") + name + " is missing or of another type").c_str());
+    }
+    return value;
 }
 
-Algorithm parse_algorithm(const std::string& name) {
-    require(name == "gumbel" || name == "puct", "algorithm must be gumbel or puct, not '" + name + "'");
-    return name == "gumbel" ? Algorithm::kGumbel : Algorithm::kPuct;
+template <class T>
+void read(SearchConfig& config, const nb::kwargs& given, const Setting<T>& setting) {
+    const T value = take<T>(given, setting.name);
+    if (!(setting.least <= value && value <= setting.most)) refuse(std::string(setting.name) + " " + setting.rule);
+    config.*setting.member = value;
 }
 
-void check(const SearchConfig& config) {
-    require(config.num_simulations >= 1 && config.num_simulations <= (1 << 20), "num_simulations must be in 1..1048576");
-    require(config.leaves_per_step >= 1 && config.leaves_per_step <= 4096, "leaves_per_step must be in 1..4096");
-    require(config.max_considered_actions >= 1, "max_considered_actions must be at least 1");
-    require(config.gumbel_scale >= 0.0f, "gumbel_scale must not be negative");
-    require(config.dirichlet_alpha > 0.0f, "dirichlet_alpha must be positive");
-    require(config.dirichlet_fraction >= 0.0f && config.dirichlet_fraction <= 1.0f, "dirichlet_fraction must be in [0, 1]");
-    require(config.determinizations >= 0, "determinizations must not be negative");
-    require(config.temperature >= 0.0f, "temperature must not be negative");
+SearchConfig read_config(const nb::kwargs& given) {
+    const auto algorithm = take<std::string>(given, "algorithm");
+    if (algorithm != "gumbel" && algorithm != "puct") refuse("algorithm must be gumbel or puct, not '" + algorithm + "'");
+    SearchConfig config{};
+    config.algorithm = algorithm == "gumbel" ? Algorithm::kGumbel : Algorithm::kPuct;
+    std::apply([&](const auto&... settings) { (read(config, given, settings), ...); }, kSettings);
+    if (given.size() != 1 + std::tuple_size_v<decltype(kSettings)>) throw nb::type_error("SearchConfig: there is no such setting among those given");
+    return config;
+}
+
+nb::object setting_of(const SearchConfig& config, const std::string& name) {
+    nb::object found;
+    if (name == "algorithm") found = nb::cast(config.algorithm == Algorithm::kGumbel ? "gumbel" : "puct");
+    std::apply([&](const auto&... settings) { ((name == settings.name ? void(found = nb::cast(config.*settings.member)) : void()), ...); }, kSettings);
+    if (!found.is_valid()) throw nb::attribute_error(("SearchConfig has no setting " + name).c_str());
+    return found;
 }
 
 void bind_config(nb::module_& module) {
     nb::class_<SearchConfig>(module, "SearchConfig", "Keyword-only mirror of azq.config.SearchConfig.")
-        .def("__init__",
-             [](SearchConfig* self, const std::string& algorithm, int num_simulations, int leaves_per_step, bool reuse_subtree,
-                int max_considered_actions, float gumbel_scale, float c_visit, float c_scale, float c_puct, float fpu_reduction,
-                float dirichlet_alpha, float dirichlet_fraction, float temperature, int temperature_plies, int determinizations, int random_opening_plies) {
-                 const SearchConfig config{parse_algorithm(algorithm), num_simulations, leaves_per_step, reuse_subtree,
-                                           max_considered_actions, gumbel_scale, c_visit, c_scale, c_puct, fpu_reduction,
-                                           dirichlet_alpha, dirichlet_fraction, temperature, temperature_plies, determinizations,
-                                           random_opening_plies};
-                 check(config);
-                 new (self) SearchConfig(config);
-             },
-             nb::kw_only(), nb::arg("algorithm"), nb::arg("num_simulations"), nb::arg("leaves_per_step") = 1,
-             nb::arg("reuse_subtree") = true, nb::arg("max_considered_actions") = 16, nb::arg("gumbel_scale") = 1.0f,
-             nb::arg("c_visit") = 50.0f, nb::arg("c_scale") = 1.0f, nb::arg("c_puct") = 1.5f, nb::arg("fpu_reduction") = 0.25f,
-             nb::arg("dirichlet_alpha") = 1.0f, nb::arg("dirichlet_fraction") = 0.25f, nb::arg("temperature") = 1.0f,
-             nb::arg("temperature_plies") = 10, nb::arg("determinizations") = 0, nb::arg("random_opening_plies") = 0)
-        .def_prop_ro("algorithm", [](const SearchConfig& self) { return self.algorithm == Algorithm::kGumbel ? "gumbel" : "puct"; })
-        .def_ro("num_simulations", &SearchConfig::num_simulations)
-        .def_ro("leaves_per_step", &SearchConfig::leaves_per_step)
-        .def_ro("reuse_subtree", &SearchConfig::reuse_subtree)
-        .def_ro("max_considered_actions", &SearchConfig::max_considered_actions)
-        .def_ro("gumbel_scale", &SearchConfig::gumbel_scale)
-        .def_ro("c_visit", &SearchConfig::c_visit)
-        .def_ro("c_scale", &SearchConfig::c_scale)
-        .def_ro("c_puct", &SearchConfig::c_puct)
-        .def_ro("fpu_reduction", &SearchConfig::fpu_reduction)
-        .def_ro("dirichlet_alpha", &SearchConfig::dirichlet_alpha)
-        .def_ro("dirichlet_fraction", &SearchConfig::dirichlet_fraction)
-        .def_ro("temperature", &SearchConfig::temperature)
-        .def_ro("temperature_plies", &SearchConfig::temperature_plies)
-        .def_ro("determinizations", &SearchConfig::determinizations)
-        .def_ro("random_opening_plies", &SearchConfig::random_opening_plies);
+        .def("__init__", [](SearchConfig* self, const nb::kwargs& given) { new (self) SearchConfig(read_config(given)); })
+        .def("__getattr__", &setting_of);
 }
 
 void bind_record(nb::module_& module) {
@@ -115,11 +102,12 @@ void bind_search(nb::module_& module) {
         .def("collect", &PySearch::collect, nb::arg("packed").noconvert(), nb::arg("slots").noconvert())
         .def("apply", &PySearch::apply, nb::arg("logits"), nb::arg("values"), nb::arg("weight_version") = 0)
         .def("run_uniform", &PySearch::run_uniform, nb::arg("max_simulations"))
-        .def("finished_slots", [](const PySearch& self) { return self.slots_with(Slot::kFinished); })
-        .def("idle_slots", [](const PySearch& self) { return self.slots_with(Slot::kIdle); })
-        .def("empty_slots", [](const PySearch& self) { return self.slots_with(Slot::kEmpty); })
+        .def("finished_slots", [](const PySearch& self) { return self.slots_with(SlotStatus::kFinished); })
+        .def("idle_slots", [](const PySearch& self) { return self.slots_with(SlotStatus::kIdle); })
+        .def("empty_slots", [](const PySearch& self) { return self.slots_with(SlotStatus::kEmpty); })
         .def("record", &PySearch::record, nb::arg("slot"))
         .def("changed_slots", &PySearch::changed_slots)
+        .def("broken_slots", [](const PySearch&) { return nb::dict(); })
         .def("result", &PySearch::result, nb::arg("slot"))
         .def("play", &PySearch::play, nb::arg("slot"), nb::arg("action"))
         .def("state", &PySearch::state, nb::arg("slot"))

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "any_game.hpp"
+#include "azq/any/any_game.hpp"
 
 namespace azq::bind {
 

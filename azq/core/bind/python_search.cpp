@@ -40,7 +40,7 @@ void PySearch::check_slot(int slot) const {
 
 void PySearch::check_filled(int slot) const {
     check_slot(slot);
-    if (search_->status(slot) == Slot::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
+    if (search_->status(slot) == SlotStatus::kEmpty) raise_runtime("slot " + std::to_string(slot) + " is empty");
 }
 
 /// A slot whose leaves are out for evaluation must not change before `apply` has had them.
@@ -164,7 +164,7 @@ std::uint64_t PySearch::run_uniform(std::uint64_t max_simulations) {
     return done.load();
 }
 
-std::vector<int> PySearch::slots_with(Slot status) const {
+std::vector<int> PySearch::slots_with(SlotStatus status) const {
     std::vector<int> slots;
     for (int slot = 0; slot < num_slots(); ++slot) {
         if (search_->status(slot) == status) slots.push_back(slot);
@@ -175,8 +175,8 @@ std::vector<int> PySearch::slots_with(Slot status) const {
 std::vector<int> PySearch::changed_slots() {
     std::vector<int> slots;
     for (int slot = 0; slot < num_slots(); ++slot) {
-        const Slot status = search_->status(slot);
-        const bool open = status != Slot::kEmpty && status != Slot::kFinished;
+        const SlotStatus status = search_->status(slot);
+        const bool open = status != SlotStatus::kEmpty && status != SlotStatus::kFinished;
         if (open && search_->take_changed(slot)) slots.push_back(slot);
     }
     return slots;
@@ -196,12 +196,12 @@ PyRecord PySearch::record(int slot) const {
                     to_numpy(record.simulations, {plies}),
                     to_numpy(record.weight_versions, {plies}),
                     to_numpy(returns, {returns.size()}),
-                    search_->status(slot) == Slot::kFinished};
+                    search_->status(slot) == SlotStatus::kFinished};
 }
 
 PyResult PySearch::result(int slot) const {
     check_slot(slot);
-    if (search_->status(slot) != Slot::kIdle) raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
+    if (search_->status(slot) != SlotStatus::kIdle) raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
     const RootStatistics root = search_->result(slot);
     const std::size_t actions = root.policy.size();
     return PyResult{root.action,

@@ -50,7 +50,7 @@ class PySearch {
     void apply(const Input<Half, 2>& logits, const Input<Half, 2>& values, std::uint32_t weight_version);
     std::uint64_t run_uniform(std::uint64_t max_simulations);
 
-    std::vector<int> slots_with(Slot status) const;
+    std::vector<int> slots_with(SlotStatus status) const;
     std::vector<int> changed_slots();
     PyRecord record(int slot) const;
     PyResult result(int slot) const;

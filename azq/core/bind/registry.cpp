@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "any_game.hpp"
-
 namespace azq::bind {
 namespace {
 

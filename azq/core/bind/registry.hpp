@@ -2,19 +2,11 @@
 #pragma once
 
 #include <initializer_list>
-#include <map>
-#include <memory>
 #include <stdexcept>
-#include <string>
-#include <variant>
-#include <vector>
+
+#include "azq/any/any_game.hpp"
 
 namespace azq::bind {
-
-class AnyGame;
-
-using ParamValue = std::variant<bool, std::int64_t, double, std::string>;
-using Params = std::map<std::string, ParamValue>;
 
 /// A parameter that a game does not have, or a value it does not take.
 class BadParam : public std::runtime_error {

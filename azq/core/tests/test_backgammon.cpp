@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "azq/chance.hpp"
-#include "azq/uct.hpp"
+#include "azq/search/uct.hpp"
 #include "check.hpp"
 
 namespace azq::test {

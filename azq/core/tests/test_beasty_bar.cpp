@@ -3,7 +3,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "azq/uct.hpp"
+#include "azq/search/uct.hpp"
 #include "check.hpp"
 
 namespace azq::test {

@@ -1,10 +1,10 @@
-#include "azq/cache.hpp"
+#include "azq/search/cache.hpp"
 
 #include <thread>
 #include <vector>
 
 #include "azq/games/othello.hpp"
-#include "azq/symmetry.hpp"
+#include "azq/search/symmetry.hpp"
 #include "check.hpp"
 
 namespace azq::test {

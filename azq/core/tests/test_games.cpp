@@ -1,6 +1,6 @@
 #include "azq/games/connect_four.hpp"
 #include "azq/games/tic_tac_toe.hpp"
-#include "azq/uct.hpp"
+#include "azq/search/uct.hpp"
 
 #include <vector>
 

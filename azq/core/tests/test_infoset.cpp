@@ -1,28 +1,23 @@
 #include <cmath>
 #include <vector>
 
-#include "../bind/erased.hpp"
+#include "azq/any/erased_game.hpp"
 #include "check.hpp"
 #include "kuhn_poker.hpp"
 
 namespace azq::test {
 namespace {
 
-using bind::ErasedSearch;
-using bind::ErasedState;
-using bind::RootStatistics;
-using bind::Slot;
-
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
     return SearchConfig{algorithm, simulations, leaves, true, 16, 0.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, worlds, 0};
 }
 
 /// Uniform priors and value 0 until no slot asks any more.
-void run(ErasedSearch<KuhnPoker>& search, int leaves) {
+void run(ManyGames<KuhnPoker>& search, int leaves) {
     const auto slots = static_cast<std::size_t>(search.num_slots());
     std::vector<std::uint8_t> packed(slots * static_cast<std::size_t>(leaves * kPackedSize<KuhnPoker>));
     std::vector<std::int32_t> owners(packed.size());
-    bind::Batch batch(search.num_slots(), leaves, kPackedSize<KuhnPoker>);
+    Batch batch(search.num_slots(), leaves, kPackedSize<KuhnPoker>);
     std::uint64_t merged = 0;
     for (;;) {
         search.collect(0, search.num_slots(), packed.data(), batch.counts());
@@ -43,10 +38,10 @@ KuhnPoker::State dealt(int first, int second, const std::vector<int>& actions) {
 }
 
 RootStatistics searched(const KuhnPoker::State& state, Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
-    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves, worlds), 1, 3, false, bind::Sharing{});
+    ManyGames<KuhnPoker> search(KuhnPoker{}, make_config(algorithm, simulations, leaves, worlds), 1, 3, false, Sharing{});
     search.start_at(0, 1, ErasedState<KuhnPoker>(KuhnPoker{}, state));
     run(search, leaves);
-    CHECK(search.status(0) == Slot::kIdle);
+    CHECK(search.status(0) == SlotStatus::kIdle);
     return search.result(0);
 }
 
@@ -106,7 +101,7 @@ void test_common_random_numbers() {
 
 /// Self-play records chance as plies without targets, and a record goes on from anywhere as if nothing had happened.
 void test_records() {
-    ErasedSearch<KuhnPoker> search(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 3, 7, true, bind::Sharing{});
+    ManyGames<KuhnPoker> search(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 3, 7, true, Sharing{});
     for (int slot = 0; slot < 3; ++slot) {
         GameRecord record;
         record.uid = 11 + static_cast<std::uint64_t>(slot);
@@ -114,7 +109,7 @@ void test_records() {
     }
     run(search, 1);
     for (int slot = 0; slot < 3; ++slot) {
-        CHECK(search.status(slot) == Slot::kFinished);
+        CHECK(search.status(slot) == SlotStatus::kFinished);
         const GameRecord& record = search.record(slot);
         CHECK(record.plies() >= 4 && record.simulations[0] == 0 && record.simulations[1] == 0 && record.simulations[2] > 0);
         GameRecord half;
@@ -122,7 +117,7 @@ void test_records() {
         for (std::size_t ply = 0; ply < 3; ++ply) {
             half.append(record.actions[ply], record.policies.data() + 2 * ply, 2, &record.root_values[ply], 1, record.simulations[ply], 1);
         }
-        ErasedSearch<KuhnPoker> other(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 1, 7, true, bind::Sharing{});
+        ManyGames<KuhnPoker> other(KuhnPoker{}, make_config(Algorithm::kPuct, 12, 1), 1, 7, true, Sharing{});
         other.start(0, std::move(half));
         run(other, 1);
         CHECK(other.record(0).actions == record.actions && other.record(0).root_values == record.root_values);

@@ -1,19 +1,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "../bind/erased.hpp"
+#include "azq/any/erased_game.hpp"
 #include "azq/games/connect_four.hpp"
 #include "azq/games/tic_tac_toe.hpp"
 #include "check.hpp"
 
 namespace azq::test {
 namespace {
-
-using bind::AnySearch;
-using bind::ErasedCache;
-using bind::ErasedSearch;
-using bind::Sharing;
-using bind::Slot;
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
     return SearchConfig{algorithm, simulations, leaves, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
@@ -50,11 +44,11 @@ class Harness {
         return rows > 0;
     }
 
-    ErasedSearch<G> search;
+    ManyGames<G> search;
     std::uint64_t merged = 0;
 
   private:
-    bind::Batch batch_;
+    Batch batch_;
     std::vector<std::int32_t> slots_;
     std::vector<std::uint8_t> packed_;
 };
@@ -72,13 +66,13 @@ void test_self_play(const SearchConfig& config, const Sharing& sharing) {
         CHECK(harness.search.memory_bytes() > 0);
     }
     for (int slot = 0; slot < kSlots; ++slot) {
-        CHECK(harness.search.status(slot) == Slot::kFinished);
+        CHECK(harness.search.status(slot) == SlotStatus::kFinished);
         const GameRecord& record = harness.search.record(slot);
         CHECK(record.plies() <= G::kMaxLength);
         CHECK(record.policies.size() == record.actions.size() * G::kNumActions);
         CHECK(record.simulations.back() > 0);
     }
-    const bind::Totals totals = harness.search.totals();
+    const Totals totals = harness.search.totals();
     CHECK(sharing.cache != nullptr || totals.cache_lookups + harness.merged == 0);
     CHECK((sharing.cache == nullptr || config.leaves_per_step > 1) == (totals.cache_hits == 0));
     CHECK(totals.simulations > 0 && totals.leaves > totals.cache_hits && totals.plies > 0 && totals.exact > 0);
@@ -90,11 +84,11 @@ void test_played_from_outside(const SearchConfig& config) {
     Harness<G> harness(config, 1, false);
     harness.search.start(0, GameRecord{});
     int ply = 0;
-    while (harness.search.status(0) != Slot::kFinished) {
+    while (harness.search.status(0) != SlotStatus::kFinished) {
         for (int i = 0; i < (ply % 3 == 0 ? 2 : 100000) && harness.step(); ++i) {
         }
         const std::vector<int> legal = harness.search.state(0)->legal();
-        const bool spent = harness.search.status(0) == Slot::kIdle;
+        const bool spent = harness.search.status(0) == SlotStatus::kIdle;
         const int action = spent ? harness.search.result(0).best_action : legal[static_cast<std::size_t>(ply) % legal.size()];
         CHECK(std::count(legal.begin(), legal.end(), action) == 1);
         CHECK(harness.search.tree(0).parent.size() <= static_cast<std::size_t>(2 * config.num_simulations + 1));
@@ -123,7 +117,7 @@ void test_all_settings() {
 }
 
 void test_uniform_evaluator() {
-    ErasedSearch<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true, Sharing{});
+    ManyGames<ConnectFour> search(ConnectFour{}, make_config(Algorithm::kPuct, 40, 1, true), 3, 1, true, Sharing{});
     const auto quota = [](int slot) { return static_cast<std::uint64_t>(1000 + slot); };
     CHECK(search.run_uniform(0, 3, quota) == 3003);
     CHECK(search.totals().simulations == 3003);

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 import redis
 
 from azq import __version__
-from azq.bus.binary import OLDEST
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import OLDEST
 from azq.config import StoreConfig
 from azq.config.addresses import TLS_SCHEME
 from azq.config.listening import is_loopback

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import azq
-from azq.bus.binary import find_server, server_at
+from azq.bus.server_program import find_server, server_at
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers, fronts

@@ -81,6 +81,8 @@ class CatalogSource:
 class LocalEvaluator:
     """Evaluates in one thread of its own, so that the caller may search another group meanwhile."""
 
+    resent = 0
+
     def __init__(self, source: Source, *, threads: int = 1) -> None:
         self._source = source
         self._threads = threads

@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from azq.inference.device.forward import CaptureRefused, EagerForward, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
-from azq.phases import Event
+from azq.phases import DeviceEvent
+
+SLOTS = 2  # batches in flight, each on its own stream
+WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 
 
 class DeviceClock:
@@ -22,28 +25,24 @@ class DeviceClock:
     Batches land in the order in which they ended; one landed by another thread at the same moment may be counted twice or not at all.
     """
 
-    def __init__(self, make_event: Callable[[], Event]) -> None:
+    def __init__(self, make_event: Callable[[], DeviceEvent]) -> None:
         self._make_event = make_event
-        self._landed: Event | None = None  # the end of the batch that landed last
+        self._landed: DeviceEvent | None = None  # the end of the batch that landed last
         self.busy_s = 0.0
 
-    def mark(self) -> Event:
+    def mark(self) -> DeviceEvent:
         """A mark at this point of the stream in use."""
         event = self._make_event()
         event.record()
         return event
 
-    def landed(self, begin: Event, end: Event) -> None:
+    def landed(self, begin: DeviceEvent, end: DeviceEvent) -> None:
         """Counts a finished batch, as far as it did not run while the one before it did."""
         lengths = [begin.elapsed_time(end)]
         if self._landed is not None:
             lengths.append(self._landed.elapsed_time(end))
         self._landed = end
         self.busy_s += max(0.0, min(lengths)) / 1e3
-
-
-SLOTS = 2  # batches in flight, each on its own stream
-WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 
 
 class Lane:
@@ -118,7 +117,7 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: GraphSlot, count: int, begun: Event, done: Event) -> None:
+    def __init__(self, slot: GraphSlot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
         self._slot: GraphSlot | None = slot
         self._count = count
         self._begun, self._done = begun, done
@@ -191,7 +190,7 @@ class GraphSlot:
         self._flight = GraphFlight(self, count, begun, done)
         return self._flight
 
-    def read(self, count: int, begun: Event, done: Event) -> tuple[Outputs, bool]:
+    def read(self, count: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
         """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
         done.synchronize()
         self._lanes.clock.landed(begun, done)
@@ -272,9 +271,9 @@ class GraphForward:
         return True
 
 
-def _timing_event() -> Event:
+def _timing_event() -> DeviceEvent:
     """Blocking: a host thread that waits for the device leaves its core to the others."""
-    return cast(Event, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
+    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
 
 
 def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:

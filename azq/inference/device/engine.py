@@ -18,7 +18,7 @@ from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe
 from azq.inference.device.placement import Placement
 from azq.nets import NetSpec, Network
-from azq.nets.resnet import ResNet
+from azq.nets.residual import ResNet
 
 SMALLEST_BATCH = 64  # leaves below which a smaller batch saves no memory worth having
 

@@ -16,7 +16,7 @@ from torch import nn
 from azq.inference.device.forward import Landed
 from azq.inference.device.placement import Placement, cpu_flags, has_int8
 from azq.nets import Network
-from azq.nets.resnet import POLICY_CHANNELS, VALUE_CHANNELS, VALUE_HIDDEN, Block, ResNet
+from azq.nets.residual import POLICY_CHANNELS, VALUE_CHANNELS, VALUE_HIDDEN, Block, ResNet
 
 try:
     from azq import _nn

@@ -21,8 +21,10 @@ from azq.learner.step.growth import grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
-from azq.phases import Event, Phases
+from azq.phases import DeviceEvent, Phases
 from azq.replay.samples import Samples
+
+MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
 
 class Sync:
@@ -48,9 +50,6 @@ class Sync:
     def waited_s(self) -> float:
         """Seconds in which this rank did nothing but wait for others, since the last call."""
         return 0.0
-
-
-MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +249,8 @@ class Trainer:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
-def _timing_event() -> Event:
-    return cast(Event, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+def _timing_event() -> DeviceEvent:
+    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ class ResNet {
 public:
     explicit ResNet(azq::nn::Shape shape) { network_.shape = shape; }
 
-    /// Weight and bias of the stem, of every convolution, of squeeze, policy, value_hidden and value, as azq.nets.resnet orders them.
+    /// Weight and bias of the stem, of every convolution, of squeeze, policy, value_hidden and value, as azq.nets.residual orders them.
     void load(const std::vector<Floats>& tensors) {
         const azq::nn::Shape& s = network_.shape;
         azq::nn::Network fresh{s, {}, {}, {}, {}, {}, {}};

@@ -1,4 +1,4 @@
-/// The forward pass of azq.nets.resnet.ResNet for small boards, on CPUs that multiply bfloat16 (AVX512-BF16) and bytes (AVX512-VNNI).
+/// The forward pass of azq.nets.residual.ResNet for small boards, on CPUs that multiply bfloat16 (AVX512-BF16) and bytes (AVX512-VNNI).
 ///
 /// Why it exists: a general convolution pays for zero padding, for layout changes between layers and for kernels that are not made
 /// for 6 x 7 cells. Here a group of positions goes through the whole network while its activations stay in the L2 cache, and a cell

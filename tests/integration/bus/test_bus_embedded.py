@@ -15,11 +15,10 @@ import pytest
 from waiting import until
 
 from azq.bus import embedded
-from azq.bus.binary import find_server, server_at
 from azq.bus.connect import address, connect, open_client
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.origin import ServerProgram, writer_of
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import ServerProgram, find_server, server_at, writer_of
 from azq.config import load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
 from azq.host.brokers import Brokers

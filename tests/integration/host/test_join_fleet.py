@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from azq import __version__
 from azq.bus import embedded
 from azq.bus.connect import connect
-from azq.bus.origin import ServerProgram
 from azq.bus.redis import RedisBus
+from azq.bus.server_program import ServerProgram
 from azq.cli.app import app
 from azq.config import Config, load
 from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict

@@ -28,10 +28,10 @@ def test_arenas_outlive_a_slice_and_follow_the_settings() -> None:
 def test_all_groups_share_a_cache_that_another_run_finds_empty(table: Table) -> None:
     memory = table.arenas.searches(GAME, sections(), 8, RUN)[0].memory_bytes
     assert table.arenas.memory_bytes > 2 * memory  # the cache is counted once
-    first = table.play(should_stop=after(200)).progress
-    again = table.play(should_stop=after(200)).progress
-    assert 0 < first.cache_hits + first.merged_leaves < first.cache_lookups
-    assert again.cache_hits > first.cache_hits
+    first = table.play(should_stop=after(200)).progress.searched
+    again = table.play(should_stop=after(200)).progress.searched
+    assert 0 < first["cache_hits"] + first["merged_leaves"] < first["cache_lookups"]
+    assert again["cache_hits"] > first["cache_hits"]
     other = table.arenas.searches(GAME, sections(), 8, "another run")
     packed, slots = np.zeros((4, GAME.packed_size()), np.uint8), np.zeros(4, np.int32)
     other[0].start(0, 1, np.zeros(0, np.uint16))

@@ -36,8 +36,8 @@ def test_a_slice_finishes_games_refills_its_slots_and_gives_the_rest_back(table:
         assert 5 <= plies <= 9
         assert len(event.record.policies) == plies * 9 * 2
         assert sum(event.returns) == 0
-    assert end.progress.simulations >= 12 * 5 * end.progress.games
-    assert end.progress.plies >= 5 * end.progress.games
+    assert end.progress.searched["simulations"] >= 12 * 5 * end.progress.games
+    assert end.progress.searched["plies"] >= 5 * end.progress.games
 
 
 def test_the_next_slice_adopts_the_open_games_first(table: Table) -> None:
@@ -65,6 +65,8 @@ def test_games_that_others_finish_are_the_games_the_first_would_have_finished(ta
 
 class Recording:
     """A uniform evaluator that writes down who was asked when."""
+
+    resent = 0
 
     def __init__(self) -> None:
         self._uniform = UniformEvaluator(9)
@@ -167,6 +169,8 @@ def test_a_lost_lease_drops_everything_at_once(table: Table, where: str) -> None
 
 class Silent:
     """Answers so many requests, then never again."""
+
+    resent = 0
 
     def __init__(self, answers: int) -> None:
         self._uniform = UniformEvaluator(9)

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
-from azq.arena.engines.coordinates import coordinates
-from azq.arena.engines.gtp import RESIGN, GtpPlayer, answered
+from azq.arena.engines.gtp import GtpPlayer, answered, coordinates
 from azq.arena.engines.process import EngineProcess
 from azq.arena.match import play_match
-from azq.arena.players import Ground, make_player
-from azq.arena.position import Line
+from azq.arena.player import RESIGN, Ground, Line
+from azq.arena.players import make_player
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, EngineError
 from azq.wire.messages import MatchSpec

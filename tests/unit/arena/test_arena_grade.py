@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from azq import games
 from azq.arena import positions
-from azq.arena.engines.gtp import RESIGN
 from azq.arena.grade import grade, judge, summarise
+from azq.arena.player import RESIGN
 from azq.arena.positions import Position
 from azq.errors import ConfigError
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
-from azq.arena.engines.gtp import RESIGN
-from azq.arena.match import deal, failed, play_match, random_opening, share_of_first_place, whole_groups
-from azq.arena.points import mean_and_error
+from azq.arena.match import deal, failed, mean_and_error, play_match, random_opening, share_of_first_place, whole_groups
+from azq.arena.player import RESIGN
 from azq.errors import ConfigError
 from azq.wire.codec import decode, encode
 from azq.wire.messages import MatchResult, MatchSpec

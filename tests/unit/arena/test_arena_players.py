@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ from azq.arena import positions
 from azq.arena.analyse import analyse
 from azq.arena.grade import grade
 from azq.arena.match import deal, play_match
-from azq.arena.players import Ground, make_player
+from azq.arena.player import Ground
+from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player, version_of
 from azq.arena.searcher import Searcher
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, IllegalActionError
@@ -28,6 +31,8 @@ TIC_TAC_TOE = games.load("tic_tac_toe")
 
 class Watching:
     """A uniform evaluator that remembers what was asked."""
+
+    resent = 0
 
     def __init__(self, num_actions: int) -> None:
         self._uniform = UniformEvaluator(num_actions)
@@ -133,6 +138,18 @@ def test_the_match_batches_all_its_games_and_pins_the_version() -> None:
 def test_a_name_of_no_known_form_is_refused_with_the_forms(name: str) -> None:
     with pytest.raises(ConfigError, match="uct:<simulations>"):
         make_player(name, ground())
+
+
+@pytest.mark.parametrize("name", ["weights:12", "latest", "uct:100", "pimc:20", "rule", "gnubg:2", "gtp:gnugo --mode gtp"])
+def test_the_pattern_of_names_is_that_of_the_table(name: str) -> None:
+    assert re.search(PATTERN, name)
+    assert re.fullmatch(kind_of(name).pattern, name)
+    assert version_of(name) == (12 if name == "weights:12" else None)
+
+
+def test_the_page_about_players_lists_the_table() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "9-arena.md").read_text()
+    assert [kind.form for kind in PLAYERS if f"`{kind.form}`" not in page] == []
 
 
 def test_an_opening_that_ends_the_game_is_refused() -> None:

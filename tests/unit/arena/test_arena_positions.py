@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from azq.arena import positions as graded
-from azq.arena.engines.solver import Solver
+from azq.arena.engines.solver import SolverPlayer
 from azq.arena.grade import mark
 from azq.errors import IllegalActionError, MissingExtra, NotFound
 
@@ -17,9 +17,9 @@ CLASSES = {"BE", "BM", "BH", "ME", "MM", "EE"}
 
 
 @pytest.fixture(scope="module")
-def solver() -> Iterator[Solver]:
+def solver() -> Iterator[SolverPlayer]:
     pytest.importorskip("bitbully")
-    solver = Solver()
+    solver = SolverPlayer()
     yield solver
     solver.close()
 
@@ -39,7 +39,7 @@ def test_the_set_is_hard_for_a_player_that_moves_at_random() -> None:
     assert 0.52 < sum(shares) / len(shares) < 0.57
 
 
-def test_the_file_says_what_the_solver_says(solver: Solver) -> None:
+def test_the_file_says_what_the_solver_says(solver: SolverPlayer) -> None:
     late = [position for position in graded.load("connect_four") if position.group != "BH"]
     for position in random.Random(1).sample(late, 60):
         scores = solver.scores(position.actions)
@@ -80,7 +80,7 @@ def test_a_game_without_positions_is_named() -> None:
         graded.load("tic_tac_toe")
 
 
-def test_the_solver_refuses_what_does_not_replay_and_goes_on(solver: Solver) -> None:
+def test_the_solver_refuses_what_does_not_replay_and_goes_on(solver: SolverPlayer) -> None:
     with pytest.raises(IllegalActionError):
         solver.scores([3] * 7)
     assert max(solver.scores([]), key=solver.scores([]).__getitem__) == 3
@@ -89,4 +89,4 @@ def test_the_solver_refuses_what_does_not_replay_and_goes_on(solver: Solver) -> 
 def test_a_missing_solver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="eval"):
-        Solver()
+        SolverPlayer()

@@ -9,9 +9,12 @@ import pytest
 from reference.config import Settings
 from reference.driver import NO_ACTIONS, Driver
 from reference.evaluator import HashEvaluator
+from reference.float32 import F
 
 from azq._core import Game, Search, SearchConfig
+from azq.config import RunSections
 from azq.errors import ConfigError, IllegalActionError
+from azq.search.search import exploring
 
 SETTINGS = Settings("puct", 8)
 
@@ -114,7 +117,7 @@ def test_every_float16_logit_arrives_exactly(tic_tac_toe: Game) -> None:
     patterns = patterns[np.isfinite(patterns.view(np.float16))]
     logits = np.resize(patterns, (math.ceil(len(patterns) / 9), 9)).view(np.float16)
     count = len(logits)
-    config = SearchConfig(algorithm="gumbel", num_simulations=1)
+    config = Settings("gumbel", 1).core()
     search = Search(tic_tac_toe, config, num_slots=count, seed=1, autoplay=False)
     for slot in range(count):
         search.start(slot, slot, NO_ACTIONS)
@@ -215,7 +218,27 @@ def test_the_uniform_benchmark_counts_its_simulations(search: Search) -> None:
 )
 def test_wrong_settings_are_configuration_errors(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        SearchConfig(**{"algorithm": "puct", "num_simulations": 8, **wrong})  # type: ignore[arg-type]
+        Settings(**{"algorithm": "puct", "num_simulations": 8, **wrong}).core()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_simulations": "8"}, {"reuse_subtree": 1}, {"c_puct": "many"}, {"c_visits": 1.0}, {"c_puct": math.nan}], ids=str
+)
+def test_a_setting_of_another_type_or_name_is_refused(wrong: dict[str, object]) -> None:
+    plain = {name: float(value) if isinstance(value, F) else value for name, value in vars(SETTINGS).items()}
+    with pytest.raises((TypeError, ConfigError), match=r"SearchConfig|c_puct"):
+        SearchConfig(**{**plain, **wrong})
+    with pytest.raises(TypeError, match="temperature"):
+        SearchConfig(**{name: value for name, value in plain.items() if name != "temperature"})
+
+
+def test_the_core_has_the_settings_of_a_run_and_no_defaults() -> None:
+    run = RunSections().search.model_copy(update={"c_puct": 2.5, "reuse_subtree": False})
+    for name, value in run.model_dump(exclude={"schedule"}).items():
+        assert getattr(exploring(run), name) == value
+    assert exploring(run, random_opening_plies=3).random_opening_plies == 3
+    with pytest.raises(AttributeError, match="c_visits"):
+        _ = exploring(run).c_visits
 
 
 def test_a_search_needs_slots_and_threads(connect_four: Game) -> None:

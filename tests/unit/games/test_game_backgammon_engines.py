@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from azq import games
 from azq.arena import positions
 from azq.arena.engines import gnubg
-from azq.arena.engines.gnubg import Gnubg, GnubgPlayer, turn
-from azq.arena.engines.gnubg_board import board_of, is_fresh, lines, phase, read_position_id, write_position_id
+from azq.arena.engines.gnubg import Gnubg, GnubgPlayer, board_of, is_fresh, lines, phase, read_position_id, turn, write_position_id
 from azq.arena.grade import grade
-from azq.arena.position import Line
+from azq.arena.player import Line
 from azq.errors import ConfigError, EngineError, MissingExtra
 from azq.games import State
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from azq import games
-from azq.arena.engines.gnubg_board import write_position_id
+from azq.arena.engines.gnubg import write_position_id
 from azq.errors import ConfigError
 from azq.games import State
 

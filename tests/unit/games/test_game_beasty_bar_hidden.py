@@ -12,8 +12,10 @@ from reference.beasty_bar import BY_STRENGTH
 from reference.random_play import decisions, play_on
 
 from azq import _core, games
-from azq.arena.rules.beasty_bar import GreedyBeasty
+from azq.arena.rules import GreedyBeasty
+from azq.config import SearchConfig
 from azq.games import State
+from azq.search.search import exploring
 
 GAMES = {n: games.load("beasty_bar", players=n) for n in (2, 3, 4)}
 
@@ -90,7 +92,7 @@ def test_hidden_targets_are_the_others_hands() -> None:
 
 
 def test_a_search_cannot_tell_what_its_player_cannot() -> None:
-    config = _core.SearchConfig(algorithm="gumbel", num_simulations=64)
+    config = exploring(SearchConfig(num_simulations=64))
     for state in decisions(GAMES[2], 12, 8, 48):
         seen = []
         for world in (state, state.resample_from_infostate(state.current_player(), 1)):
@@ -117,7 +119,7 @@ def play_match(players: list[GreedyBeasty | None], count: int, seed: int, table:
         state, own = GAMES[table].new_initial_state(), number % table
         while not state.is_terminal():
             player = None if state.is_chance_node() else players[0 if state.current_player() == own else 1]
-            action = rng.choice(state.legal_actions()) if player is None else player.choose([state])[0]
+            action = rng.choice(state.legal_actions()) if player is None else player.best_action(state)
             state.apply_action(action)
         total += state.returns()[own]
     return total / count
@@ -133,4 +135,4 @@ def test_the_greedy_player_does_not_peek() -> None:
     for players in (2, 4):
         for state in decisions(GAMES[players], 60, players, 24 * players):
             worlds = [state.resample_from_infostate(state.current_player(), seed) for seed in range(3)]
-            assert len(set(greedy.choose([state, *worlds]))) == 1
+            assert len({greedy.best_action(world) for world in (state, *worlds)}) == 1

@@ -14,8 +14,8 @@ from reference.evaluator import HashEvaluator
 from azq import games
 from azq._core import Search
 from azq.errors import ConfigError, GameContractError, IllegalActionError, UnknownGameError
-from azq.search.make import make_search
 from azq.search.portable import PortableSearch
+from azq.search.search import make_search
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 

@@ -11,7 +11,7 @@ from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, ser
 from waiting import until
 
 from azq.actor import Arenas
-from azq.actor.group import Group
+from azq.actor.groups import GameGroup
 from azq.arena.searcher import Searcher
 from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
@@ -157,7 +157,7 @@ def test_self_play_makes_more_groups_rather_than_larger_requests() -> None:
     searches = Arenas().searches(GAME, sections(1024), 1024)
     assert [search.num_slots for search in searches] == [342, 341, 341]
     assert [search.num_slots for search in Arenas().searches(GAME, sections(8), 8)] == [4, 4]
-    group = Group(searches[0], GAME, 1)
+    group = GameGroup(searches[0], GAME, 1)
     assert most_leaves(GAME.packed_size(), WIDE.num_actions, 1) >= group.search.num_slots
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from azq.config import NetworkConfig
 from azq.errors import ConfigError
 from azq.nets import NetSpec, build, unpack
-from azq.nets.unpack import SCALAR_SCALE
+from azq.nets.network import SCALAR_SCALE
 
 SPECS = [NetSpec(3, 6, 7, 0, 7, 1), NetSpec(2, 3, 3, 4, 9, 1), NetSpec(1, 1, 26, 6, 5, 4)]
 specs = st.builds(

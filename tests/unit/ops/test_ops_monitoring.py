@@ -36,8 +36,8 @@ GROUPING = re.compile(r"\b(?:on|by|ignoring|without)\s*\((?P<labels>[^)]*)\)")
 @pytest.fixture(scope="module")
 def exposed() -> dict[str, set[str]]:
     """Every metric of a fleet in which everything has happened, with its labels."""
-    everything = {name: 1.0 for name in vars(metrics).values() if isinstance(name, str) and re.fullmatch("[a-z_]+", name)}
-    quantiles = {metrics.at_quantile(name, at): 1.0 for name in (metrics.EVAL_LATENCY_MS, metrics.BATCH_LEAVES) for at in metrics.QUANTILES}
+    everything = {figure.name: 1.0 for figure in metrics.FIGURES}
+    quantiles = {metrics.at_quantile(figure.name, at): 1.0 for figure in metrics.FIGURES for at in metrics.QUANTILES}
     spent = {prefix + phases.OTHER: 1.0 for prefix in phases.PREFIXES}
     beats = [
         Heartbeat(role, role, "h", 1, "0", 1, 0, 0, queues=("selfplay.cpu",), rates=everything | quantiles | spent)

@@ -14,8 +14,8 @@ from reference.evaluator import HashEvaluator
 from azq import games
 from azq._core import Result, Search
 from azq.errors import GameContractError, IllegalActionError
-from azq.search.make import make_search
 from azq.search.portable import PortableSearch
+from azq.search.search import make_search
 
 FOLDER = Path(__file__).parents[2] / "games"
 NIM, BLIND = f"{FOLDER / 'nim.py'}:Nim", f"{FOLDER / 'blind_guess.py'}:BlindGuess"

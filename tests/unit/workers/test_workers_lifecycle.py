@@ -14,25 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import metrics
-from azq.actor.progress import Progress
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
-from workers.board import Board, Figures
+from workers.board import Board, ChildFigures, merge, versions
 from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
-from workers.rates import Meter, merge, versions
 
-SPENT = {"phase_wall_search": 0.75, "phase_cpu_wait": 0.25}
-FIGURES = Figures(
-    *(True, 1.5, 2.5, 3.5, 4.5, 64.0, 8.0, 1.0, 12, "my-run", (1.0, 2.0, 3.0)),
-    phases=SPENT,
-    exact_simulations_per_s=5.5,
-    cache_lookups_per_s=6.5,
-    cache_hits_per_s=7.5,
-    merged_leaves_per_s=8.5,
-)
+SPENT = ("phase_wall_search", "phase_cpu_wait")
+FIGURES = ChildFigures(True, "my-run", 12, {name: 1.5 + place for place, name in enumerate((*metrics.OF_CHILDREN, *SPENT))})
 
 
 def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
@@ -59,7 +50,7 @@ def test_a_forked_child_sees_the_stop_and_its_figures_are_seen() -> None:
 
 def test_more_children_than_slots_do_no_harm() -> None:
     board = Board(1)
-    board.write(9, Figures(busy=False, run="x" * 200))
+    board.write(9, ChildFigures(run="x" * 200))
     (figures,) = board.read()
     assert not board.busy()
     assert figures.run == "x" * 64
@@ -67,7 +58,7 @@ def test_more_children_than_slots_do_no_harm() -> None:
 
 @given(st.lists(st.tuples(st.just(0.0) | st.floats(0.001, 1e6), st.floats(0, 1e4)), min_size=1, max_size=8))
 def test_rates_add_up_and_means_stay_between_the_children(children: list[tuple[float, float]]) -> None:
-    figures = [Figures(True, evaluations_per_s=rate, mean_batch=batch) for rate, batch in children]
+    figures = [ChildFigures(rates={metrics.EVALUATIONS_PER_S: rate, metrics.MEAN_BATCH: batch}) for rate, batch in children]
     merged = merge(figures)
     assert merged[metrics.EVALUATIONS_PER_S] == pytest.approx(sum(rate for rate, _ in children))
     batches = [batch for rate, batch in children if rate > 0] or [0.0]
@@ -76,21 +67,8 @@ def test_rates_add_up_and_means_stay_between_the_children(children: list[tuple[f
 
 def test_an_idle_worker_reports_no_rates_and_the_newest_version_counts() -> None:
     assert merge([]) == {}
-    assert versions([Figures(run="a", weight_version=3), Figures(run="a", weight_version=2), Figures(), Figures(run="b")]) == {
-        "a": 3,
-        "b": 0,
-    }
-
-
-def test_a_meter_goes_on_over_slices() -> None:
-    meter = Meter()
-    meter.begin()
-    meter.figures(Progress(games=4, evaluations=400, requests=4), "r")
-    meter.begin()
-    threading.Event().wait(0.05)  # rates of moments are all noise
-    figures = meter.figures(Progress(games=1, evaluations=100, requests=1), "r")
-    assert figures.mean_batch == pytest.approx(100, rel=0.05)
-    assert figures.games_per_s * 100 == pytest.approx(figures.evaluations_per_s, rel=0.05)
+    children = [ChildFigures(run="a", weight_version=3), ChildFigures(run="a", weight_version=2), ChildFigures(), ChildFigures(run="b")]
+    assert versions(children) == {"a": 3, "b": 0}
 
 
 class FakeBus:

@@ -1,6 +1,6 @@
 #include "azq/games/backgammon.hpp"
 
-#include "erased.hpp"
+#include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
 namespace azq::bind {

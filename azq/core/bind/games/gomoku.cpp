@@ -1,7 +1,7 @@
 #include "azq/games/gomoku.hpp"
 #include "azq/games/gomoku_swap2.hpp"
 
-#include "erased.hpp"
+#include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
 namespace azq::bind {

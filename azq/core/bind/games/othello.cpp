@@ -1,6 +1,6 @@
 #include "azq/games/othello.hpp"
 
-#include "erased.hpp"
+#include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
 namespace azq::bind {

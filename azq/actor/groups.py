@@ -1,0 +1,192 @@
+"""Groups of games, each searched while the other groups' leaves are evaluated, and the arenas that they are searched in.
+
+Arenas and the evaluation cache outlive a slice: making hundreds of megabytes anew each minute would be felt.
+
+Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values per leaf.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from azq import _core
+from azq.actor.slice import group_sizes, groups_that_fit
+from azq.config import RunSections
+from azq.errors import WireError
+from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.search import Record, Search, exploring, make_cache, make_search
+from azq.wire.arrays import outgrown, pack_record, unpack_record
+from azq.wire.leaves import most_leaves
+from azq.wire.messages import GameRecord
+
+
+class GameGroup:
+    """A search with its buffers and the one request that it has in flight."""
+
+    def __init__(self, search: Search, game: _core.Game, leaves_per_step: int) -> None:
+        capacity = search.num_slots * leaves_per_step
+        self.search = search
+        self._num_actions = game.num_distinct_actions()
+        self._value_size = game.value_size()
+        self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
+        self._slots = np.zeros(capacity, np.int32)
+        self.leaves = 0  # of the last collect, which wait for their evaluations
+        self._outgrown: dict[int, tuple[int, str]] = {}  # slots whose game became too long to be sent: number and reason
+        self._untold: list[tuple[int, str]] = []  # of them
+        self.handle: int | None = None
+        self.submitted_s = 0.0
+        self.search_s = 0.0  # CPU of this thread in the core so far
+
+    def room(self) -> int:
+        """Slots without a game."""
+        return len(self.search.empty_slots())
+
+    def start(self, record: GameRecord) -> None:
+        """Puts a game into a free slot after replaying it; raises `WireError` or `IllegalActionError` where that fails."""
+        arrays = unpack_record(record, self._num_actions, self._value_size)
+        slot = self.search.empty_slots()[0]
+        try:
+            self.search.start(slot, record.uid, **arrays)
+        except (ValueError, TypeError, IndexError) as error:
+            raise WireError(f"game {record.uid} does not replay: {error}") from None
+
+    def advance(self) -> int:
+        """Searches on to the next leaves and returns their number; 0 where nothing can move."""
+        began_s = time.thread_time()
+        self.leaves = self.search.collect(self._packed, self._slots)
+        self.search_s += time.thread_time() - began_s
+        return self.leaves
+
+    def submit(self, evaluator: Evaluator, now_s: float) -> None:
+        """Asks for the evaluations of the last leaves (L, P); asking again for the same leaves is harmless."""
+        self.handle = evaluator.submit(self._packed[: self.leaves])
+        self.submitted_s = now_s
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Raises `WireError` where the evaluations are not (L, A) and (L, V)."""
+        wanted = (self.leaves, self._num_actions), (self.leaves, self._value_size)
+        found = evaluation.logits.shape, evaluation.values.shape
+        if found != wanted:
+            raise WireError(f"evaluations have shapes {found}, the {self.leaves} leaves need {wanted}")
+
+    def apply(self, evaluation: Evaluation) -> int:
+        """Gives the trees their evaluations, whose shapes were checked, and returns how many."""
+        count, began_s = self.leaves, time.thread_time()
+        self.search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
+        self.search_s += time.thread_time() - began_s
+        self.handle, self.leaves = None, 0
+        return count
+
+    def finished(self) -> list[Record]:
+        """Records of the games that ended."""
+        return [self.search.record(slot) for slot in self.search.finished_slots() if slot not in self._outgrown]
+
+    def finished_any(self) -> bool:
+        """True where some game ended and was not cleared yet."""
+        return bool(self.search.finished_slots())
+
+    def clear_finished(self) -> None:
+        """Frees the slots of the games that ended."""
+        for slot in self.search.finished_slots():
+            self.search.clear(slot)
+
+    def take_broken(self) -> list[tuple[int, str]]:
+        """Games that nobody can play on, number and reason: too long to be sent, or (Python games) their own rules raised."""
+        untold, self._untold = self._untold, []
+        broken = self.search.broken_slots()
+        for slot in broken:
+            self.search.clear(slot)
+        return untold + [found for slot, found in broken.items() if slot not in self._outgrown]
+
+    def changed(self) -> Iterator[GameRecord]:
+        """Open games that grew since this was last asked; one that is too long to be sent is left out, and told by `take_broken`."""
+        for slot in self.search.changed_slots():
+            if slot in self._outgrown:
+                continue
+            record = pack_record(self.search.record(slot))
+            if reason := outgrown(record):
+                self._outgrown[slot] = record.uid, reason
+                self._untold.append(self._outgrown[slot])
+            else:
+                yield record
+
+    def clear_outgrown(self) -> None:
+        """Frees the slots of games that are too long to be sent, once no leaf is out."""
+        if not self.leaves:
+            for slot in self._outgrown:
+                self.search.clear(slot)
+            self._outgrown.clear()
+
+    def drop(self) -> None:
+        """Empties all slots, whatever they hold, and leaves the search ready for other games."""
+        if self.leaves:  # the core wants its answer before it forgets the question
+            zeros = Evaluation(
+                np.zeros((self.leaves, self._num_actions), np.float16), np.zeros((self.leaves, self._value_size), np.float16), 0
+            )
+            self.apply(zeros)
+        self._outgrown, self._untold = {}, []
+        empty = set(self.search.empty_slots())
+        for slot in range(self.search.num_slots):
+            if slot not in empty:
+                self.search.clear(slot)
+        self.search.changed_slots()
+        self.handle = None
+
+
+class Arenas:
+    """Keeps the searches of one self-play setting; another setting replaces them."""
+
+    def __init__(self, make_search: Callable[..., Any] = make_search) -> None:
+        self._make_search = make_search
+        self._key: Hashable = None
+        self._searches: Sequence[Search] = ()
+        self._cache: _core.EvaluationCache | None = None
+        self._run: Hashable = ""
+
+    def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
+        """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
+
+        More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
+
+        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own. `run` tells runs
+        apart, also those that bear one name in turn.
+        """
+        key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
+        if key != self._key:
+            self.forget()  # the old arenas go before the new ones come
+            most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size())
+            groups = groups_that_fit(games, sections.selfplay.groups, sections.search.leaves_per_step, most)
+            self._cache = make_cache(game, sections.selfplay.cache_entries)
+            config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
+            self._searches = [
+                self._make_search(
+                    game,
+                    config,
+                    num_slots=size,
+                    seed=sections.run.seed,
+                    num_threads=sections.selfplay.threads,
+                    autoplay=True,
+                    cache=self._cache,
+                    merge_symmetries=sections.selfplay.merge_symmetries,
+                )
+                for size in group_sizes(games, groups)
+            ]
+            self._key = key
+        if run != self._run and self._cache is not None:
+            self._cache.clear()
+        self._run = run
+        return self._searches
+
+    def forget(self) -> None:
+        """Drops the searches; the next slice gets new ones."""
+        self._searches, self._key, self._cache = (), None, None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all arenas and the cache."""
+        cache_bytes = 0 if self._cache is None else self._cache.memory_bytes
+        return cache_bytes + sum(search.memory_bytes for search in self._searches)

@@ -1,0 +1,89 @@
+"""What a player is: the positions it is asked about, what of them it may see, what it may answer, and what it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from azq import _core
+from azq.errors import EngineError
+
+if TYPE_CHECKING:  # the command line reads the table of players for its help, and needs neither
+    from azq.config import SearchConfig
+    from azq.search.evaluator import Evaluator
+
+RESIGN = -1  # an action that `choose` may answer: the player gives the game up
+MAX_SLOTS = 256  # positions that are searched at once, at most
+DEADLINE_S = 60.0  # for one answer of an engine's process
+
+Tick = Callable[[], None]  # called by long work while it waits, at least ten times a second: renews a lease; what it raises ends the work
+
+
+def no_tick() -> None:
+    """The tick of a caller with nothing to look after."""
+
+
+class Player(Protocol):
+    """Chooses moves for many positions at once."""
+
+    @property
+    def name(self) -> str:
+        """The player as ratings know it; `latest` is resolved to its version."""
+
+    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
+        """One action for each position, given as all actions and outcomes of chance since the initial state, or as a `Line`."""
+
+    def close(self) -> None:
+        """Ends what the player started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What players of one match share: rules, evaluator, the run's search and budget, and who to tell that time passes."""
+
+    game: _core.Game
+    evaluator: Evaluator | None
+    search: SearchConfig
+    num_simulations: int
+    seed: int = 0
+    latest: int = 0  # the version that `latest` means
+    slots: int = MAX_SLOTS
+    tick: Tick = no_tick
+    deadline_s: float = DEADLINE_S
+    engines: Sequence[str] = ()  # the commands that `gtp:<command>` may start
+
+
+class Line(list[int]):
+    """Actions from a position that is not the initial one; it goes wherever a history goes."""
+
+    def __init__(self, start: _core.State, actions: Iterable[int] = ()) -> None:
+        super().__init__(actions)
+        self.start = start
+
+
+def position(game: _core.Game, history: Sequence[int]) -> _core.State:
+    """The state after these actions; raises `IllegalActionError` for actions that do not replay."""
+    state = history.start.clone() if isinstance(history, Line) else game.new_initial_state()
+    for action in history:
+        state.apply_action(action)
+    return state
+
+
+def seen(game: _core.Game, history: Sequence[int], seed: int) -> _core.State:
+    """The position as its player to move may see it: all that is hidden from him is drawn anew, and no history is attached.
+
+    Players that hold a whole state get it from here and nowhere else, so that none of them can peek.
+    """
+    state = position(game, history)
+    if not game.is_hidden():
+        return state
+    drawn = state.resample_from_infostate(state.current_player(), seed)
+    return game.state_from_notation(drawn.notation())  # a history would hold the deal as it really was
+
+
+def from_the_start(player: str, history: Sequence[int]) -> list[int]:
+    """The actions from the initial state; raises `EngineError` where the position is known by its notation only."""
+    if isinstance(history, Line):
+        raise EngineError(f"player {player} takes actions from the initial position only, not a notation; give positions as actions")
+    return [int(action) for action in history]

@@ -1,1 +1,0 @@
-"""Rules of thumb for the card games, one file a game."""

@@ -1,0 +1,159 @@
+/// The search of one ply without chance or secrets: simulations, each select, expand, back up.
+///
+/// A simulation ends in a leaf that waits for its evaluation, or, with no evaluation, in a terminal node or (directly below the
+/// root) a solved one. The search ends early when its root is solved.
+#pragma once
+
+#include "azq/search/ply.hpp"
+#include "azq/search/proof.hpp"
+
+namespace azq {
+
+template <Game G>
+class TreeSearch : public PlySearch<G, Tree<G>> {
+    using Base = PlySearch<G, Tree<G>>;
+    using Base::await;
+    using Base::context_;
+    using Base::cursor_;
+    using Base::drop_path;
+    using Base::exact_;
+    using Base::path_;
+    using Base::pending_;
+    using Base::simulations_;
+    using Base::tree_;
+
+  public:
+    using State = typename G::State;
+    using NodeT = Node<State>;
+
+    TreeSearch(const SearchContext<G>& context, const Room& room) : Base(context) { tree_.attach(room); }
+
+    /// Lines that a tree of so many nodes takes, and as many as do for most: few positions have the most legal actions that
+    /// a game knows, and few trees the most nodes.
+    static std::size_t capacity_lines(int node_capacity) { return Tree<G>::capacity_lines(node_capacity); }
+    static std::size_t usual_lines(int node_capacity) { return capacity_lines(node_capacity) / 3 + Tree<G>::lines(G::kMaxLegal); }
+
+    const State& pending_state(int which) const { return tree_.node(pending_[static_cast<std::size_t>(which)]).state; }
+
+    /// Starts the search of a position.
+    void begin(const State& state, const PlyKey& key) {
+        Base::restart(key);
+        tree_.reset(context_->rules, state);
+    }
+
+    /// Starts the search of a child of the old root, with its subtree.
+    void begin_at(std::int32_t child, const PlyKey& key, std::int32_t* remap) {
+        Base::restart(key);
+        tree_.keep_subtree(child & ~kSolvedChild, context_->config.num_simulations, remap);
+        forget_lost_proof(tree_);
+    }
+
+    /// The root's child by an action, or kNoChild.
+    std::int32_t child_of(int action) const {
+        const Edges edges = tree_.edges(Tree<G>::kRoot);
+        for (int i = 0; i < edges.count; ++i) {
+            if (edges.action[i] == action) return edges.child[i];
+        }
+        return kNoChild;
+    }
+
+    /// One small step, at most one level down the tree; calls emit(state, view) where it meets a new leaf, the view being
+    /// its packed observation where that is at hand and else null. Small, so that a caller with many trees can let their cache misses
+    /// overlap by stepping them in turn.
+    template <class Emit>
+    Progress advance(Emit&& emit) {
+        if (cursor_ != kNoChild) return descend(emit);
+        if (tree_.root().status == NodeStatus::kFresh) return hand_out(Tree<G>::kRoot, emit);
+        return Base::stand_at_root();
+    }
+
+    /// Gives pending leaf number `which` its evaluation: logits of all actions, value for the leaf's player to move.
+    void apply(int which, const Half* logits, const Half* values) {
+        const std::int32_t leaf = pending_[static_cast<std::size_t>(which)];
+        add_in_flight(leaf, 0xffff);  // minus one, modulo 2^16
+        Base::expand(leaf, logits, tree_.node(leaf).sign() * clamp(to_float(values[0]), -1.0f, 1.0f));
+        back_up(leaf, tree_.node(leaf).raw_value, false);
+        Base::settle(which, leaf);
+    }
+
+  private:
+    /// Select: one level down from cursor_. A simulation that meets an exact value is complete; one that runs into a leaf still
+    /// in flight is dropped, having changed nothing, and the tree waits.
+    template <class Emit>
+    Progress descend(Emit&& emit) {
+        if (tree_.node(cursor_).status == NodeStatus::kPending) return drop_path(Progress::kWaiting);
+        const int edge = Base::select_edge(cursor_);
+        path_.push_back({cursor_, edge});
+        const std::int32_t child = tree_.edges(cursor_).child[edge];
+        if (child >= kSolvedChild) return end_exactly(child & ~kSolvedChild);
+        if (child == kNoChild) return visit_new(tree_.create_child(context_->rules, cursor_, edge), emit);
+        tree_.prefetch(child);
+        cursor_ = child;
+        return Progress::kMoving;
+    }
+
+    template <class Emit>
+    Progress visit_new(std::int32_t child, Emit&& emit) {
+        return tree_.node(child).solved() ? end_exactly(child) : hand_out(child, emit);
+    }
+
+    template <class Emit>
+    Progress hand_out(std::int32_t leaf, Emit&& emit) {
+        emit(static_cast<const State&>(tree_.node(leaf).state), nullptr);
+        const Progress progress = await(leaf);
+        add_in_flight(leaf, 1);
+        return progress;
+    }
+
+    Progress end_exactly(std::int32_t index) {
+        back_up(index, tree_.node(index).lower, true);
+        ++simulations_;
+        ++exact_;
+        return drop_path(Progress::kMoving);
+    }
+
+    /// Counts an unevaluated leaf along its path. With one leaf at a time nothing is selected while it is out, so nobody asks.
+    void add_in_flight(std::int32_t leaf, std::uint16_t amount) {
+        if (context_->config.leaves_per_step == 1 || leaf == Tree<G>::kRoot) return;
+        std::int32_t index = leaf;
+        for (;;) {
+            NodeT& node = tree_.node(index);
+            node.in_flight = static_cast<std::uint16_t>(node.in_flight + amount);
+            if (index == Tree<G>::kRoot) return;
+            std::uint16_t& edge = tree_.edges(node.parent).in_flight[node.parent_edge];
+            edge = static_cast<std::uint16_t>(edge + amount);
+            index = node.parent;
+        }
+    }
+
+    /// Back up: adds a value (player 0's) to every node and edge from `index` to the root. On the way a value is cut to what is
+    /// proven of each node it passes, and new proofs are propagated: `proven` says that `index` itself may be one.
+    void back_up(std::int32_t index, float value, bool proven) {
+        bool narrower = proven;
+        for (;;) {
+            NodeT& node = tree_.node(index);
+            value = clamp(value, node.lower, node.upper);
+            node.visits += 1;
+            node.mean += (value - node.mean) / static_cast<float>(node.visits);
+            if (index == Tree<G>::kRoot) return;
+            const Edges edges = tree_.edges(node.parent);
+            const int edge = node.parent_edge;
+            edges.visits[edge] += 1;
+            const float q = edges.q[edge] + (value - edges.q[edge]) / static_cast<float>(edges.visits[edge]);
+            edges.q[edge] = clamp(q, node.lower, node.upper);
+            if (narrower) narrower = propagate(node, edges);
+            index = node.parent;
+        }
+    }
+
+    /// Tells a node's parent that the node's bounds changed; returns whether the parent's did.
+    bool propagate(const NodeT& node, const Edges& edges) {
+        if (node.solved()) {
+            edges.child[node.parent_edge] |= kSolvedChild;
+            tree_.node(node.parent).has_solved_child = true;
+        }
+        return tighten(tree_, node.parent);
+    }
+};
+
+}  // namespace azq

@@ -1,0 +1,95 @@
+"""Networks of residual blocks without normalisation: branches start as zero, so depth costs nothing at the start of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from azq.errors import ConfigError
+from azq.nets.network import Network
+from azq.nets.spec import NetSpec
+
+POLICY_CHANNELS = 16
+VALUE_CHANNELS = 8
+VALUE_HIDDEN = 64
+
+
+def _initialise(layer: nn.Conv2d | nn.Linear, scale: float = 1.0) -> None:
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    with torch.no_grad():
+        layer.weight *= scale
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+
+class Block(nn.Module):
+    """relu(x + b(relu(a(x)))); b starts at zero (Fixup: Zhang et al., ICLR 2019, section 3.2). Shapes stay as they are."""
+
+    def __init__(self, layer: Callable[[], nn.Conv2d | nn.Linear], depth: int) -> None:
+        super().__init__()
+        self.a, self.b = layer(), layer()
+        _initialise(self.a, depth**-0.5)
+        nn.init.zeros_(self.b.weight)
+        nn.init.zeros_(self.b.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return F.relu(x + self.b(F.relu(self.a(x))))
+
+
+class Mlp(Network):
+    """`blocks` residual layers of K = `channels` over all bits and scalars at once, for games whose observation is not a picture."""
+
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+        super().__init__(spec, auxiliary)
+        self.stem = nn.Linear(spec.planes * spec.cells + spec.scalars, channels)
+        self.blocks = nn.ModuleList(Block(lambda: nn.Linear(channels, channels), blocks) for _ in range(blocks))
+        _initialise(self.stem)
+        self._make_heads(channels, channels)
+
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """The last layer (B, K), twice."""
+        x = F.relu(self.stem(torch.cat((planes.flatten(1), scalars), 1).to(self.stem.weight.dtype)))
+        for block in self.blocks:
+            x = block(x)
+        return x, x
+
+
+class ResNet(Network):
+    """`blocks` residual blocks of K = `channels`, of 3x3 convolutions.
+
+    Raises ConfigError for a game without planes.
+    """
+
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+        super().__init__(spec, auxiliary)
+        if spec.planes == 0 or spec.cells < 2:
+            raise ConfigError("network.kind = 'resnet' needs a game with planes of at least two cells; set network.kind = 'mlp'")
+        self.stem = nn.Conv2d(spec.planes, channels, 3, padding=1)
+        self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
+        self.blocks = nn.ModuleList(Block(lambda: nn.Conv2d(channels, channels, 3, padding=1), blocks) for _ in range(blocks))
+        self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + VALUE_CHANNELS, 1)
+        self.value_hidden = nn.Linear(VALUE_CHANNELS * spec.cells, VALUE_HIDDEN)
+        for layer in (self.stem, self.squeeze, self.value_hidden):
+            _initialise(layer)
+        self._make_heads(POLICY_CHANNELS * spec.cells, VALUE_HIDDEN)
+
+    def trunk_to(self, dtype: torch.dtype) -> ResNet:
+        """Runs the convolutions in `dtype`; the value's hidden layer counts as a head."""
+        super().trunk_to(dtype)
+        self.value_hidden.to(self.policy.weight.dtype)
+        return self
+
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """Policy channels (B, POLICY_CHANNELS * H * W) and the value's hidden layer (B, VALUE_HIDDEN)."""
+        x = self.stem(planes.to(self.stem.weight.dtype))
+        if self.scalars is not None:
+            x = x + self.scalars(scalars.to(x.dtype))[:, :, None, None]
+        x = F.relu(x)
+        for block in self.blocks:
+            x = block(x)
+        x = F.relu(self.squeeze(x))
+        policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
+        return policy, F.relu(self.value_hidden(value.to(self.value_hidden.weight.dtype)))

@@ -1,0 +1,241 @@
+"""One game of the search in Python: its position, its record, and one search of a ply after another.
+
+Letters: A actions, V values per ply, T plies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq._core import Game, SearchConfig, State
+from azq.errors import AzqError, GameContractError, IllegalActionError
+from azq.search.algorithms import Choice
+from azq.search.portable_ply import LIMIT_PLIES, PlyRandom, PortablePly, draw
+
+OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
+
+
+class SlotStatus(IntEnum):
+    """Where the game of a slot stands; as azq/core/include/azq/search/game_record.hpp."""
+
+    EMPTY = 0
+    BUSY = 1
+    IDLE = 2
+    CHANCE = 3
+    FINISHED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PortableRecord:
+    """As `azq._core.Record`."""
+
+    uid: int
+    actions: NDArray[np.uint16]
+    policies: NDArray[np.float16]
+    root_values: NDArray[np.float32]
+    simulations: NDArray[np.uint16]
+    weight_versions: NDArray[np.uint32]
+    returns: NDArray[np.float32]
+    terminal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PortableResult:
+    """As `azq._core.Result`; nothing is proven."""
+
+    action: int
+    best_action: int
+    policy: NDArray[np.float32]
+    visit_counts: NDArray[np.int32]
+    q_values: NDArray[np.float32]
+    prior_logits: NDArray[np.float32]
+    root_value: float
+    proven: bool = False
+
+
+class PortableGame:
+    """One slot. `broken`: why the game's own rules ended it."""
+
+    def __init__(self, game: Game, config: SearchConfig, seed: int, autoplay: bool) -> None:
+        self._game, self._config, self._seed, self._autoplay = game, config, seed, autoplay
+        self._actions, self._seats = game.num_distinct_actions(), game.value_size()
+        self.status, self.uid, self.broken, self.changed = SlotStatus.EMPTY, 0, "", False
+        self.total_plies = self._past_simulations = self._version = 0
+        self._ply: PortablePly | None = None
+
+    @property
+    def simulations(self) -> int:
+        """Done since creation."""
+        return self._past_simulations + (self._ply.simulations if self._ply else 0)
+
+    @property
+    def open(self) -> bool:
+        """Whether its game goes on."""
+        return self.status not in (SlotStatus.EMPTY, SlotStatus.FINISHED) and not self.broken
+
+    def clear(self) -> None:
+        """Forgets the game, and why it broke."""
+        self.status, self.broken, self.changed = SlotStatus.EMPTY, "", False
+
+    def start(self, uid: int, actions: NDArray[np.uint16], targets: Mapping[str, NDArray[Any] | None]) -> None:
+        """As `PortableSearch.start`."""
+        state, decisions = self._game.new_initial_state(), 0
+        self.clear()
+        for ply, action in enumerate(actions.tolist()):
+            decisions += not state.is_chance_node()
+            try:
+                state.apply_action(action)
+            except IllegalActionError as error:
+                raise IllegalActionError(f"{error}, at ply {ply} of game {uid}") from None
+        self._begin(uid, state, [int(action) for action in actions], decisions, targets)
+
+    def start_at(self, uid: int, state: State) -> None:
+        """As `PortableSearch.start_at`."""
+        self.clear()
+        self._begin(uid, state.clone(), [], 0, {})
+
+    def _begin(self, uid: int, state: State, actions: list[int], decisions: int, targets: Mapping[str, NDArray[Any] | None]) -> None:
+        self.uid, self.state = uid, state
+        self._played, self._decisions = actions, decisions
+        shapes = {"policies": (self._actions,), "root_values": (self._seats,), "simulations": (), "weight_versions": ()}
+        self._columns: dict[str, list[Any]] = {}
+        for name, shape in shapes.items():
+            given = targets.get(name)
+            self._columns[name] = list(np.zeros((len(actions), *shape)) if given is None else given)
+        try:
+            self._begin_ply()
+        except AzqError:
+            self.clear()
+            raise
+
+    def _random(self) -> PlyRandom:
+        return PlyRandom(self._seed, self.uid, len(self._played))
+
+    def _begin_ply(self) -> None:
+        self._past_simulations, self._ply = self.simulations, None
+        self._returns = [0.0] * self._game.num_players()
+        self.status = SlotStatus.BUSY
+        if self._autoplay:
+            self._settle_chance()
+            self._play_opening()
+        if self.state.is_terminal():
+            self._returns = self.state.returns()  # a result that breaks the contract is found here, where only this game is at stake
+            self.status = SlotStatus.FINISHED
+        elif self.state.is_chance_node():
+            self.status = SlotStatus.CHANCE
+        elif self._decisions >= self._game.max_game_length():
+            raise GameContractError(
+                f"game {self._game.name} has not ended after the {self._decisions} plies that its max_game_length() declares as the most"
+            )
+        if len(self._played) > LIMIT_PLIES:
+            raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies")
+        self._ply = PortablePly(self._game, self._config, self.state, self._random())
+
+    def _settle_chance(self) -> None:
+        for _ in range(LIMIT_PLIES):
+            if not self.state.is_chance_node():
+                return
+            self._move(draw(self.state, self._random()(CHANCE)))
+        raise GameContractError(f"game {self._game.name}: chance acted {LIMIT_PLIES} times in a row")
+
+    def _play_opening(self) -> None:
+        """The random plies that self-play begins with, so many for the game whoever takes it over; none once a search has played."""
+        rng = np.random.default_rng([self._seed & (2**63 - 1), self.uid, OPENING_LENGTH])
+        length = int(rng.integers(self._config.random_opening_plies + 1))
+        while self._decisions < length and not self.state.is_terminal():
+            self._move(int(self._random()(OPENING).choice(self.state.legal_actions())))
+            self._settle_chance()
+
+    def _move(self, action: int, policy: NDArray[Any] | None = None, values: NDArray[Any] | None = None, spent: int = 0) -> None:
+        decided = not self.state.is_chance_node()
+        self.state.apply_action(action)
+        self._played.append(action)
+        self._columns["policies"].append(np.zeros(self._actions) if policy is None else policy)
+        self._columns["root_values"].append(np.zeros(self._seats) if values is None else values)
+        self._columns["simulations"].append(spent)
+        self._columns["weight_versions"].append(self._version)
+        self._decisions += decided
+        self.total_plies += decided
+        self.changed = True
+
+    def play(self, action: int) -> None:
+        """Plays anyone's action, with the search's targets where its budget is spent."""
+        if self.status == SlotStatus.IDLE:
+            self._play_with_targets(action)
+        else:
+            self._move(action)
+            self._begin_ply()
+
+    def advance(self) -> NDArray[np.uint8] | None:
+        """The packed observation of the next leaf, or None where the slot waits or ended."""
+        if self.broken:
+            return None
+        try:
+            while self.status == SlotStatus.BUSY:
+                if not self._search.spent:
+                    row = self._search.simulate()
+                    if row is not None:
+                        return row
+                elif self._autoplay:
+                    self._play_with_targets(None)
+                else:
+                    self.status = SlotStatus.IDLE
+        except AzqError as error:
+            self.broken, self.status = str(error), SlotStatus.BUSY
+        return None
+
+    def apply(self, logits: NDArray[np.float32], values: NDArray[np.float32], version: int) -> None:
+        """The evaluation of the leaf at hand."""
+        self._version = version
+        self._search.apply(logits, values)
+
+    def result(self) -> PortableResult:
+        """The spent search's answer."""
+        root, choice = self._search.root, self._decide()
+        visits, q = np.zeros(self._actions, np.int32), np.full(self._actions, np.nan, np.float32)
+        logits = np.full(self._actions, -np.inf, np.float32)
+        visits[root.actions] = root.visits
+        logits[root.actions] = root.logits
+        q[root.actions] = np.where(root.visits > 0, root.q, np.nan)
+        action, best = root.actions[choice.edge], root.actions[choice.best_edge]
+        return PortableResult(action, best, self._policy(choice), visits, q, logits, float(choice.root_value))
+
+    def record(self) -> PortableRecord:
+        """The game so far."""
+        plies, columns = len(self._played), self._columns
+        return PortableRecord(
+            uid=self.uid,
+            actions=np.array(self._played, np.uint16),
+            policies=np.array(columns["policies"], np.float16).reshape(plies, self._actions),
+            root_values=np.array(columns["root_values"], np.float32).reshape(plies, self._seats),
+            simulations=np.array(columns["simulations"], np.uint16),
+            weight_versions=np.array(columns["weight_versions"], np.uint32),
+            returns=np.array(self._returns, np.float32),
+            terminal=self.status == SlotStatus.FINISHED,
+        )
+
+    @property
+    def _search(self) -> PortablePly:
+        assert self._ply is not None
+        return self._ply
+
+    def _decide(self) -> Choice:
+        return self._search.decide(self._decisions < self._config.temperature_plies and self._config.temperature > 0)
+
+    def _policy(self, choice: Choice) -> NDArray[np.float32]:
+        policy = np.zeros(self._actions, np.float32)
+        policy[self._search.root.actions] = choice.weights
+        return policy
+
+    def _play_with_targets(self, action: int | None) -> None:
+        """Plays an action, or the search's own, with what the search says."""
+        search, choice = self._search, self._decide()
+        played = search.root.actions[choice.edge] if action is None else action
+        self._move(played, self._policy(choice), search.values(choice), max(1, search.simulations))
+        self._begin_ply()

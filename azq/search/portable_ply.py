@@ -1,0 +1,216 @@
+"""The search of one ply in Python: simulations, each select, expand, back up.
+
+Simulations redraw what the player to move cannot know and sample chance. With secrets a node is what its player knows (information-set
+search: Cowling, Powley and Whitehouse, IEEE TCIAIG 4(2), 2012; one table for all of a player's information sets, whatever the others
+hold), else it is the way that led there. Letters: A actions, V values per leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq._core import Game, SearchConfig, State
+from azq.errors import GameContractError
+from azq.search.algorithms import ALGORITHMS, Algorithm, Choice, Node
+
+LIMIT_PLIES = 100_000
+WORLD, SAMPLE = 4, 8  # what a ply's random numbers are for
+
+
+class PlyRandom:
+    """The random numbers of one ply, by what they are for."""
+
+    def __init__(self, seed: int, uid: int, ply: int) -> None:
+        self._key = (seed & (2**63 - 1), uid, ply)
+
+    def __call__(self, *purpose: int) -> np.random.Generator:
+        return np.random.default_rng([*self._key, *purpose])
+
+
+class Simulation:
+    """The simulation under way: its world, where it stands, and what each player thought of his own node."""
+
+    def __init__(self, root: Node) -> None:
+        self.node, self.visit, self.new_nodes = root, 0, 0
+        self.way: tuple[int, ...] = ()  # actions and outcomes from the root on, a mark after each action's outcomes
+        self.path: list[tuple[Node, int]] = []
+        self.own_views: dict[int, float] = {}
+        self.state: Any = None
+        self.chance: Any = None
+
+
+class PortablePly:
+    """The tree of the position where a player is to move; raises `GameContractError` where the game's rules fail."""
+
+    def __init__(self, game: Game, config: SearchConfig, state: State, random: PlyRandom) -> None:
+        self._game, self._config, self._state, self._random = game, config, state, random
+        self._root: Node | None = None
+        self._algorithm: Algorithm | None = None  # once the root is evaluated
+        self._simulation: Simulation | None = None
+        self._leaf: Node | None = None
+        self._nodes: dict[Hashable, Node] = {}
+        self.simulations = 0
+
+    @property
+    def root(self) -> Node:
+        """The root, once the search began."""
+        assert self._root is not None
+        return self._root
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is spent, or there is nothing to search for."""
+        return self._algorithm is not None and (len(self.root.actions) == 1 or self.simulations >= self._config.num_simulations)
+
+    def simulate(self) -> NDArray[np.uint8] | None:
+        """Walks to a leaf and gives its packed observation; None where the simulation ended with the game."""
+        if self._root is None:
+            self._root = self._leaf = Node(self._state)
+            return self._state.packed_observation(self._state.current_player())
+        if self._simulation is None:
+            self._simulation = Simulation(self._root)
+        simulation = self._simulation
+        for _ in range(LIMIT_PLIES):
+            node, edge = simulation.node, self._choose(simulation)
+            if node is self._root:
+                self._draw_world(simulation, int(node.visits[edge]))
+            simulation.path.append((node, edge))
+            if not self._follow(simulation, node.actions[edge]):
+                self._back_up(simulation.path, np.asarray(simulation.state.returns()))
+                return None
+            found = self._arrive(simulation)
+            if found is not None:
+                self._leaf = found
+                row: NDArray[np.uint8] = simulation.state.packed_observation(found.actor)
+                return row
+        raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
+
+    def apply(self, logits: NDArray[np.float32], values: NDArray[np.float32]) -> None:
+        """The evaluation of the leaf at hand: values for its player to move, or one a seat from him on."""
+        leaf, players = self._leaf, self._game.num_players()
+        assert leaf is not None
+        seats = (np.arange(players) - leaf.actor) % players
+        of_player = np.where(seats == 0, values[0], -values[0]) if len(values) == 1 else values[seats]
+        of_player = np.clip(of_player, -1.0, 1.0)
+        if leaf.total == 0:
+            leaf.expand(logits, float(of_player[leaf.actor]))
+        self._leaf = None
+        if leaf is self._root:
+            self._means = of_player.astype(np.float64)
+            self._algorithm = ALGORITHMS[self._config.algorithm](leaf, self._config, self._random)
+        else:
+            self._end_or_go_on(leaf, of_player)
+
+    def decide(self, explores: bool) -> Choice:
+        """The spent search's answer; `explores`: in the temperature plies."""
+        assert self._algorithm is not None
+        return self._algorithm.decide(explores)
+
+    def values(self, choice: Choice) -> NDArray[Any]:
+        """The root's values (V,), the mover's first."""
+        players, mover = self._game.num_players(), self.root.actor
+        return np.array([choice.root_value, *(self._means[(mover + seat) % players] for seat in range(1, self._game.value_size()))])
+
+    def _draw_world(self, simulation: Simulation, visit: int) -> None:
+        """The k-th visit of every root action meets the same hidden hands and chance."""
+        simulation.visit = visit
+        hidden, worlds = self._game.is_hidden(), self._config.determinizations
+        if hidden:
+            rng = self._random(WORLD, visit % worlds if worlds else visit)
+            simulation.state = self._state.resample_from_infostate(simulation.node.actor, rng.random)
+        else:
+            simulation.state = self._state.clone()
+        simulation.chance = self._random(SAMPLE, visit) if hidden or self._game.is_chance() else None
+
+    def _choose(self, simulation: Simulation) -> int:
+        """Another player's node evaluated in this very simulation is left by its priors."""
+        assert self._algorithm is not None
+        node = simulation.node
+        if self._game.is_hidden() and node.actor != self.root.actor:
+            target = simulation.chance.random()
+            if node.total == 1:
+                return int(min(np.searchsorted(np.cumsum(node.prior), target, side="right"), len(node.prior) - 1))
+        return self._algorithm.select(node, self.simulations)
+
+    def _follow(self, simulation: Simulation, action: int) -> bool:
+        """Through chance and whatever leaves no choice to the next decision; False where the game ended."""
+        state, legal = simulation.state, [action]
+        for _ in range(LIMIT_PLIES):
+            state.apply_action(legal[0])
+            simulation.way += (legal[0], *_settle(state, simulation.chance), -1)
+            if state.is_terminal():
+                return False
+            legal = state.legal_actions()
+            if len(legal) != 1:
+                return True
+        raise GameContractError(f"game {self._game.name}: {LIMIT_PLIES} plies in a row left no choice")
+
+    def _arrive(self, simulation: Simulation) -> Node | None:
+        """The node at hand where it is to be evaluated: a new one, or the root player's after a round of new ones."""
+        key = self._told_apart_by(simulation)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = Node(simulation.state)
+            simulation.new_nodes += 1
+            return found
+        long_enough = simulation.new_nodes >= self._game.num_players()
+        if self._game.is_hidden() and long_enough and found.actor == self.root.actor:
+            return found
+        simulation.node = found
+        return None
+
+    def _told_apart_by(self, simulation: Simulation) -> Hashable:
+        """What makes a node. With secrets: all that its player knows, and nothing of what the others hold."""
+        state, worlds = simulation.state, self._config.determinizations
+        if not self._game.is_hidden():
+            return simulation.way
+        if worlds:
+            return simulation.visit % worlds, simulation.way
+        player = state.current_player()
+        return player, state.information_state_string(player), state.packed_observation(player).tobytes()
+
+    def _end_or_go_on(self, leaf: Node, of_player: NDArray[Any]) -> None:
+        """With hidden hands the simulation goes on from another player's leaf, who does not know the root player's hand."""
+        simulation = self._simulation
+        assert simulation is not None
+        if self._game.is_hidden():
+            if leaf.actor != self.root.actor and simulation.new_nodes < 3 * self._game.num_players():
+                simulation.own_views[leaf.actor] = float(of_player[leaf.actor])
+                simulation.node = leaf
+                return
+            for player, view in simulation.own_views.items():
+                of_player[player] = of_player[player] if player == leaf.actor else view
+        self._back_up(simulation.path, of_player)
+
+    def _back_up(self, path: list[tuple[Node, int]], of_player: NDArray[Any]) -> None:
+        self._simulation = None
+        for node, edge in path:
+            node.update(edge, float(of_player[node.actor]))
+        self.simulations += 1
+        self._means += (of_player - self._means) / (self.simulations + 1)
+
+
+def _settle(state: State, rng: np.random.Generator | None) -> list[int]:
+    """Lets chance act; returns what it did. No numbers are needed where the game has no chance."""
+    happened: list[int] = []
+    while rng is not None and state.is_chance_node():
+        happened.append(draw(state, rng))
+        state.apply_action(happened[-1])
+        if len(happened) > LIMIT_PLIES:
+            raise GameContractError(f"chance acted {LIMIT_PLIES} times in a row")
+    return happened
+
+
+def draw(state: State, rng: np.random.Generator) -> int:
+    """What chance does."""
+    outcomes = state.chance_outcomes()
+    target = rng.random() * sum(probability for _, probability in outcomes)
+    for outcome, probability in outcomes:
+        target -= probability
+        if target < 0:
+            return outcome
+    return next(outcome for outcome, probability in reversed(outcomes) if probability > 0)

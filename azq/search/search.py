@@ -1,0 +1,61 @@
+"""The door to search: many games searched in step, by the core or, for games in Python, by `PortableSearch`; and what it is set to."""
+
+from __future__ import annotations
+
+from azq import _core
+from azq.config import SearchConfig
+from azq.search.portable import PortableSearch
+from azq.search.portable_game import PortableRecord, PortableResult
+
+#: What actors and the arena search with: `azq._core.Search` says what each call does.
+Search = _core.Search | PortableSearch
+Record = _core.Record | PortableRecord  # of a game
+Result = _core.Result | PortableResult  # of a spent search
+
+
+def make_cache(game: _core.Game, entries: int) -> _core.EvaluationCache | None:
+    """A cache that the searches of a game share; None for 0 entries and for games in Python, whose search has none."""
+    return _core.EvaluationCache(game, entries) if entries and isinstance(game, _core.Game) else None
+
+
+def make_search(
+    game: _core.Game,
+    config: _core.SearchConfig,
+    *,
+    num_slots: int,
+    seed: int,
+    num_threads: int = 1,
+    autoplay: bool = True,
+    cache: _core.EvaluationCache | None = None,
+    merge_symmetries: bool = False,
+) -> Search:
+    """A search of `num_slots` games; arguments as of `azq._core.Search`. Games in Python merge no symmetries."""
+    if not isinstance(game, _core.Game):
+        return PortableSearch(game, config, num_slots=num_slots, seed=seed, autoplay=autoplay)
+    return _core.Search(
+        game,
+        config,
+        num_slots=num_slots,
+        seed=seed,
+        num_threads=num_threads,
+        autoplay=autoplay,
+        cache=cache,
+        merge_symmetries=merge_symmetries,
+    )
+
+
+def exploring(search: SearchConfig, *, random_opening_plies: int = 0) -> _core.SearchConfig:
+    """Self-play's settings: noise, temperature and random opening plies as configured."""
+    return _core.SearchConfig(**search.model_dump(exclude={"schedule"}), random_opening_plies=random_opening_plies)
+
+
+def strongest(search: SearchConfig, num_simulations: int) -> _core.SearchConfig:
+    """The settings of a player that wants to win: the run's search with this budget and without any exploration."""
+    greedy = {"num_simulations": num_simulations, "gumbel_scale": 0.0, "dirichlet_fraction": 0.0, "temperature": 0.0}
+    return exploring(search.model_copy(update=greedy))
+
+
+def search_at(search: SearchConfig, progress: float) -> SearchConfig:
+    """The settings at this share of the run's horizon: the budget of the last stage that has begun (Wu et al., 2023: MiniZero)."""
+    budgets = [search.num_simulations, *(stage.num_simulations for stage in search.schedule if stage.at <= progress)]
+    return search.model_copy(update={"num_simulations": budgets[-1], "schedule": ()})

