@@ -111,7 +111,7 @@ class Trainer:
 
     def join(self, sync: Sync) -> None:
         """From now on trains with others."""
-        self._sync = sync
+        self.sync = sync
         self._optimizer.zero_grad(set_to_none=True)
 
     def leave(self) -> None:
@@ -131,12 +131,12 @@ class Trainer:
         found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
-            self._sync.backward(weighted(found, self._config))
+            self.sync.backward(weighted(found, self._config))
         with self.phases("update"):
             nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
         with self.phases("sync"):
-            self._sync.after_step(self.step)
+            self.sync.after_step(self.step)
         with self.phases("update"):
             self._ema.update(self.module, self.step)
             self._add_up(found)
@@ -220,7 +220,7 @@ class Trainer:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
         with self.phases("forward"), torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None):
-            outputs = self._sync.forward(planes, scalars)
+            outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets)
 

@@ -112,7 +112,7 @@ def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
             bound = 1e-2 if options else 1e-3
             assert all(np.abs(alone[name] - weights[name]).mean() <= bound for name in alone)
             group.meet()
-            assert trainer._sync.waited_s() >= 0.0
+            assert trainer.sync.waited_s() >= 0.0
             trainer.leave()
         assert [timing.rows for timing in group.gather(RoundTiming(1, 256, 0.1, 0.0))] == [256]
     finally:
