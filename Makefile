@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WHAT := -e .
+PREFIX ?= /opt/azq
 LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
 CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up test drills mutants check sanitize lock clean
+.PHONY: setup up install uninstall test drills mutants check sanitize lock clean
 
 setup: $(VENV)/.built
 
@@ -27,11 +29,25 @@ $(VENV)/.deps: pyproject.toml constraints.txt $(wildcard ops/locks/*) ops/requir
 
 $(VENV)/.built: $(VENV)/.deps $(CORE)
 	@echo "azq: compiling the core"
-	$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps $(WHAT)
 	@touch $@
 
 up: setup
 	$(BIN)/azq up
+
+# As root: azq and an environment of its own below PREFIX, which services can read, then user, folders and units. Once more is an upgrade
+# in place: settings and runs are kept, and what runs is started anew. It compiles below PREFIX too, so that root owns nothing here.
+install:
+	@rm -f $(PREFIX)/.built
+	umask 022 && $(MAKE) setup VENV=$(PREFIX) WHAT=". -C build-dir=$(PREFIX)/build"
+	$(PREFIX)/bin/azq systemd install
+	systemctl try-restart azq-daemon azq-flower 'azq-worker@*' 'azq-inference@*' 'azq-learner@*'
+
+# Settings in /etc/azq and runs in /var/lib/azq stay.
+uninstall:
+	@test -x $(PREFIX)/bin/azq -a -f $(PREFIX)/pyvenv.cfg || { echo "no azq is installed in $(PREFIX); name its PREFIX"; exit 2; }
+	$(PREFIX)/bin/azq systemd uninstall
+	rm -rf $(PREFIX)
 
 # Tests mostly wait for processes; a file's tests stay together, for they share what they start.
 test: setup

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from azq import logs
 from azq.bus.connect import connect_at_start
 from azq.config import Config
-from azq.config.listening import check_binding, check_tls
-from azq.config.own_token import with_own_token
+from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
 from typing import Any
 
-from azq.bench.bus import bench_bus
-from azq.bench.daemon import bench_daemon
-from azq.bench.inference import bench_inference
-from azq.bench.learner import bench_learner
-from azq.bench.peers import bench_peers
-from azq.bench.replay import bench_replay
-from azq.bench.rest import bench_rest
-from azq.bench.search import bench_search
-from azq.bench.selfplay import bench_selfplay
-from azq.bench.strength import bench_strength
-from azq.bench.weights import bench_weights
+from azq.config import Config
 
-BENCHES: dict[str, Callable[..., dict[str, Any]]] = {
-    "search": bench_search,
-    "selfplay": bench_selfplay,
-    "inference": bench_inference,
-    "learner": bench_learner,
-    "bus": bench_bus,
-    "daemon": bench_daemon,
-    "rest": bench_rest,
-    "replay": bench_replay,
-    "peers": bench_peers,
-    "strength": bench_strength,
-    "weights": bench_weights,
-}
+
+def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
+    """The figures of one benchmark: `bench_NAME` in the module of that name, loaded only now, for its own processes run it too."""
+    figures: dict[str, Any] = getattr(importlib.import_module(f"azq.bench.{name}"), f"bench_{name}")(config, **options)
+    return figures
 
 
 def as_text(name: str, result: dict[str, Any]) -> str:
     """The figures of one benchmark, one a line."""
     lines = [f"azq bench {name}"]
     for key, value in result.items():
-        shown = (
-            f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1000 else f"{value:,.0f}" if isinstance(value, float) else value
-        )
+        shown = f"{value:,.{4 if abs(value) < 1000 else 0}{'g' if abs(value) < 1000 else 'f'}}" if isinstance(value, float) else value
         lines.append(f"  {key:<28} {shown}")
     return "\n".join(lines)

@@ -1,7 +1,13 @@
-"""Requests and replies over the data plane: what one costs, and what one broker carries."""
+"""Requests and replies over the data plane: what one costs, and what one broker carries.
+
+Run as a module it is one party of the load: a client that asks without pause, or a consumer that answers without a network. It says
+`ready`, reads from standard input between which two moments it counts, and tells what it did then in a line of JSON. Requests and answers
+have the sizes of connect four's.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import subprocess
@@ -9,23 +15,48 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from azq.bench.fronted import listening, reached
-from azq.bench.rig import percentile
-from azq.config import Config
-from azq.errors import EvaluationTimeout
-from azq.host.brokers import Brokers
-from azq.host.roles import in_roles
+import numpy as np
+
+from azq import games
+from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile
+from azq.bus.base import Entry, RequestBus
+from azq.bus.redis import RedisBus
+from azq.bus.sharded import open_requests
+from azq.config import BrokerConfig, Config, load
+from azq.config.addresses import trusting
+from azq.errors import BrokerUnavailable, EvaluationTimeout
+from azq.host.brokers import Brokers, with_urls
+from azq.host.fronts import FrontPlan, Listen, children
+from azq.host.users import in_roles
+from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment
+from azq.process.start import child_environment, run_main
+from azq.process.supervisor import Supervisor
+from azq.waiting import until
+from azq.wire import keys
+from azq.wire.acl import user_in
+from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
 from azq.wire.keys import Role
+from azq.wire.messages import EvalReply, EvalRequest
+from azq.wire.shards import client_shards, on_shard
 
+RUN = "bench-bus"
+GAME = "connect_four"
+REQUEST_BYTES = 16 * 1024  # of the request that is measured in one process
+ALONE_IN_FLIGHT = 4
+IN_FLIGHT = 2  # of a client, as two groups of games in turn
+ENTRIES_PER_READ = 16
+BLOCK_MS = 100
 WARM_UP_S = 0.5
 PATIENCE_S = 30.0
+UP_WITHIN_S = 30.0
 
 
 def bench_bus(
@@ -42,14 +73,12 @@ def bench_bus(
     `*_broker_limit_requests_per_s` is what a broker's CPU for one request leaves room for in a second: one whose core is full
     carries no more. `tls`: everybody comes through the brokers' fronts, as from other machines.
     """
-    from azq.bench.forward import bench_bus as measure
-
     with (
         tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
-        Brokers(config, Path(folder), listening(tls)) as brokers,
-        reached(brokers, config, Path(folder)) as (config, fronts),
+        Brokers(config, Path(folder), Listen("127.0.0.1", free_port()) if tls else None) as brokers,
+        _reached(brokers, config, Path(folder)) as (config, fronts),
     ):
-        figures: dict[str, Any] = measure(config.broker.data_planes[0], seconds=seconds)
+        figures: dict[str, Any] = alone(config.broker.data_planes[0], seconds)
         figures |= {"clients": clients, "consumers": consumers, "brokers": len(config.broker.data_planes)}
         for size in sizes:
             found = _carried(config, seconds, clients, consumers, size, fronts)
@@ -57,16 +86,67 @@ def bench_bus(
     return figures
 
 
+def alone(url: str, seconds: float, request_bytes: int = REQUEST_BYTES) -> dict[str, float]:
+    """A client and a consumer in this process: latency, rate, and CPU of all three parties."""
+    stream, replies = keys.eval_stream(RUN), keys.reply(RUN)
+    requester, responder, stop = RedisBus(url), RedisBus(url), threading.Event()
+    requester.delete(stream, replies)
+    thread = threading.Thread(target=_echo, args=(responder, stream, stop))
+    thread.start()
+    try:
+        used_s, began_s = time.process_time() + brokers_cpu_s([url]), time.monotonic()
+        latencies_ms = _ask_around(requester, stream, replies, bytes(request_bytes), began_s + seconds)
+        wall_s, used_s = time.monotonic() - began_s, time.process_time() + brokers_cpu_s([url]) - used_s
+    finally:
+        stop.set()
+        thread.join()
+        requester.delete(stream, replies)
+        requester.close()
+        responder.close()
+    return {
+        "request_bytes": float(request_bytes),
+        "requests_per_s": len(latencies_ms) / wall_s,
+        "p50_ms": percentile(latencies_ms, 0.5),
+        "p99_ms": percentile(latencies_ms, 0.99),
+        "cpu_us_per_request": 1e6 * used_s / len(latencies_ms),
+    }
+
+
+def _echo(bus: RedisBus, stream: str, stop: threading.Event) -> None:
+    """Answers with a quarter of what it was asked."""
+    while not stop.is_set():
+        entries = bus.read([stream], keys.INFERENCE_GROUP, "echo", count=ENTRIES_PER_READ, block_ms=50)
+        requests = [decode(entry.frame, EvalRequest) for entry in entries]
+        answers = [EvalReply(request.request_id, 1, 1, request.packed[: len(request.packed) // 4], b"") for request in requests]
+        bus.reply([(keys.reply(request.client), encode(answer)) for request, answer in zip(requests, answers, strict=True)])
+        bus.ack(stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
+
+
+def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s: float) -> list[float]:
+    """Keeps requests on their way until `end_s`; returns the latency in ms of each answered one."""
+    sent_s: dict[int, float] = {}
+    latencies_ms: list[float] = []
+    number = 0
+    while time.monotonic() < end_s:
+        while len(sent_s) < ALONE_IN_FLIGHT:
+            number += 1
+            sent_s[number] = time.monotonic()
+            bus.publish(stream, encode(EvalRequest(number, RUN, 0, 1, payload, 0)))
+        for frame in bus.take_replies(replies, timeout_s=0.2):
+            latencies_ms.append(1e3 * (time.monotonic() - sent_s.pop(decode(frame, EvalReply).request_id)))
+    return latencies_ms
+
+
 def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Mapping[str, int]) -> dict[str, float]:
     asking = [_party(config, "ask", f"client-{number}", size) for number in range(clients)]
     answering = [_party(config, "answer", f"consumer-{number}", size) for number in range(consumers)]
     start_s = _start([*asking, *answering], seconds)
-    end_s, pause = start_s + seconds, threading.Event()
+    end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
-    before_s, fronts_before_s = _brokers_cpu_s(config), cpu_s(fronts.values())
+    before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts.values())
     pause.wait(end_s - time.monotonic())
-    broker_s, fronts_s = _brokers_cpu_s(config) - before_s, cpu_s(fronts.values()) - fronts_before_s
-    asked, answered = [_result(process) for process in asking], [_result(process) for process in answering]
+    broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts.values()) - fronts_before_s
+    asked, answered = ([answer_of(process, PATIENCE_S) for process in party] for party in (asking, answering))
     latencies_ms = [latency for one in asked for latency in one["latencies_ms"]]
     if not latencies_ms:
         raise EvaluationTimeout(f"no request of {size} bytes was answered within {seconds:g} s; is the machine overloaded?")
@@ -85,19 +165,16 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
     }
 
 
-def _party(config: Config, role: str, name: str, size: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq.bench.bus_party", role, name, "--bytes", str(size)]
-    of: Role = "worker" if role == "ask" else "inference"
-    return subprocess.Popen(
-        command, env=child_environment(in_roles(config)(of), of), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def _party(config: Config, part: str, name: str, size: int) -> subprocess.Popen[str]:
+    role: Role = "worker" if part == "ask" else "inference"
+    return child("bus", part, name, "--bytes", str(size), env=child_environment(in_roles(config)(role), role))
 
 
 def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
     """Waits until all are ready and tells them what counts; returns when that begins."""
     for process in processes:
         assert process.stdout is not None
-        process.stdout.readline()  # of one that died: nothing, and `_result` says so
+        process.stdout.readline()  # of one that died: nothing, and its answer says so
     start_s = time.monotonic() + WARM_UP_S
     for process in processes:
         assert process.stdin is not None
@@ -107,19 +184,105 @@ def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
     return start_s
 
 
-def _result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    if process.returncode:
-        raise EvaluationTimeout(f"a process of the benchmark ended with exit code {process.returncode}; its last words are above")
-    result: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return result
+@contextlib.contextmanager
+def _reached(brokers: Brokers, config: Config, folder: Path) -> Iterator[tuple[Config, Mapping[str, int]]]:
+    """Settings with the addresses to use, and the fronts' processes by name. Raises `EvaluationTimeout` where a front does not come up."""
+    applied, supervisor = brokers.apply(config), Supervisor()
+    if not brokers.fronts:
+        yield applied, {}
+        return
+    try:
+        for spec in children(brokers.fronts, folder):
+            supervisor.start(spec)
+        own = (applied.broker.control_url, *applied.broker.data_planes)
+        urls = [_through(url, plan) for url, plan in zip(own, brokers.fronts, strict=True)]
+        for url in urls:
+            until(partial(_answers, url), f"a front does not answer, see {folder}", UP_WITHIN_S)
+        yield with_urls(applied, *urls), {name: one.process.pid for name, one in supervisor.children.items() if one.process}
+    finally:
+        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
 
 
-def _brokers_cpu_s(config: Config) -> float:
-    """CPU-seconds of all data planes so far."""
-    used_s = 0.0
-    for url in config.broker.data_planes:
-        with connect(url) as client:
-            facts = client.info("cpu")
-        used_s += float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
-    return used_s
+def _through(url: str, front: FrontPlan) -> str:
+    return trusting(f"rediss://{urlsplit(url).netloc.rpartition('@')[0]}@{front.address}/0", str(front.certificate))
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(BrokerUnavailable):
+        connect(url).close()
+        return True
+    return False
+
+
+def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
+    """Keeps requests on their way until the time is over; CPU-seconds, and the latency in ms of each one answered in it."""
+    game, urls = games.load(GAME), broker.data_planes
+    name = f"{user_in(urls[0])}:{name}"
+    place = client_shards(RUN, name, len(urls), broker.shards_per_run)[0]
+    bus = RedisBus(connect(urls[place], blocking=True))
+    client = StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=game.num_distinct_actions(), value_size=game.value_size())
+    leaves = max(1, request_bytes // game.packed_size())
+    packed = np.random.default_rng(0).integers(0, 256, (leaves, game.packed_size()), np.uint8)
+    start_s, end_s = _told()
+    flying, latencies_ms, used_s = [(client.submit(packed), time.monotonic()) for _ in range(IN_FLIGHT)], [], -1.0
+    while (now_s := time.monotonic()) < end_s:
+        if used_s < 0 and now_s >= start_s:
+            used_s = time.process_time()
+        handle, sent_s = flying[0]
+        if client.result(handle, timeout_s=0.2) is None:
+            continue
+        flying = [*flying[1:], (client.submit(packed), time.monotonic())]
+        if start_s <= (answered_s := time.monotonic()) < end_s:
+            latencies_ms.append(1e3 * (answered_s - sent_s))
+    used_s = time.process_time() - used_s
+    client.close()
+    return {"cpu_s": used_s, "leaves": len(packed), "latencies_ms": latencies_ms}
+
+
+def answer(broker: BrokerConfig, name: str) -> dict[str, Any]:
+    """Answers whatever comes until the time is over; CPU-seconds and requests in it."""
+    bus, game = open_requests(broker), games.load(GAME)
+    size, stream, requests, used_s = game.num_distinct_actions(), keys.eval_stream(RUN), 0, -1.0
+    start_s, end_s = _told()
+    while (now_s := time.monotonic()) < end_s:
+        if used_s < 0 and now_s >= start_s:
+            used_s, requests = time.process_time(), 0
+        entries = bus.read([stream], keys.INFERENCE_GROUP, name, count=ENTRIES_PER_READ, block_ms=BLOCK_MS)
+        _answer(bus, stream, entries, size, game.value_size())
+        requests += len(entries)
+    used_s = time.process_time() - used_s
+    bus.close()
+    return {"cpu_s": used_s, "requests": requests}
+
+
+def _told() -> tuple[float, float]:
+    """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
+    print("ready", flush=True)  # noqa: T201
+    start_s, end_s = map(float, sys.stdin.readline().split())
+    return start_s, end_s
+
+
+def _answer(bus: RequestBus, stream: str, entries: list[Entry], actions: int, values: int) -> None:
+    replies = []
+    for entry in entries:
+        request = decode(entry.frame, EvalRequest)
+        logits, value = bytes(2 * actions * request.count), bytes(2 * values * request.count)
+        replies.append((keys.reply(request.client), encode(EvalReply(request.request_id, 1, request.count, logits, value))))
+    if entries:
+        bus.answer(replies, stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=("ask", "answer"))
+    parser.add_argument("name")
+    parser.add_argument("--bytes", type=int, required=True)
+    asked = parser.parse_args()
+    broker = load().broker
+    done = ask(broker, asked.name, asked.bytes) if asked.part == "ask" else answer(broker, asked.name)
+    print(json.dumps(done), flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("bus", _main))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import redis
 
 from azq.bench import fleet
-from azq.bench.rig import apart, percentile
+from azq.bench.rig import own_brokers, percentile
 from azq.config import Config
 from azq.errors import EvaluationTimeout
-from azq.host.brokers import Brokers
 from azq.ledger import Ledger
 from azq.process.proc import cpu_s
 from daemon.main import settle
@@ -28,11 +25,10 @@ WARM_UP_TICKS = 5
 
 def bench_daemon(config: Config, *, workers: int, runs: int, seconds: float) -> dict[str, Any]:
     """CPU of one tick in ms, daemon and broker apart, and the daemon's share of a core at its own interval."""
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(apart(config, Path(folder)), Path(folder)) as brokers:
-        client, config = brokers.control, brokers.apply(config)
-        fleet.populate(client, config.run_sections(), runs=runs, workers=workers)
-        with fleet.beating(config, Path(folder), workers):
-            return _measure(client, config, brokers.pids[:1], workers, runs, seconds)
+    with own_brokers(config) as (config, brokers):
+        fleet.populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
+        with fleet.beating(config, config.home, workers):
+            return _measure(brokers.control, config, brokers.pids[:1], workers, runs, seconds)
 
 
 def _measure(client: redis.Redis, config: Config, broker: tuple[int, ...], workers: int, runs: int, seconds: float) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import redis
 
 from azq.bus.redis import RedisBus
@@ -37,6 +38,13 @@ STOP_S = 20.0
 SHARES = 10  # of the fleet that beats at once: real workers do not beat in step
 ENDED_JOBS = 20
 MATCHES = 40
+
+
+LEARNER = LearnerStatus(
+    step=3000, samples_inserted=1_000_000, samples_consumed=1_536_000, games_inserted=30_000, duplicates_dropped=0, window=500_000,
+    loss_policy=1.1, loss_value=0.5, learning_rate=1e-3, weight_version=3, stall_selfplay=False, waiting=False, samples_per_s=2_000.0,
+    sent_ms=0,
+)  # fmt: skip
 
 
 def run_name(index: int) -> str:
@@ -73,12 +81,12 @@ def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
     """A process that keeps the heartbeats of so many workers alive; all of them live when this is entered."""
     with contextlib.closing(connect(config.broker.control_url)) as client:
         send_beats(client, range(workers), config.worker.heartbeat_life_s)
-    with child(config, [sys.executable, "-m", __name__, "--workers", str(workers)], folder / "fleet.log"):
+    with serving(config, [sys.executable, "-m", __name__, "--workers", str(workers)], folder / "fleet.log"):
         yield
 
 
 @contextlib.contextmanager
-def child(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def serving(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process under these settings that ends with the block; addresses with passwords reach it by its environment."""
     process = spawn(ChildSpec(log.stem, command, log), child_environment(config, "daemon"))
     try:
@@ -121,30 +129,11 @@ def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs
     assert sum(view.state is JobState.LEASED for view in ledger.jobs(name)) == jobs
     bus.publish(keys.weights(name), encode(WeightEvent(name, 3, "0" * 64, "file:none", 3000, made_ms)))
     bus.put(keys.eval_round(name), encode(EvalRound(3, made_ms)))
-    bus.put(keys.learner_status(name), encode(_learner(made_ms)), life_s=LEASE_S)
+    bus.put(keys.learner_status(name), encode(msgspec.structs.replace(LEARNER, sent_ms=made_ms)), life_s=LEASE_S)
     for index in range(MATCHES):
         first, second = f"weights:{1 + index % 3}", ("uct:100", "weights:1")[index % 2]
         spec = MatchSpec(first, second, 40, 64, 4, index)
         bus.publish(keys.results(name), encode(MatchResult(spec, first, second, 22, 4, 14, made_ms)))
-
-
-def _learner(sent_ms: int) -> LearnerStatus:
-    return LearnerStatus(
-        step=3000,
-        samples_inserted=1_000_000,
-        samples_consumed=1_536_000,
-        games_inserted=30_000,
-        duplicates_dropped=0,
-        window=500_000,
-        loss_policy=1.1,
-        loss_value=0.5,
-        learning_rate=1e-3,
-        weight_version=3,
-        stall_selfplay=False,
-        waiting=False,
-        samples_per_s=2_000.0,
-        sent_ms=sent_ms,
-    )
 
 
 def _main() -> int:

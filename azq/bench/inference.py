@@ -1,33 +1,138 @@
-"""The network's forward pass, bare and through the stream."""
+"""The same batch with and without the stream: what the queue costs in throughput, and what it adds to a round trip.
+
+The server is a process of its own, as in a run. Bare and stream take turns, so that whatever else the machine does weighs on both.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-from typing import Any
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from azq import games
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.bench.rig import Rig, observations, percentile, rig
 from azq.bench.selfplay import NETWORK
-from azq.bench.stream import latency
 from azq.config import Config, RunConfig, RunSections
-from azq.host.brokers import Brokers
+from azq.errors import EvaluationTimeout
+from azq.inference.ask.client import StreamEvaluator
+from azq.phases import Phases
+from azq.process.proc import cpu_s
+
+if TYPE_CHECKING:
+    from azq.inference.device.forward import Flight
+    from azq.inference.device.model import Model
+
+IN_FLIGHT = 2  # batches of the bare network, as many as a GPU's worker has
+REQUESTS = 3  # of the stream: as many, and one on its way
+ROUNDS = 3
+WARM_UP = 10
+PATIENCE_S = 30.0
 
 
 def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0) -> dict[str, Any]:
     """Evaluations per CPU-second at `batch`, or that of one self-play group: the bare network, and everything from client to broker.
 
-    Then what the stream adds to the round trip of one such batch, with the server in a process of its own.
+    Then what the stream adds to the round trip of one such batch.
     """
-    from azq.bench.forward import bench_inference as measure
-    from azq.nets import NetSpec
-
-    spec = NetSpec.of(games.load(game))
-    batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(config, Path(folder)) as brokers:
-        broker = brokers.apply(config).broker
-        figures = measure(
-            config.inference, NETWORK, spec, broker.control_url, broker.data_planes[0], game=game, seconds=seconds, batch=batch
-        )
     sections = RunSections(run=RunConfig(game=game), network=NETWORK)
-    trips = latency(config, sections, seconds, batch)
-    return {**figures, **{name: value for name, value in trips.items() if name != "batch"}}
+    with rig(config, sections, inference=1) as machine:
+        batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
+        rates = throughput(machine, 2 * seconds, batch)
+        share = rates["stream_evaluations_per_cpu_s"] / rates["bare_evaluations_per_cpu_s"]
+        return {**rates, "stream_share_of_bare": round(share, 4), **latency(machine, seconds, batch)}
+
+
+def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
+    """Evaluations per second and per CPU-second at one batch size: the bare network in this process, and through the stream."""
+    sums = {"bare": np.zeros(3), "stream": np.zeros(3)}  # evaluations, wall, CPU
+    packed, model = observations(machine.sections, batch), machine.bare_network()
+    pids = (os.getpid(), *machine.pids)
+    with machine.client() as client:
+        turns: dict[str, tuple[Callable[[float], int], tuple[int, ...]]] = {
+            "bare": (partial(_bare_turn, model, packed), pids[:1]),
+            "stream": (partial(_stream_turn, client, packed), pids),
+        }
+        for turn, _ in turns.values():
+            turn(seconds / 10)
+        for _ in range(ROUNDS):
+            for name, (turn, counted) in turns.items():
+                sums[name] += _measured(turn, batch, seconds / ROUNDS / 2, counted)
+    return {
+        "batch": batch,
+        **{f"{name}_evaluations_per_s": round(count / wall) for name, (count, wall, _) in sums.items()},
+        **{f"{name}_evaluations_per_cpu_s": round(count / max(cpu, 1e-9)) for name, (count, _, cpu) in sums.items()},
+    }
+
+
+def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
+    """Milliseconds of one request's round trip, one at a time, and of the bare forward pass that is in it; added: their difference.
+
+    `added_p99_ms` is the 99th percentile of a round trip less the median of the bare pass.
+    """
+    packed, model, phases = observations(machine.sections, batch), machine.bare_network(), Phases()
+    bare_ms, trip_ms = list[float](), list[float]()
+    with machine.client(phases=phases) as client:
+        for _ in range(WARM_UP):
+            model.evaluate(packed)
+            client.result(client.submit(packed), timeout_s=PATIENCE_S)
+        phases.restart()
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:  # in turns
+            bare_ms.append(_ms(lambda: model.evaluate(packed)))
+            trip_ms.append(_ms(lambda: client.result(client.submit(packed), timeout_s=PATIENCE_S)))
+        spent = phases.shares()
+    bare_p50 = percentile(bare_ms, 0.5)
+    figures = {
+        "bare_p50_ms": bare_p50,
+        "bare_p99_ms": percentile(bare_ms, 0.99),
+        "round_trip_p50_ms": percentile(trip_ms, 0.5),
+        "round_trip_p99_ms": percentile(trip_ms, 0.99),
+        "added_p50_ms": percentile(trip_ms, 0.5) - bare_p50,
+        "added_p99_ms": percentile(trip_ms, 0.99) - bare_p50,
+    }
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    return {"batch": batch, "requests": len(trip_ms), **rounded, "client_phases": spent}
+
+
+def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
+    """Batches evaluated; as many in flight as the server has, lest the bare network lose to it for want of overlap."""
+    flying: deque[Flight] = deque()
+    count, end_s = 0, time.monotonic() + seconds
+    while flying or not count or time.monotonic() < end_s:
+        if time.monotonic() < end_s or not count:
+            flying.append(model.launch(packed))
+        if len(flying) >= IN_FLIGHT or time.monotonic() >= end_s:
+            flying.popleft().wait()
+            count += 1
+    return count
+
+
+def _stream_turn(client: StreamEvaluator, packed: NDArray[np.uint8], seconds: float) -> int:
+    """Batches answered; raises `EvaluationTimeout` where one is not."""
+    handles = deque(client.submit(packed) for _ in range(REQUESTS))
+    count, end_s = 0, time.monotonic() + seconds
+    while handles:
+        if client.result(handles.popleft(), timeout_s=PATIENCE_S) is None:
+            raise EvaluationTimeout(f"no answer to {len(packed)} leaves within {PATIENCE_S:.0f} s")
+        count += 1
+        if time.monotonic() < end_s:
+            handles.append(client.submit(packed))
+    return count
+
+
+def _measured(turn: Callable[[float], int], batch: int, seconds: float, pids: tuple[int, ...]) -> tuple[float, float, float]:
+    """Evaluations, wall seconds, CPU-seconds of these processes."""
+    cpu, begun_s = cpu_s(pids), time.monotonic()
+    count = turn(seconds)
+    return count * batch, time.monotonic() - begun_s, cpu_s(pids) - cpu
+
+
+def _ms(action: Callable[[], object]) -> float:
+    begun_s = time.perf_counter()
+    action()
+    return 1e3 * (time.perf_counter() - begun_s)

@@ -1,10 +1,31 @@
-"""The learner's step."""
+"""How much of the learner is training: its whole step against a bare loop on random tensors, on the device of the settings."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import torch
+
+from azq import games
+from azq.bench.rig import rules
 from azq.config import Config
+from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.step.loss import Symmetries, losses
+from azq.learner.step.trainer import Trainer
+from azq.nets import NetSpec, build
+from azq.nets.process import prepare_process
+from azq.process.proc import peak_resident_bytes
+from azq.replay.samples import NO_COLUMNS, Columns, Samples
+from azq.replay.window import Window
+
+_CHUNK = 10_000  # samples written to the window at once
+_WARM_UP = 3
+_TURNS = 4
 
 
 def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) -> dict[str, Any]:
@@ -13,7 +34,115 @@ def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) 
     With several ranks: how they scale, each on a core or GPU of its own, beside one of them alone.
     """
     from azq.bench.ranks import bench_ranks
-    from azq.bench.training import bench_learner as measure
 
     config = config.model_copy(update={"run": config.run.model_copy(update={"game": game})})
-    return measure(config, seconds) if ranks == 1 else bench_ranks(config, seconds, ranks)
+    return training(config, seconds) if ranks == 1 else bench_ranks(config, seconds, ranks)
+
+
+def training(config: Config, seconds: float, window_samples: int = 1_000_000) -> dict[str, Any]:
+    """Samples per second and per CPU-second of both loops, and the peak resident memory of this process with a full window.
+
+    The window holds random bytes in the game's shapes, `window_samples` of them.
+    """
+    game = rules(config.run_sections())
+    device, spec = pick_device(config.learner.device), NetSpec.of(game)
+    prepare_process(pick_threads(config.learner, device))
+    window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
+    trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
+    draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size
+    feed = feed_of(window, draws, config.learner.prefetch_batches, device)
+    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, spec, device)}
+    rates = _measure(steps, batch, seconds, device)
+    feed.close()
+    whole, bare = rates["whole"], rates["bare"]
+    return {
+        "game": config.run.game,
+        "network": f"{config.network.kind} {config.network.blocks}x{config.network.channels}",
+        "device": str(device),
+        "precision": trainer.precision,
+        "threads": torch.get_num_threads(),
+        "batch_size": batch,
+        "prefetch_batches": config.learner.prefetch_batches,
+        "samples_per_s": whole["samples_per_s"],
+        "samples_per_cpu_s": whole["samples_per_cpu_s"],
+        "bare_samples_per_s": bare["samples_per_s"],
+        "bare_samples_per_cpu_s": bare["samples_per_cpu_s"],
+        "share_of_bare": round(whole["samples_per_s"] / bare["samples_per_s"], 3),
+        "window_samples": window_samples,
+        "window_bytes_per_sample": window.bytes_per_sample,
+        "peak_rss_mb": round(peak_resident_bytes() / 1e6, 1),
+    }
+
+
+def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:
+    """A window of random samples in the shapes of a game, every action legal; optional columns hold zeros."""
+    rng = np.random.default_rng(1)
+    window = Window(game, samples, columns)
+    policies = rng.dirichlet(np.ones(spec.num_actions), _CHUNK).astype(np.float16)
+    masks = np.packbits(np.ones((_CHUNK, spec.num_actions), np.uint8), axis=1, bitorder="little")
+    for start in range(0, samples, _CHUNK):
+        count = min(_CHUNK, samples - start)
+        packed = rng.integers(0, 256, (count, spec.packed_size), dtype=np.uint8)
+        values = rng.uniform(-1, 1, (count, spec.value_size)).astype(np.float32)
+        zeros = {name: np.zeros((count, *shape), kind) for name, (kind, shape) in columns.shapes().items()}
+        window.add(Samples(packed, policies[:count], values, masks[:count], **zeros))
+    return window
+
+
+def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]:
+    """What the learner does: take a batch from the window, train on it, follow it with the moving average."""
+
+    def step() -> None:
+        with feed.take(replace(order, step=trainer.step)) as batch:
+            trainer.train_on(batch, 0.0)
+
+    return step
+
+
+def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[[], None]:
+    """The least a training loop does: forward, loss, backward, AdamW on tensors that are there already."""
+    batch, dtype = config.learner.batch_size, autocast_dtype(config.learner, device)
+    module = build(config.network, spec, seed=0).to(device)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=device.type in ("cpu", "cuda"))
+    planes = torch.rand(batch, spec.planes, spec.rows, spec.cols, device=device).round()
+    scalars = torch.zeros(batch, spec.scalars, device=device)
+    policies = torch.softmax(torch.randn(batch, spec.num_actions, device=device), 1)
+    targets = torch.rand(batch, spec.value_size, device=device)
+    legal = torch.ones(batch, spec.num_actions, dtype=torch.bool, device=device)
+
+    def step() -> None:
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+            logits, values = module(planes, scalars)
+        policy_loss, value_loss = losses(logits, values, policies, targets, legal)
+        optimizer.zero_grad(set_to_none=True)
+        (policy_loss + value_loss).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def _measure(steps: dict[str, Callable[[], None]], batch: int, seconds: float, device: torch.device) -> dict[str, dict[str, float]]:
+    """Rates of several steps, timed in turns so that whatever else the machine does weighs on all alike."""
+    wall, cpu, done = dict.fromkeys(steps, 0.0), dict.fromkeys(steps, 0.0), dict.fromkeys(steps, 0)
+    for step in steps.values():
+        for _ in range(_WARM_UP):
+            step()
+    for _ in range(_TURNS):
+        for name, step in steps.items():
+            _wait(device)
+            start, start_cpu = time.perf_counter(), time.process_time()
+            while time.perf_counter() - start < seconds / _TURNS / len(steps):
+                step()
+                done[name] += 1
+            _wait(device)
+            wall[name] += time.perf_counter() - start
+            cpu[name] += time.process_time() - start_cpu
+    return {
+        name: {"samples_per_s": round(done[name] * batch / wall[name]), "samples_per_cpu_s": round(done[name] * batch / cpu[name])}
+        for name in steps
+    }
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

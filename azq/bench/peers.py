@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from azq.bench.plan import PEERS
 from azq.bench.selfplay import bench_selfplay
 from azq.config import Config
 from azq.errors import EvaluationTimeout, MissingExtra
 
-PEERS = ("pgx", "openspiel")
 PACKAGES = {"pgx": ("jax", "pgx", "mctx"), "openspiel": ("pyspiel", "open_spiel")}
 LIMIT_S = 180.0  # beyond what is measured: compiling takes its time
 ROUNDS = 3
-SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[3] / "ops" / "bench" / "peers.py"))  # a wheel has it not
+SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[2] / "ops" / "bench" / "peers.py"))  # a wheel has it not
 
 
 def bench_peers(config: Config, *, seconds: float) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
+from azq.bench.rig import rules
 from azq.config import Config, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
@@ -138,7 +138,7 @@ def _take_core(place: int) -> None:
 
 
 def _rank(sections: RunSections, device: torch.device, group: RankGroup) -> _Rank:
-    game = games.load(sections.run.game, **sections.run.params)
+    game = rules(sections)
     spec, config = NetSpec.of(game), sections.learner
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
     window = full_window(game, spec, WINDOW, Columns.of(game, sections.network.auxiliary))

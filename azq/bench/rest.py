@@ -1,45 +1,65 @@
-"""The REST interface under load: a real daemon process before a simulated fleet, asked from another process."""
+"""The REST interface under load: a real daemon process before a simulated fleet, asked from another process.
+
+The load is an open loop: requests leave on a schedule, whatever became of those before. A latency counts from the moment the schedule
+names, so a stall is felt by every request that it delays. Run as a module this makes the load; what it measured is one line of JSON.
+"""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import os
-import socket
-import subprocess
+import random
 import sys
-import tempfile
+import time
 import urllib.request
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import httpx2
+
 from azq.bench import fleet
-from azq.bench.load import TOKEN_VARIABLE
-from azq.bench.rig import READY_S, apart, percentile
+from azq.bench.rig import READY_S, answer_of, child, free_port, own_brokers, percentile
 from azq.config import Config
-from azq.config.own_token import with_own_token
-from azq.errors import EvaluationTimeout
-from azq.host.brokers import Brokers
+from azq.config.access import with_own_token
 from azq.process.proc import cpu_s
+from azq.process.start import run_main
 from azq.waiting import until
 
 STOP_S = 60.0
+#: route -> share of the requests
+MIX = {
+    "/v1/runs": 0.12,
+    "/v1/runs/{run}/status": 0.25,
+    "/v1/runs/{run}/ledger": 0.18,
+    "/v1/workers?limit=100": 0.2,
+    "/v1/workers": 0.02,
+    "/v1/jobs?run={run}&limit=100": 0.13,
+    "/healthz": 0.1,
+}
+METRICS = "/metrics"
+METRICS_EVERY_S = 5.0  # as ops/prometheus/prometheus.yml
+CONNECTIONS = 32
+TOKEN_VARIABLE = "AZQ_DAEMON__TOKEN"  # no argument, which others could read
+PATIENCE_S = 10.0
 
 
 def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds: float) -> dict[str, Any]:
     """Latencies in ms from the moment each request was due, by route and over all; CPU of daemon and broker."""
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, Brokers(apart(config, Path(folder)), Path(folder)) as brokers:
-        home, config = Path(folder), brokers.apply(apart(config, Path(folder)))
+    with own_brokers(config) as (config, brokers):
+        home, port = config.home, free_port()
         fleet.populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
-        port = _free_port()
         served = config.model_copy(update={"daemon": config.daemon.model_copy(update={"host": "127.0.0.1", "port": port})})
         command = [sys.executable, "-m", "azq", "daemon"]
-        with fleet.beating(config, home, workers), fleet.child(served, command, home / "daemon.log") as daemon:
+        with fleet.beating(config, home, workers), fleet.serving(served, command, home / "daemon.log") as daemon:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
             before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
-            found = _load(url, token, rate, seconds, [fleet.run_name(index) for index in range(runs)])
+            options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *map(fleet.run_name, range(runs))]
+            found = answer_of(child("rest", *options, env={**os.environ, TOKEN_VARIABLE: token}), seconds + STOP_S)
             spent = (cpu_s([daemon.pid]) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}
 
@@ -73,17 +93,6 @@ def _percentiles(latencies_ms: list[float]) -> dict[str, float]:
     return {name: round(percentile(latencies_ms, share), 2) for name, share in shares.items()}
 
 
-def _load(url: str, token: str, rate: float, seconds: float, runs: list[str]) -> dict[str, Any]:
-    options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *runs]
-    command = [sys.executable, "-m", "azq.bench.load", *options]
-    env = {**os.environ, TOKEN_VARIABLE: token}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=seconds + STOP_S, check=False)
-    if done.returncode:
-        raise EvaluationTimeout(f"the load could not be made: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
-    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
 def _ready(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=5.0) as answer:
@@ -92,6 +101,64 @@ def _ready(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+@dataclass(slots=True)
+class RouteSeen:
+    """What one route answered."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    late_ms: list[float] = field(default_factory=list)  # of leaving: this process's own share of the latency
+    errors: int = 0
+    bytes: int = 0
+
+
+def schedule(rate: float, seconds: float, runs: list[str], seed: int) -> list[tuple[float, str, str]]:
+    """When to ask for what: (seconds from the start, route, path), in order."""
+    luck = random.Random(seed)
+    routes = luck.choices(list(MIX), list(MIX.values()), k=round(rate * seconds))
+    asked = [(index / rate, route, route.format(run=luck.choice(runs))) for index, route in enumerate(routes)]
+    count = max(1, round(seconds / METRICS_EVERY_S))
+    scrapes = [(seconds * (index + 0.5) / count, METRICS, METRICS) for index in range(count)]
+    return sorted(asked + scrapes)
+
+
+async def load(url: str, plan: list[tuple[float, str, str]]) -> dict[str, RouteSeen]:
+    """Asks as planned, over connections that are kept."""
+    seen: dict[str, RouteSeen] = {}
+    limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0)
+    headers = {"Authorization": f"Bearer {os.environ[TOKEN_VARIABLE]}"}
+    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S, headers=headers) as client:
+        await asyncio.gather(*(client.get("/healthz") for _ in range(CONNECTIONS)))
+        start = time.perf_counter() + 0.1
+        tasks = []
+        for offset, route, path in plan:
+            await asyncio.sleep(start + offset - time.perf_counter())
+            tasks.append(asyncio.create_task(_ask(client, path, start + offset, seen.setdefault(route, RouteSeen()))))
+        await asyncio.gather(*tasks)
+    return seen
+
+
+async def _ask(client: httpx2.AsyncClient, path: str, due_s: float, seen: RouteSeen) -> None:
+    seen.late_ms.append(1000 * (time.perf_counter() - due_s))
+    try:
+        answer = await client.get(path)
+        seen.errors += answer.status_code != 200
+        seen.bytes += len(answer.content)
+    except httpx2.HTTPError:
+        seen.errors += 1
+    seen.latencies_ms.append(1000 * (time.perf_counter() - due_s))
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--runs", nargs="+", required=True)
+    asked = parser.parse_args()
+    seen = asyncio.run(load(asked.url, schedule(asked.rate, asked.seconds, asked.runs, seed=0)))
+    print(json.dumps({route: asdict(one) for route, one in seen.items()}), flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("rest", _main))

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import statistics
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from azq import games, metrics
+from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
-from azq.bench.rig import RUN, Rig, rig
-from azq.bus.redis import RedisBus
+from azq.bench.rig import RUN, Rig, observations, rig, rules
 from azq.config import Config, NetworkConfig, RunSections, parse_run
 from azq.errors import EvaluationTimeout, NotFound
-from azq.inference.ask.client import StreamEvaluator
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
-from azq.search.evaluator import Evaluator
-from azq.status.observe import read_workers
-from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
+
+if TYPE_CHECKING:
+    from azq.inference.ask.local import LocalEvaluator
 
 SIMULATIONS = 200
 NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
@@ -41,12 +38,11 @@ def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str,
 def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str) -> dict[str, Any]:
     """The same for any run's settings."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
-        network_s = _network_s_per_leaf(machine, sections)
+        network_s = _network_s_per_leaf(machine)
         phases = Phases()
-        marks = _play(machine, sections, evaluator, phases)
+        marks = _play(machine, evaluator, phases)
         before, after = _measured(marks, seconds)
-        memory_mb = peak_resident_bytes() / (1 << 20)
-        served = _inference_rates(machine)
+        served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
     spent_s, wall_s = after[1] - before[1], after[2] - before[2]
     if not spent_s or not wall_s:
         raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
@@ -68,7 +64,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
         **_spared(progress, start),
-        "peak_rss_mb": round(memory_mb, 1),
+        "peak_rss_mb": round(peak_resident_bytes() / (1 << 20), 1),
         "simulations_per_s": round(simulations / wall_s, 1),
         "evaluations_per_s": round(evaluations / wall_s, 1),
         "games_per_s": round((progress.games - start.games) / wall_s, 3),
@@ -109,41 +105,29 @@ def _preset_sections(game: str, seconds: float) -> RunSections:
 Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
 
 
-def _play(machine: Rig, sections: RunSections, kind: str, phases: Phases) -> list[Mark]:
+def _play(machine: Rig, kind: str, phases: Phases) -> list[Mark]:
     """One slice; a mark at each report."""
-    ledger = machine.ledger
+    ledger, sections = machine.ledger, machine.sections
     view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s))
     lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
-    rules = games.load(sections.run.game, **sections.run.params)
     marks: list[Mark] = []
 
     def report(progress: Progress) -> None:
         phases.shares()  # its window moves on as in a worker, past the start
         marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
 
-    evaluator = _evaluator(machine, rules, kind, phases)
-    try:
-        SelfPlay(ledger, Slice(lease, sections, rules), evaluator, Arenas(), report=report, phases=phases).run()
-    finally:
-        evaluator.close()
+    asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
+    with asked as evaluator:
+        SelfPlay(ledger, Slice(lease, sections, rules(sections)), evaluator, Arenas(), report=report, phases=phases).run()
     return marks
 
 
-def _evaluator(machine: Rig, rules: games.Game, kind: str, phases: Phases) -> Evaluator:
-    if kind == "local":
-        from azq.inference.ask.local import LocalEvaluator
+def _local(machine: Rig) -> contextlib.closing[LocalEvaluator]:
+    from azq.inference.ask.local import LocalEvaluator
 
-        return LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
-    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
-    actions, values = rules.num_distinct_actions(), rules.value_size()
-    return StreamEvaluator(bus, RUN, "bench", num_actions=actions, value_size=values, resend_after_s=5.0, phases=phases)
-
-
-def _inference_rates(machine: Rig) -> dict[str, float]:
-    """What the inference worker said last: it served until now."""
-    return next((dict(beat.rates) for beat in read_workers(RedisBus(machine.control)) if beat.role == "inference"), {})
+    return contextlib.closing(LocalEvaluator.from_bytes(rules(machine.sections), machine.weights, machine.config.inference))
 
 
 def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:
@@ -153,20 +137,15 @@ def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:
     return first, last
 
 
-def _network_s_per_leaf(machine: Rig, sections: RunSections) -> float:
+def _network_s_per_leaf(machine: Rig) -> float:
     """CPU-seconds of the bare forward pass per leaf at the batch size of a group, on one thread: the median of some."""
-    from azq.inference.ask.local import LocalEvaluator
-
-    rules = games.load(sections.run.game, **sections.run.params)
-    batch = max(1, sections.selfplay.games_in_flight // sections.selfplay.groups)
-    packed = np.random.default_rng(0).integers(0, 256, (batch, rules.packed_size()), np.uint8)
-    evaluator = LocalEvaluator.from_bytes(rules, machine.weights, machine.config.inference)
+    selfplay = machine.sections.selfplay
+    batch = max(1, selfplay.games_in_flight // selfplay.groups)
+    packed = observations(machine.sections, batch)
     spent: list[float] = []
-    try:
+    with _local(machine) as evaluator:
         for _ in range(40):
             begun = time.process_time()
             evaluator.result(evaluator.submit(packed), timeout_s=60.0)
             spent.append((time.process_time() - begun) / batch)
-    finally:
-        evaluator.close()
     return statistics.median(spent[10:])

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from azq import games
-from azq.bench.rig import READY_S, RUN, Rig, percentile, rig, served_versions
+from azq.bench.rig import READY_S, RUN, Rig, observations, percentile, rig, rules
 from azq.bus.redis import RedisBus
-from azq.config import Config, NetworkConfig, StoreConfig, WorkerConfig
+from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
 from azq.store import open_store
 from azq.waiting import until
-from azq.wire.connect import connect
 
 NETWORK = NetworkConfig(kind="resnet", blocks=5, channels=132)  # 1.6 M parameters for connect four
 STORES = ("file", "redis", "s3")
@@ -45,19 +43,16 @@ def bench_weights(config: Config, *, workers: int, publications: int, stores: tu
     if unknown := set(stores) - set(STORES):
         raise ConfigError(f"no store {', '.join(sorted(unknown))} to measure; choose of {', '.join(STORES)}")
     figures: dict[str, Any] = {"workers": workers, "publications": publications}
+    talkative = config.worker.model_copy(update={"heartbeat_s": BEAT_S})
     for store in stores:
         try:
             with _settings(store) as settings:
-                found = _measure(config.model_copy(update={"store": settings, "worker": _talkative(config)}), workers, publications)
+                found = _measure(config.model_copy(update={"store": settings, "worker": talkative}), workers, publications)
         except MissingExtra as error:
             figures[f"{store}_left_out"] = str(error)
             continue
         figures |= {f"{store}_{name}": value for name, value in found.items()}
     return figures
-
-
-def _talkative(config: Config) -> WorkerConfig:
-    return config.worker.model_copy(update={"heartbeat_s": BEAT_S})
 
 
 def _measure(config: Config, workers: int, publications: int) -> dict[str, float]:
@@ -84,13 +79,13 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
     from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 
-    network, luck, pause = build(NETWORK, NetSpec.of(games.load("connect_four"))), random.Random(0), threading.Event()
+    network, luck, pause = build(NETWORK, NetSpec.of(rules(machine.sections))), random.Random(0), threading.Event()
     store = open_store(machine.config.store, directory=machine.config.home / RUN / "weights", client=machine.control)
     publisher = Publisher(RedisBus(machine.control), store, RUN)
     seconds, published_s, data = [], [], b""
     for step in range(publications):
         version = publisher.next_version()
-        data = to_bytes(network, WeightsMeta("connect_four", version, step, network=NETWORK.model_dump(mode="json")))
+        data = to_bytes(network, WeightsMeta(machine.sections.run.game, version, step, network=NETWORK.model_dump(mode="json")))
         pause.wait(luck.uniform(*PAUSE_S))
         began_s = time.monotonic()
         publisher.publish(data, version, step)
@@ -101,7 +96,7 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
 
 
 def _all_serve(machine: Rig, workers: int, version: int) -> bool:
-    return sum(served >= version for served in served_versions(machine.control)) == workers
+    return machine.serving(version) == workers
 
 
 @dataclass(slots=True)
@@ -135,22 +130,16 @@ class Load:
 
 @contextlib.contextmanager
 def _load(machine: Rig, workers: int) -> Iterator[Load]:
-    from azq.nets import NetSpec
-
-    spec = NetSpec.of(games.load("connect_four"))
-    bus = RedisBus(connect(machine.config.broker.data_planes[0], blocking=True))
-    evaluator = StreamEvaluator(bus, RUN, "bench-load", num_actions=spec.num_actions, value_size=spec.value_size, max_in_flight=64)
-    packed = np.random.default_rng(0).integers(0, 2, (LEAVES, spec.packed_size), np.uint8)
-    load = Load(evaluator, IN_FLIGHT * workers, packed)
-    thread = threading.Thread(target=load.run, name="load")
-    thread.start()
-    try:
-        until(lambda: load.answers > 0, "nobody answers the load", READY_S)
-        yield load
-    finally:
-        load.stop.set()
-        thread.join()
-        evaluator.close()
+    with machine.client(max_in_flight=64) as evaluator:
+        load = Load(evaluator, IN_FLIGHT * workers, observations(machine.sections, LEAVES))
+        thread = threading.Thread(target=load.run, name="load")
+        thread.start()
+        try:
+            until(lambda: load.answers > 0, "nobody answers the load", READY_S)
+            yield load
+        finally:
+            load.stop.set()
+            thread.join()
 
 
 @contextlib.contextmanager

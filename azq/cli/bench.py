@@ -14,10 +14,10 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figure
 
 
 def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
-    from azq.bench import BENCHES, as_text
+    from azq.bench import as_text, measure
     from azq.config import load
 
-    result = BENCHES[name](load(config, overrides or []), **options)
+    result = measure(name, load(config, overrides or []), **options)
     emit(result, as_json, as_text(name, result))
 
 
@@ -175,8 +175,8 @@ def bench_all(
     as_json: AsJson = False,
 ) -> None:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
-    from azq.bench.suite.report import markdown, replace_section
-    from azq.bench.suite.suite import read, run_all, write, write_tables
+    from azq.bench.report import markdown, replace_section
+    from azq.bench.suite import read, run_all, write, write_tables
 
     def keep(so_far: dict[str, Any]) -> None:
         if out is not None:

@@ -1,76 +1,128 @@
-"""Commands of a fleet's owner: who was let in, who is sent away, what each user may do."""
+"""Commands by which machines come together: join, let in and send away, what each user may do, units of systemd."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import AsJson, ConfigFile, Overrides, emit
+from azq.cli.options import AsJson, emit, names, with_settings
 from azq.clock import now_ms
 
+if TYPE_CHECKING:
+    from azq.config import Config
+
 fleet_app = typer.Typer(no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
+systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
+
+
+def join(
+    control: Annotated[str, typer.Argument(metavar="URL", help="The fleet's control plane: rediss://HOST:PORT/0.")],
+    data: Annotated[str, typer.Option("--data", metavar="URL", help="The data plane, where the daemon does not tell it.")] = "",
+    token: Annotated[str, typer.Option("--token", help="The token. Others here see it: rather --token-file or AZQ_JOIN_TOKEN.")] = "",
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="A file that holds the token; - reads standard input.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca", help="PEM file of the brokers' authority, where the token names no certificate.")
+    ] = None,
+    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference; by default all that suit this machine.")] = "",
+    tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Self-play jobs at once.")] = None,
+    folder: Annotated[Path, typer.Option("--folder", help="For settings and logs where there is no systemd.")] = Path(),
+    foreground: Annotated[bool, typer.Option("--foreground", help="Work in this terminal, also where there is a systemd.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace settings that are there and differ.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look and tell, change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make this machine work for a fleet: check the way there, write the settings, start the services."""
+    from azq.host import join as joining
+    from azq.host.join.token import read_token
+
+    given = read_token(token, token_file)
+    wish = joining.Wish(control, data, given, tls_ca, roles, tuple(names(tags)), concurrency, folder.absolute(), foreground, force, dry_run)
+    say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
+    raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
+
+
+@with_settings
+def join_token(
+    settings: Config,
+    name: Annotated[str, typer.Option("--name", help="What the machine is called; made up by default.")] = "",
+    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference, learner.")] = "selfplay,eval,inference",
+    days: Annotated[float, typer.Option("--days", help="How long it may work; it is let in again by a new token.")] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""
+    from azq.host.join import Invitee, invitation
+
+    values = invitation(settings, Invitee(name, tuple(names(roles)), days))
+    lines = [values["command"], f"token: {values['token'] or '(none: the brokers ask for no password)'}"]
+    if "name" in values:
+        lines.append(
+            f"for machine {values['name']} ({', '.join(values['roles'])}), {days:g} days; `azq fleet revoke {values['name']}` ends it"
+        )
+    if "warning" in values:
+        typer.echo(f"warning: {values['warning']}", err=True)
+    emit(values, as_json, "\n".join(lines))
 
 
 @fleet_app.command("list")
-def fleet_list(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+@with_settings
+def fleet_list(settings: Config, as_json: AsJson = False) -> None:
     """List machines that were let in, until when, and where they connect from."""
-    from azq.config import load
     from azq.host.brokers import resolve
-    from azq.host.machines import as_row, as_text, machines_of
+    from azq.host.users import as_row, as_text, machines_of
 
-    with machines_of(resolve(load(config, overrides or []))) as machines:
+    with machines_of(resolve(settings)) as machines:
         found = machines.seen()
     emit([as_row(seen) for seen in found], as_json, as_text(found, now_ms()))
 
 
 @fleet_app.command("revoke")
+@with_settings
 def fleet_revoke(
+    settings: Config,
     name: Annotated[str, typer.Argument(help="A machine of `azq fleet list`.")],
-    config: ConfigFile = None,
-    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a machine away, at once: its user is removed from every broker and its connections end."""
-    from azq.config import load
     from azq.host.brokers import resolve
-    from azq.host.machines import machines_of
+    from azq.host.users import machines_of
 
-    with machines_of(resolve(load(config, overrides or []))) as machines:
+    with machines_of(resolve(settings)) as machines:
         machines.revoke(name)
     emit({"revoked": name}, as_json, f"{name} is out; games that it held are played on by others")
 
 
 @fleet_app.command("expire")
-def fleet_expire(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+@with_settings
+def fleet_expire(settings: Config, as_json: AsJson = False) -> None:
     """Send away machines whose time is over; `azq up` and the unit azq-fleet.timer do so by themselves."""
-    from azq.config import load
     from azq.host.brokers import resolve
-    from azq.host.machines import machines_of
-    from azq.host.roles import knows_roles
+    from azq.host.users import knows_roles, machines_of
 
-    settings = resolve(load(config, overrides or []))
+    owned = resolve(settings)
     gone: list[str] = []
-    if knows_roles(settings):
-        with machines_of(settings) as machines:
+    if knows_roles(owned):
+        with machines_of(owned) as machines:
             machines.renew()
             gone = machines.expire(now_ms())
     emit({"expired": gone}, as_json, "\n".join(f"{name} is out: its time is over" for name in gone))
 
 
 @fleet_app.command("acl")
+@with_settings
 def fleet_acl(
+    settings: Config,
     apply: Annotated[bool, typer.Option("--apply", help="Make these users on every broker of the settings.")] = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """Print the roles' users as lines of an ACL file, or make them; for servers that azq did not start."""
-    from azq.config import load
     from azq.host.brokers import resolve
-    from azq.host.machines import give_roles
+    from azq.host.users import give_roles
 
-    for text in give_roles(resolve(load(config, overrides or [])), apply=apply):
+    for text in give_roles(resolve(settings), apply=apply):
         typer.echo(text)
 
 
@@ -86,3 +138,35 @@ def fleet_seed(
 
     before = users.read_text("utf-8") if users.exists() else ""
     publish_file(users, acl.file_text(password(conf), before).encode(), 0o600)
+
+
+@systemd_app.command("install")
+def systemd_install(
+    root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
+    dry_run: DryRun = False,
+    data_shards: Annotated[
+        int | None, typer.Option("--data-shards", min=1, help="Data brokers of this host; broker.data_shards of its azq.toml by default.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines reach the brokers, over TLS.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Install the units, the user and the folders that azq needs under systemd."""
+    from azq.host.systemd.install import install
+
+    steps = install(root=root, dry_run=dry_run, data_shards=data_shards, listen=listen)
+    emit(steps, as_json, "\n".join(steps))
+
+
+@systemd_app.command("uninstall")
+def systemd_uninstall(
+    root: Annotated[Path, typer.Option("--root", help="Of an installation below this folder.")] = Path("/"),
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop the services and remove the units; settings, passwords and runs are kept."""
+    from azq.host.systemd.install import uninstall
+
+    steps = uninstall(root=root, dry_run=dry_run)
+    emit(steps, as_json, "\n".join(steps))

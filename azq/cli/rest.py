@@ -1,30 +1,164 @@
-"""Commands over the daemon's REST interface: `azq jobs`, `azq workers`, `azq events`; `azq runs` is in `azq.cli.runs`."""
+"""Commands over the daemon's REST interface: `azq runs`, `azq jobs`, `azq workers`, `azq events`.
+
+Only `azq runs restore` works on the control plane itself.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
-from azq.cli.options import AsJson, ConfigFile, Url, emit, emit_all, rest_client
-from azq.cli.runs import runs_app
+from azq.cli.options import AsJson, ConfigFile, emit, emit_all, with_client
 
 if TYPE_CHECKING:
-    from azq.status.schemas import JobOut
+    from azq.client import Client
+    from azq.status.schemas import JobOut, RunOut
 
+runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST interface.")
 jobs_app = typer.Typer(no_args_is_help=True, help="Jobs, over the daemon's REST interface.")
 
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
 Job = Annotated[str, typer.Argument(help="Id of the job, as connect_four:17.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="The first goal reached ends the run.")]
+ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever looks at the run.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds these commands to the command line."""
-    app.add_typer(runs_app, name="runs")
-    app.add_typer(jobs_app, name="jobs")
-    app.command("workers")(workers)
-    app.command("events")(events)
+def _goals(until: str | None) -> dict[str, float] | None:
+    from azq.goals import Goals
+
+    return None if until is None else dict(Goals.parse(until).until)
+
+
+def _emit_run(run: RunOut, as_json: bool) -> None:
+    goals = ", ".join(f"{goal}={limit:g}" for goal, limit in run.until.items()) or "no end"
+    why = f" ({run.reason})" if run.reason else ""
+    network = f", network {run.network}" if run.network else ""
+    text = f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}"
+    emit(run.model_dump(mode="json"), as_json, text)
+
+
+@runs_app.command("list")
+@with_client
+def runs_list(
+    client: Client,
+    state: Annotated[str | None, typer.Option("--state", help="running, paused, finished, failed")] = None,
+    game: Annotated[str | None, typer.Option("--game")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs."""
+    found = list(client.runs(state=state, game=game))
+    lines = [f"{run.name:<24}{run.game:<16}{run.state:<10}{run.active_s / 60:8.1f} min" for run in found]
+    emit_all([run.model_dump(mode="json") for run in found], as_json, lines)
+
+
+@runs_app.command("show")
+@with_client
+def runs_show(client: Client, run: Run, as_json: AsJson = False) -> None:
+    """Show one run."""
+    _emit_run(client.run(run), as_json)
+
+
+@runs_app.command("create")
+@with_client
+def runs_create(
+    client: Client,
+    run: Run,
+    game: Annotated[str | None, typer.Option("--game", help="Its preset is below the settings.")] = None,
+    preset: Annotated[str, typer.Option("--preset", help="A variant of the preset, such as gpu.")] = "",
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting of the run.")] = None,
+    until: Until = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a run, which starts at once."""
+    from azq.config import parse_overrides
+
+    sections = parse_overrides(settings or [])
+    _emit_run(client.create_run(run, game=game, preset=preset, sections=sections, until=_goals(until)), as_json)
+
+
+@runs_app.command("pause")
+@with_client
+def runs_pause(client: Client, run: Run, reason: ReasonText = "", as_json: AsJson = False) -> None:
+    """Pause a run: its open games go back to the pool."""
+    _emit_run(client.pause_run(run, reason), as_json)
+
+
+@runs_app.command("resume")
+@with_client
+def runs_resume(client: Client, run: Run, until: Until = None, as_json: AsJson = False) -> None:
+    """Go on with a run, towards other goals where they are given."""
+    _emit_run(client.resume_run(run, until=_goals(until)), as_json)
+
+
+@runs_app.command("until")
+@with_client
+def runs_until(client: Client, run: Run, until: Until = "", as_json: AsJson = False) -> None:
+    """Give a run other goals, counted from its creation; without --until it has no end."""
+    _emit_run(client.change_run(run, until=_goals(until) or {}), as_json)
+
+
+@runs_app.command("finish")
+@with_client
+def runs_finish(client: Client, run: Run, reason: ReasonText = "", as_json: AsJson = False) -> None:
+    """End a run; it can be resumed."""
+    _emit_run(client.finish_run(run, reason), as_json)
+
+
+@runs_app.command("weights")
+@with_client
+def runs_weights(
+    client: Client,
+    run: Run,
+    to: Annotated[Path, typer.Option("--to", help="The file to write.")],
+    version: Annotated[str, typer.Option("--version", help="A number, or latest.")] = "latest",
+) -> None:
+    """Download weights, verified."""
+    from azq.console.remote import save
+
+    size = save(client.read_weights(run, version), to)
+    typer.echo(f"{to}: {size} bytes")
+
+
+@runs_app.command("delete")
+@with_client
+def runs_delete(
+    client: Client,
+    run: Run,
+    files: Annotated[
+        bool, typer.Option("--files", help="Its folder too, with games, checkpoints and weights; on the host that has it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a run that is paused, finished or failed: its ledger, jobs, results and history. Its folder stays unless --files."""
+    from azq.console.remote import delete_run
+
+    confirm = (lambda _: True) if yes else (lambda question: typer.confirm(question, err=True))
+    deleted = delete_run(client, run, files, confirm)
+    emit(
+        deleted,
+        as_json,
+        f"{run}: {'deleted' if deleted['deleted'] else 'kept'}" + (f", with {deleted['folder']}" if deleted["files"] else ""),
+    )
+
+
+@runs_app.command()
+def restore(
+    folder: Annotated[Path, typer.Argument(help="The run's folder, with run.toml and segments, on this host.")],
+    run: Annotated[str, typer.Option("--run", help="Name of the run; that of the folder by default.")] = "",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a run go on from its folder after its control plane was lost, or write off what its folder lost."""
+    from azq.config import load
+    from azq.host.restore import restore_run
+
+    done = restore_run(load(config), folder, run)
+    emit(done, as_json, f"run {done['run']} goes on from {done['games']} games; {done['written_off']} written off")
 
 
 def _emit_job(job: JobOut, as_json: bool) -> None:
@@ -33,32 +167,33 @@ def _emit_job(job: JobOut, as_json: bool) -> None:
 
 
 @jobs_app.command("list")
+@with_client
 def jobs_list(
+    client: Client,
     run: Annotated[str | None, typer.Option("--run")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="selfplay or eval")] = None,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
     state: Annotated[str | None, typer.Option("--state", help="queued, leased, done, failed, cancelled")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The newest ended jobs too.")] = False,
-    url: Url = "",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs."""
-    with rest_client(url, config) as client:
-        found = list(client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended))
+    found = list(client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended))
     lines = [f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}attempt {job.attempt}  {job.owner}" for job in found]
     emit_all([job.model_dump(mode="json") for job in found], as_json, lines)
 
 
 @jobs_app.command("show")
-def jobs_show(job: Job, url: Url = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
+@with_client
+def jobs_show(client: Client, job: Job, as_json: AsJson = False) -> None:
     """Show one job."""
-    with rest_client(url, config) as client:
-        _emit_job(client.job(job), as_json)
+    _emit_job(client.job(job), as_json)
 
 
 @jobs_app.command("enqueue")
+@with_client
 def jobs_enqueue(
+    client: Client,
     run: Run,
     kind: Annotated[str, typer.Option("--kind", help="selfplay or eval")] = "selfplay",
     tag: Annotated[str | None, typer.Option("--tag", help="Hardware tag; the run's own by default.")] = None,
@@ -67,8 +202,6 @@ def jobs_enqueue(
     first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {PLAYER_FORMS}")] = None,
     second: Annotated[str | None, typer.Option("--second", help="The opponent.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move, of a match.")] = 64,
-    url: Url = "",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Enqueue a self-play job, or with --kind eval a match."""
@@ -76,54 +209,49 @@ def jobs_enqueue(
     if kind == "eval":
         match = {"first": first or "latest", "second": second or "uct:100", "games": games or 40, "num_simulations": num_simulations}
         games = None
-    with rest_client(url, config) as client:
-        _emit_job(client.enqueue(run, kind, tag=tag, priority=priority, games=games, match=match), as_json)
+    _emit_job(client.enqueue(run, kind, tag=tag, priority=priority, games=games, match=match), as_json)
 
 
 @jobs_app.command("revoke")
-def jobs_revoke(job: Job, url: Url = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
+@with_client
+def jobs_revoke(client: Client, job: Job, as_json: AsJson = False) -> None:
     """Take a job back; its games go back to the pool."""
-    with rest_client(url, config) as client:
-        _emit_job(client.revoke_job(job), as_json)
+    _emit_job(client.revoke_job(job), as_json)
 
 
+@with_client
 def workers(
+    client: Client,
     role: Annotated[str | None, typer.Option("--role", help="selfplay, eval, inference, learner, daemon")] = None,
     host: Annotated[str | None, typer.Option("--host")] = None,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
     run: Annotated[str | None, typer.Option("--run")] = None,
-    url: Url = "",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List live processes, over the daemon's REST interface."""
-    from dataclasses import asdict
-
-    with rest_client(url, config) as client:
-        found = list(client.workers(role=role, host=host, tag=tag, run=run))
+    found = list(client.workers(role=role, host=host, tag=tag, run=run))
     lines = [f"{beat.role:<12}{beat.worker:<40}{beat.host:<20}{beat.age_s:6.1f} s  {' '.join(beat.queues)}" for beat in found]
     emit_all([asdict(beat) for beat in found], as_json, lines)
 
 
+@with_client
 def events(
+    client: Client,
     run: Annotated[str | None, typer.Option("--run", help="One run only.")] = None,
     after: Annotated[str, typer.Option("--after", help="Go on after the event of this id.")] = "",
     audit: Annotated[
         bool, typer.Option("--audit", help="Instead: who changed what, the newest lines, and no more without --follow.")
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="With --audit: go on until Ctrl-C.")] = False,
-    url: Url = "",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what becomes of runs as it happens, until Ctrl-C; broken connections are taken up again."""
-    with rest_client(url, config) as client:
-        if audit:
-            from azq.console.auditing import audit_text, read_audit
+    if audit:
+        from azq.console.remote import audit_text, read_audit
 
-            for line in read_audit(client, follow=follow):
-                emit(line.model_dump(mode="json"), as_json, audit_text(line))
-            return
-        for event in client.events(run, after=after):
-            about = " ".join(f"{name}={value}" for name, value in event.about.items())
-            emit(event.model_dump(mode="json"), as_json, f"{event.run:<24}{event.kind:<20}{about}")
+        for line in read_audit(client, follow=follow):
+            emit(line.model_dump(mode="json"), as_json, audit_text(line))
+        return
+    for event in client.events(run, after=after):
+        about = " ".join(f"{name}={value}" for name, value in event.about.items())
+        emit(event.model_dump(mode="json"), as_json, f"{event.run:<24}{event.kind:<20}{about}")

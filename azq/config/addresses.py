@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 CA_OPTION = "ssl_ca_certs"
@@ -27,6 +28,11 @@ def with_user(url: str, user: str, password: str) -> str:
     """An address with this user and password in place of its own."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
+
+
+def data_settings(urls: Sequence[str], prefix: str = "") -> dict[str, str | tuple[str, ...]]:
+    """The settings that name data planes: one has a key of its own."""
+    return {f"{prefix}data_url": urls[0]} if len(urls) == 1 else {f"{prefix}data_urls": tuple(urls)}
 
 
 def password_in(url: str) -> str:

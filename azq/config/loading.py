@@ -1,7 +1,8 @@
-"""All settings of a process, gathered from where humans write them."""
+"""All settings of a process, gathered from where humans write them, and the TOML that azq writes for them."""
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -133,3 +134,28 @@ def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """TOML of plain nested values; tables in lists are written inline."""
+    tables: list[str] = []
+    _write_table((), values, tables)
+    return "\n".join(tables)
+
+
+def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[str]) -> None:
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    if plain or (path and not values):
+        header = [f"[{'.'.join(path)}]"] if path else []
+        tables.append("\n".join([*header, *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            _write_table((*path, key), value, tables)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)  # numbers, booleans and strings are written alike in JSON and TOML

@@ -14,15 +14,14 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
 from azq.config import Config
-from azq.config.listening import check_binding, check_tls
-from azq.config.own_token import with_own_token
-from azq.console.planes import ASK_TIMEOUT_S
+from azq.config.access import check_binding, check_tls, with_own_token
+from azq.console.show import ASK_TIMEOUT_S
 from azq.errors import AzqError, BrokerUnavailable, ConfigError
 from azq.host import brokers
 from azq.host.join import checks
 from azq.host.join.checks import Check
-from azq.host.roles import NO_USERS, knows_roles
 from azq.host.rundir import check_folder
+from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.status.observe import read_workers

@@ -27,7 +27,7 @@ Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over 
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class Agent:
     """A network with its search, ready to answer positions."""
 
     game: games.Game
@@ -58,7 +58,7 @@ class Player:
         return [{**answer, "outcomes": row} for answer, row in zip(told, outcomes, strict=True)] if outcomes else told
 
 
-def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Player:
+def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Agent:
     """Loads weights from a file or from the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
     from azq.inference.ask.local import LocalEvaluator
 
@@ -70,7 +70,7 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     evaluator = LocalEvaluator.from_file(rules, path, config.inference)
-    return Player(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
+    return Agent(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
 
 
 def newest_weights(folder: rundir.RunDir) -> Path:

@@ -10,7 +10,7 @@ from azq import games
 from azq.arena.match import share_of_first_place
 from azq.arena.player import position
 from azq.config import Config
-from azq.console.move import Player, open_player
+from azq.console.move import Agent, open_player
 from azq.errors import IllegalActionError
 
 HELP = "enter an action number; u takes your last move back, q quits"
@@ -26,7 +26,7 @@ def play(config: Config, run: str | None, num_simulations: int, human_first: boo
     match(player, 0 if human_first else 1, input, sys.stdout.write)
 
 
-def match(player: Player, human: int, ask: Ask, tell: Tell, luck: random.Random | None = None) -> None:
+def match(player: Agent, human: int, ask: Ask, tell: Tell, luck: random.Random | None = None) -> None:
     """One game; `human` is the person's seat, `luck` throws dice and deals. Ends at the end of the game or at `q`."""
     luck = luck or random.Random()
     history: list[int] = []

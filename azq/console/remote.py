@@ -1,17 +1,22 @@
-"""What commands over REST need of this machine: where the daemon is by the settings, and files to write to."""
+"""What commands over REST do on this machine: find the daemon, write files, read its audit, delete a run with its folder."""
 
 from __future__ import annotations
 
+import shutil
 import ssl
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from azq.client import Client
 from azq.config import Config, DaemonConfig
-from azq.config.listening import is_loopback
-from azq.config.own_token import with_own_token
+from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, StoreError
 from azq.files import publish_file
+from azq.status.schemas import AuditOut
 
 
 def client_of(config: Config, url: str = "") -> Client:
@@ -47,3 +52,59 @@ def _trust(config: DaemonConfig) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=str(config.tls_certificate))
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"daemon.tls_certificate {config.tls_certificate} cannot be read ({error}); mend it, or give --url") from None
+
+
+SHOWN = 100
+LOOK_S = 1.0
+
+
+def read_audit(client: Client, *, follow: bool, pause: Callable[[float], object] = time.sleep) -> Iterator[AuditOut]:
+    """The newest lines in the order in which they were written; with `follow` those that come, without end."""
+    shown = list(islice(client.audit(), SHOWN))
+    yield from reversed(shown)
+    while follow:
+        pause(LOOK_S)
+        last = shown[0] if shown else None
+        fresh = list(takewhile(lambda line: line != last, client.audit()))  # noqa: B023 - it is used up before the next turn
+        yield from reversed(fresh)
+        shown = fresh or shown
+
+
+def audit_text(line: AuditOut) -> str:
+    """One line for people."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(line.at_ms / 1000))
+    answered = f" -> {line.status}" if line.status else ""
+    return f"{when}  {line.who:<24}{line.address:<16}{line.what}{answered}" + (f"  {line.about}" if line.about else "")
+
+
+def delete_run(client: Client, name: str, files: bool, confirm: Callable[[str], bool]) -> dict[str, Any]:
+    """Whether it was deleted, and its files.
+
+    Raises `NotFound`, `StateConflict` while it works, and `ConfigError` where its files are asked for and not here.
+    """
+    run = client.run(name)
+    folder = Path(run.directory)
+    if files:
+        check_run_folder(folder)
+    kept = {"run": name, "deleted": False, "folder": run.directory, "files": False}
+    if not confirm(f"forget run {name} ({run.game}, {run.state}): its ledger, jobs, results and history?"):
+        return kept
+    if files and not confirm(f"and remove {folder} with its games, checkpoints and weights, which nothing brings back?"):
+        return kept
+    client.delete_run(name)
+    if files:
+        _remove(folder)
+    return {**kept, "deleted": True, "files": files}
+
+
+def check_run_folder(folder: Path) -> None:
+    """Raises `ConfigError` for what is no folder of a run on this host."""
+    if folder.is_symlink() or not folder.is_absolute() or not (folder / "segments").is_dir():
+        raise ConfigError(f"{folder} is no folder of a run on this host; give --files on the host that has it, or remove it by hand")
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise StoreError(f"the run is forgotten, and {folder} cannot be removed ({error.strerror or error}); remove it by hand") from None

@@ -1,21 +1,32 @@
-"""Commands that only read: `azq status`, `azq ledger`, `azq config check`."""
+"""Commands that only read: `azq status`, `azq ledger`, `azq config check`, `azq games check`; and how brokers are told."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import msgspec
+import redis
 import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
 from azq import games
-from azq.config import Config
-from azq.console import planes, table
+from azq.config import BrokerConfig, Config, parse_params
+from azq.config.access import check_binding
+from azq.console import table
 from azq.errors import AzqError, NotFound
+from azq.games.check import Report, check
 from azq.host import brokers
 from azq.ledger import Ledger
+from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.status.observe import Watch
-from azq.wire.connect import connect
+from azq.wire.connect import connect, open_client
+
+ASK_TIMEOUT_S = 1.0  # a plane that hangs holds up whoever looks for so long
 
 
 def show_status(config: Config, run: str | None, as_json: bool) -> None:
@@ -23,20 +34,20 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     config, client = brokers.open_control(config)
     watch = Watch(client)
     names = [run] if run else [view.record.run for view in Ledger(client).runs()]
-    seen = [plane.look(names) for plane in planes.planes_of(config.broker, client)]
-    wrong = planes.conditions(seen)
+    seen = [plane.look(names) for plane in planes_of(config.broker, client)]
+    wrong = conditions(seen)
     summaries = [replace(summary, conditions=(*summary.conditions, *wrong)) for summary in map(watch.summary, names)]
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
     elif run:
         table.print_summary(summaries[0])
-        typer.echo(planes.brokers_text(seen))
+        typer.echo(brokers_text(seen))
     else:
         for summary in summaries:
             typer.echo(table.line(summary))
         if not summaries:
             typer.echo("no runs yet; `azq up` starts one")
-        typer.echo(planes.brokers_text(seen))
+        typer.echo(brokers_text(seen))
 
 
 def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
@@ -63,14 +74,14 @@ def only_run(ledger: Ledger) -> str:
 def check_config(config: Config) -> list[str]:
     """What is wrong with the settings: game, broker, REST binding; empty when all is sound."""
     problems: list[str] = []
-    checks = (
+    looks = (
         lambda: games.load(config.run.game, **config.run.params),
         lambda: _check_brokers(config),
-        lambda: _check_binding(config),
+        lambda: check_binding(config.daemon),
     )
-    for check in checks:
+    for look in looks:
         try:
-            check()
+            look()
         except AzqError as error:
             problems.append(str(error))
     return problems
@@ -81,7 +92,46 @@ def _check_brokers(config: Config) -> None:
         connect(url, timeout_s=config.broker.connect_timeout_s).close()
 
 
-def _check_binding(config: Config) -> None:
-    from azq.config.listening import check_binding
+def planes_of(broker: BrokerConfig, control: redis.Redis) -> tuple[Plane, ...]:
+    """All planes of a fleet, asked over connections of their own but for the control plane."""
+    return open_planes(control, [open_client(url, timeout_s=ASK_TIMEOUT_S) for url in broker.data_planes])
 
-    check_binding(config.daemon)
+
+def brokers_text(planes: Sequence[PlaneFacts]) -> Text:
+    """One line: each plane with its memory, what waits there and what nobody could read, or that it is away."""
+    line = Text("brokers")
+    for plane in planes:
+        line.append(f"  {plane.plane} ")
+        line.append(_state(plane) if plane.up else "does not answer", style="" if plane.up else "bold red")
+    return line
+
+
+def conditions(planes: Sequence[PlaneFacts]) -> tuple[str, ...]:
+    """What an operator should know of them."""
+    return tuple(f"broker {plane.plane} does not answer" for plane in planes if not plane.up)
+
+
+def _state(plane: PlaneFacts) -> str:
+    limit = f" of {plane.limit_bytes / 1e6:.0f}" if plane.limit_bytes else ""
+    waiting, dead = sum(plane.waiting.values()), plane.dead_letters
+    what = "samples" if plane.plane == "control" else "requests"
+    return f"{plane.used_bytes / 1e6:.1f}{limit} MB, {waiting} {what} wait" + (f", {dead} dead letters" if dead else "")
+
+
+def check_game(name: str, params: Sequence[str], count: int, as_json: bool) -> bool:
+    """Prints a report; True where nothing was found."""
+    game = games.load(name, **parse_params(params))
+    with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(f"random games of {name}", total=count)
+        report = check(game, count, progress=lambda done: progress.update(task, completed=done))
+    sys.stdout.write((json.dumps(msgspec.to_builtins(report) | {"sound": report.sound}) if as_json else report_text(report)) + "\n")
+    return report.sound
+
+
+def report_text(report: Report) -> str:
+    """The report in lines."""
+    lines = [f"{report.game}: {report.games} random games, {report.plies} plies, {report.playouts_per_s:,.0f} random games a CPU-second"]
+    for finding in report.findings:
+        history = ",".join(map(str, finding.history[-40:]))
+        lines.append(f"BROKEN {finding.rule}: {finding.detail} (after actions {history or 'none'})")
+    return "\n".join(lines if report.findings else [*lines, "every rule holds"])

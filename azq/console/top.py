@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from azq.config import Config
-from azq.console.planes import brokers_text, planes_of
+from azq.console.show import brokers_text, planes_of
 from azq.console.table import clock, count, elo, error_share
 from azq.errors import BrokerError
 from azq.host import brokers

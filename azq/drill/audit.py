@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import redis
 
-from azq.drill.books import read_books
 from azq.drill.proof import Books, Discrepancy, compare
 from azq.drill.system import RUN, System
 from azq.errors import AzqError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, RunState
+from azq.wire import keys
 
 STILL_S = 90.0  # the lease of a process that died has to end first, and a learner that starts has to take in what waits
 PAUSED, GOES_ON = "a drill compares ledger and disk", "ledger and disk were compared"
@@ -26,22 +27,23 @@ class DiskAuditor:
 
     def audit(self) -> Discrepancy:
         """One look; the run goes on when this returns."""
-        system = self._system
-        books = still(system)
-        system.evidence.read()
-        found = compare(books, system.evidence.disk())
+        found = self._compare()
         new, self._before = found.since(self._before), found
-        _check_versions(system)
-        go_on(system)
+        go_on(self._system)
         return new
 
     def audit_at_the_end(self) -> Discrepancy:
         """The last look, which reads all of the log again; the run stays paused."""
         self._system.evidence = self._system.evidence.anew()
-        books = still(self._system)
-        self._system.evidence.read()
-        _check_versions(self._system)
-        return compare(books, self._system.evidence.disk()).since(self._before)
+        return self._compare().since(self._before)
+
+    def _compare(self) -> Discrepancy:
+        """Raises `StateConflict` where games were played with weights that had to be refused."""
+        books, evidence = still(self._system), self._system.evidence
+        evidence.read()
+        if played := self._system.refused & evidence.versions():
+            raise StateConflict(f"games were played with weights that had to be refused: version {min(played)}")
+        return compare(books, evidence.disk())
 
 
 def still(system: System) -> Books:
@@ -55,6 +57,14 @@ def go_on(system: System) -> None:
     before = system.until(system.counts, "the ledger", STILL_S)
     system.until(lambda: _set_state(system, RunState.RUNNING, GOES_ON), "the end of the pause", STILL_S)
     system.until(lambda: (now := system.counts()) is not None and now.inserted > before.inserted, "games after the pause", STILL_S)
+
+
+def read_books(client: redis.Redis, run: str) -> Books:
+    """The ledger's account of all games of a run; of one moment only where nobody holds a game meanwhile."""
+    uids: Any = client.hkeys(keys.open_games(run))
+    reasons: Any = client.hgetall(keys.abandoned(run))
+    abandoned = {int(uid): bytes(reason).decode() for uid, reason in reasons.items()}
+    return Books(Ledger(client).counts(run).opened, frozenset(map(int, uids)), abandoned)
 
 
 def _set_state(system: System, state: RunState, reason: str) -> bool:
@@ -74,9 +84,3 @@ def _books(system: System) -> Books | None:
         books = read_books(client, RUN)
         return books if ledger.counts(RUN) == look.counts else None
     return None
-
-
-def _check_versions(system: System) -> None:
-    """Raises `StateConflict` where games were played with weights that had to be refused."""
-    if played := system.refused & system.evidence.versions():
-        raise StateConflict(f"games were played with weights that had to be refused: version {min(played)}")

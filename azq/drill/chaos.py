@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from azq.drill.scenarios import Scenario
-from azq.drill.system import System
+from azq.drill.system import READY_S, System
 
 UNDISTURBED_SHARE = 0.25  # of the time of the chaos, before it
 WARM_UP_S = 15.0  # games that begin together end together; then they spread
@@ -31,73 +31,64 @@ class Work:
     simulations: int
     at_s: float
 
+    def rates_since(self, before: Work) -> dict[str, float]:
+        """What was done per second."""
+        seconds = max(self.at_s - before.at_s, 1e-9)
+        return {"games": (self.games - before.games) / seconds, "simulations": (self.simulations - before.simulations) / seconds}
+
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
     """Rates per second, undisturbed and in chaos."""
 
-    undisturbed_games: float
-    undisturbed_simulations: float
-    games: float
-    simulations: float
+    undisturbed: dict[str, float]
+    chaos: dict[str, float]
 
     @classmethod
     def of(cls, first: Work, second: Work, third: Work) -> Throughput:
         """From the work done at the start, when the chaos began, and at its end."""
-        return cls(*_rates(first, second), *_rates(second, third))
+        return cls(second.rates_since(first), third.rates_since(second))
+
+    def shares(self) -> dict[str, float]:
+        """How much of the undisturbed rates was left."""
+        return {name: round(self.chaos[name] / whole, 4) if whole else 0.0 for name, whole in self.undisturbed.items()}
 
     def values(self) -> dict[str, Any]:
         """The public figures."""
+        digits = {"games": 2, "simulations": 1}
         return {
-            "throughput_share": {
-                "games": _share(self.games, self.undisturbed_games),
-                "simulations": _share(self.simulations, self.undisturbed_simulations),
-            },
-            "undisturbed_per_s": {"games": round(self.undisturbed_games, 2), "simulations": round(self.undisturbed_simulations, 1)},
-            "chaos_per_s": {"games": round(self.games, 2), "simulations": round(self.simulations, 1)},
+            "throughput_share": self.shares(),
+            "undisturbed_per_s": {name: round(rate, digits[name]) for name, rate in self.undisturbed.items()},
+            "chaos_per_s": {name: round(rate, digits[name]) for name, rate in self.chaos.items()},
         }
 
     def as_line(self) -> str:
         """The same for people."""
-        games, simulations = _share(self.games, self.undisturbed_games), _share(self.simulations, self.undisturbed_simulations)
+        before, now, shares = self.undisturbed, self.chaos, self.shares()
         return (
-            f"throughput in chaos: {self.games:.1f} games/s of {self.undisturbed_games:.1f} undisturbed ({games:.1%}), "
-            f"{self.simulations:.0f} simulations/s of {self.undisturbed_simulations:.0f} ({simulations:.1%})"
+            f"throughput in chaos: {now['games']:.1f} games/s of {before['games']:.1f} undisturbed ({shares['games']:.1%}), "
+            f"{now['simulations']:.0f} simulations/s of {before['simulations']:.0f} ({shares['simulations']:.1%})"
         )
 
 
 def measure(system: System) -> Work:
     """The work done by now."""
-    counts = system.until(system.counts, "the ledger", 60.0)
+    counts = system.until(system.counts, "the ledger", READY_S)
     return Work(counts.finished, system.evidence.read().simulations, time.monotonic())
 
 
 def undisturbed(system: System, chaos: Chaos) -> Work:
     """Leaves the system alone for a part of the time, once it is warm; returns the work done before."""
-    _rest(system, time.monotonic() + WARM_UP_S)
+    system.rest(time.monotonic() + WARM_UP_S)
     first = measure(system)
-    _rest(system, first.at_s + UNDISTURBED_SHARE * chaos.lasts_s)
+    system.rest(first.at_s + UNDISTURBED_SHARE * chaos.lasts_s)
     return first
 
 
-def faults(system: System, scenarios: Sequence[Scenario], chaos: Chaos, rng: random.Random) -> Iterator[Scenario]:
+def scenarios_at_random(system: System, scenarios: Sequence[Scenario], chaos: Chaos, rng: random.Random) -> Iterator[Scenario]:
     """Faults at random until the time is over, and then the rest of the last one's time."""
     end = time.monotonic() + chaos.lasts_s
     while time.monotonic() < end:
         next_s = time.monotonic() + chaos.every_s
         yield rng.choice(list(scenarios))
-        _rest(system, min(next_s, end))
-
-
-def _rest(system: System, until_s: float) -> None:
-    if (seconds := until_s - time.monotonic()) > 0:
-        system.until(lambda: time.monotonic() >= until_s, "rest", seconds + 60.0)
-
-
-def _rates(before: Work, after: Work) -> tuple[float, float]:
-    seconds = max(after.at_s - before.at_s, 1e-9)
-    return (after.games - before.games) / seconds, (after.simulations - before.simulations) / seconds
-
-
-def _share(rate: float, whole: float) -> float:
-    return round(rate / whole, 4) if whole else 0.0
+        system.rest(min(next_s, end))

@@ -1,16 +1,20 @@
-"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
+"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`.
+
+The drill "network cut" cuts its machines off one after another, and heals them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import random
 import signal
 import subprocess
 import sys
-from collections import Counter
+import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from azq import metrics
 from azq.bus import certificate
@@ -20,10 +24,13 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import parse_run
-from azq.drill.books import read_books
+from azq.drill.audit import read_books
+from azq.drill.evidence import Evidence
 from azq.drill.hosts import Host, Lan
-from azq.drill.proof import Books, Disk
-from azq.errors import BrokerError
+from azq.drill.outcome import Outcome
+from azq.drill.processes import start
+from azq.drill.proof import Books, Disk, compare
+from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
@@ -39,9 +46,10 @@ from azq.wire.messages import Heartbeat, SampleEvent
 AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
 PLANES = ("control", "data")
-RUN = "ttt"
+RUN, GAME = "ttt", "tic_tac_toe"
+EVALUATOR, PLAYERS = "eyes", ("cora", "dora")  # of the drill
 SECTIONS = {
-    "run": {"game": "tic_tac_toe"},
+    "run": {"game": GAME},
     "network": {"kind": "mlp", "blocks": 1, "channels": 16},
     "search": {"num_simulations": 16},
     "selfplay": {"games_in_flight": 32, "journal_s": 0.5, "slice_s": 20.0, "resend_after_s": 2.0},
@@ -50,7 +58,7 @@ SECTIONS = {
 }
 
 
-class Fleet:
+class HostFleet:
     """Processes by name; every one logs into a file of its own, which failures name."""
 
     def __init__(self, lan: Lan, folder: Path) -> None:
@@ -59,7 +67,6 @@ class Fleet:
         self.token = ""
         self.fronts: dict[str, FrontPlan] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._logs: list[IO[bytes]] = []
         self._resent: dict[str, float] = {}
         self.client = open_client(f"unix://:{PASSWORD}@{folder}/control.sock", timeout_s=2.0)
         self.ledger = Ledger(self.client)
@@ -99,13 +106,8 @@ class Fleet:
 
     def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
         """A process on a host."""
-        own = {key: value for key, value in os.environ.items() if not key.startswith("AZQ_")}
-        log = (self._folder / f"{name}.log").open("ab")
-        self._logs.append(log)
-        self.processes[name] = subprocess.Popen(
-            host.command(*command), env={**own, "OMP_NUM_THREADS": "1", **(env or {})}, cwd=self._folder, stdin=subprocess.DEVNULL,
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+        log = self._folder / f"{name}.log"
+        self.processes[name] = start(host.command(*command), log, {"OMP_NUM_THREADS": "1", **(env or {})}, self._folder)
 
     def stop(self, *names: str) -> dict[str, int]:
         """Asks processes to end, as Ctrl-C does; their exit codes."""
@@ -119,14 +121,15 @@ class Fleet:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        for log in self._logs:
-            log.close()
         self.client.close()
 
     def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
-        """The first answer that is neither None nor False; names what did not come, and where logs are."""
-        logs = f"logs are in {self._folder}"
-        return until(condition, lambda: f"{what} did not come within {within_s:g} s; {logs}\n{self._last_words()}", within_s)
+        """The first true answer; names what did not come, and where logs are."""
+
+        def failure() -> str:
+            return f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}"
+
+        return until(lambda: condition() or None, failure, within_s)
 
     def counts(self) -> LedgerCounts:
         """The ledger."""
@@ -156,8 +159,9 @@ class Fleet:
 
     def disk(self) -> Disk:
         """The games of the log; read after the end."""
-        counted = Counter(event.record.uid for event in self.events())
-        return Disk(counted.keys(), {uid: count - 1 for uid, count in counted.items() if count > 1})
+        evidence = Evidence(self._folder / RUN / "segments", GAME)
+        evidence.read()
+        return evidence.disk()
 
     def drain(self, *players: str) -> None:
         """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
@@ -181,12 +185,8 @@ class Fleet:
 
     def events(self) -> list[SampleEvent]:
         """Everything that was learned from, by the log on disk."""
-        log = SegmentLog(self._folder / RUN / "segments", "tic_tac_toe")
+        log = SegmentLog(self._folder / RUN / "segments", GAME)
         return [decode(frame, SampleEvent) for frame in log.tail(1 << 62)]
-
-    def makers(self) -> Counter[str]:
-        """Games learned from, by the host that finished them."""
-        return Counter(event.worker.partition(":")[0] for event in self.events())
 
     def log(self, name: str) -> str:
         """What a process wrote."""
@@ -203,12 +203,50 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, *hosts: str) -> Iterator[tuple[Fleet, Lan]]:
+def fleet(folder: Path, *hosts: str) -> Iterator[tuple[HostFleet, Lan]]:
     """A fleet whose first host is up."""
     with Lan(("first", *hosts)) as lan:
-        found = Fleet(lan, folder)
+        found = HostFleet(lan, folder)
         try:
             found.start_first()
             yield found, lan
         finally:
             found.close()
+
+
+def rehearse_cut(outcome: Outcome, rounds: int, rng: random.Random, tell: Callable[[str], None]) -> None:
+    """So many cuts on one fleet; seconds are from the heal until the machine works and games are learned from again."""
+    with tempfile.TemporaryDirectory(prefix="azq-hosts-") as folder, fleet(Path(folder), EVALUATOR, *PLAYERS) as (found, lan):
+        try:
+            found.join(EVALUATOR, "--roles", "inference")
+            for player in PLAYERS:
+                found.join(player, "--roles", "selfplay", "-c", "1")
+            found.until(lambda: all(found.leased(player) for player in PLAYERS), "jobs at every player", 90.0)
+            for number in range(rounds):
+                _round(outcome, found, lan, (EVALUATOR, *PLAYERS)[number % 3] if rounds > 1 else rng.choice(PLAYERS), tell)
+            outcome.evaluations_resent = found.resent()
+            found.drain(*PLAYERS)
+            outcome.balanced &= found.counts().balanced
+            outcome.note(compare(found.books(), found.disk()))
+        except EvaluationTimeout as error:
+            outcome.failed = str(error)
+            tell(f"{outcome.scenario.name}: FAILED: {error}")
+
+
+def _round(outcome: Outcome, found: HostFleet, lan: Lan, host: str, tell: Callable[[str], None]) -> None:
+    """One cut, long enough that the fleet gives the machine up."""
+    found.more(1, f"before {host} is cut off")
+    found.until(lambda: _works(found, host), f"{host} at work")
+    lan.hosts[host].cut()
+    found.until(lambda: not found.beats(host) and not found.leased(host), f"the end of {host}'s heartbeat and leases")
+    lan.hosts[host].heal()
+    began = time.monotonic()
+    found.until(lambda: _works(found, host), f"{host} at work again", 90.0)
+    counts = found.more(1, f"after {host} came back", 90.0)
+    outcome.recovery_s.append(time.monotonic() - began)
+    outcome.balanced &= counts.balanced
+    tell(f"{outcome.scenario.name}: {host} back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from")
+
+
+def _works(found: HostFleet, host: str) -> bool:
+    return bool(found.beats(host)) and (host == EVALUATOR or bool(found.leased(host)))

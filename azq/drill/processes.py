@@ -5,12 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from azq.drill.blows import CHILD
 from azq.process.proc import PROC, children, command
+from azq.process.start import foreign_environment
 
+CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
+NO_SETTING: dict[str, str] = {}
+
+
+def start(arguments: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, with no other setting of azq than those in `env`; it writes to the end of a log."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end of the block, where it still runs."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
 
 
 def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
@@ -24,20 +48,22 @@ def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
     return found
 
 
-class Held:
-    """One process, and no other that gets its number later."""
+def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
+    """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
+    files = [os.pidfd_open(pid) for pid in pids]
 
-    def __init__(self, pid: int) -> None:
-        self._file = os.pidfd_open(pid)
+    def send(number: signal.Signals) -> None:
+        for file in files:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(file, number)
 
-    def send(self, sig: signal.Signals) -> None:
-        """Sends a signal; nothing where it is gone."""
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._file, sig)
+    def lift() -> None:
+        send(signal.SIGCONT)
+        for file in files:
+            os.close(file)
 
-    def close(self) -> None:
-        """Forgets it."""
-        os.close(self._file)
+    send(sig)
+    return lift
 
 
 def _role(pid: int, proc: Path) -> str | None:

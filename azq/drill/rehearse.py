@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from azq.drill import odd_games
-from azq.drill.chaos import Chaos, Throughput, faults, measure, undisturbed
-from azq.drill.cut import rehearse_cut
+from azq.drill import deadly_games
+from azq.drill.chaos import Chaos, Throughput, measure, scenarios_at_random, undisturbed
+from azq.drill.fleet import rehearse_cut
 from azq.drill.hosts import why_not
 from azq.drill.outcome import Outcome
 from azq.drill.rounds import Rounds, Tell
@@ -80,10 +80,10 @@ def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list
 
 
 def odd_game(folder: Path, name: str) -> str:
-    """A class of `odd_games` as a game in a file of the system's own folder."""
+    """A class of `deadly_games` as a game in a file of the system's own folder."""
     path = folder / "games" / "odd.py"
     path.parent.mkdir()
-    shutil.copyfile(odd_games.__file__, path)
+    shutil.copyfile(deadly_games.__file__, path)
     return f"{path}:{name}"
 
 
@@ -100,7 +100,7 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
             rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
         else:
             first, second = undisturbed(system, plan.chaos), measure(system)
-            rounds.make(faults(system, scenarios, plan.chaos, rng), compares=False)
+            rounds.make(scenarios_at_random(system, scenarios, plan.chaos, rng), compares=False)
             throughput = Throughput.of(first, second, measure(system))
         rehearsal = Rehearsal(rounds.end(), throughput)
     finally:

@@ -9,18 +9,56 @@ from collections.abc import Callable, Iterable, Sequence
 import redis
 
 from azq.drill.audit import DiskAuditor
-from azq.drill.faults import harm
-from azq.drill.harm import Harm
+from azq.drill.faults import DEEDS
 from azq.drill.outcome import Outcome
-from azq.drill.scenarios import Scenario
+from azq.drill.scenarios import PROCESSES, Harm, Scenario
 from azq.drill.system import System
-from azq.drill.vigil import Vigil
 from azq.errors import AzqError
 from azq.ledger.types import LedgerCounts
 
 GIVE_UP_S = 90.0
+LOOK_S = 0.1
 
 Tell = Callable[[str], None]
+
+
+class RecoveryWatch:
+    """When each role was serving again, and how long no game was learned from; seconds since it began, as far as it was asked to look."""
+
+    def __init__(self, system: System, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._system = system
+        self._clock = clock
+        self._looked_s = 0.0
+        self._away: dict[str, float] = {}
+        self._inserted = -1
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts from now."""
+        self._began_s = self._grown_s = self._clock()
+        self._away.clear()
+        self.pause_s = 0.0
+
+    def passed_s(self) -> float:
+        """Seconds since it began."""
+        return self._clock() - self._began_s
+
+    def look(self) -> None:
+        """One look, not more often than makes sense."""
+        now = self._clock()
+        if now - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now
+        serving = self._system.serving()
+        self._away |= {role: self.passed_s() for role in (*PROCESSES, *self._system.brokers()) if serving.get(role) is None}
+        counts = self._system.counts()
+        if counts is not None and counts.inserted > self._inserted:
+            self._inserted, self._grown_s = counts.inserted, now
+        self.pause_s = max(self.pause_s, now - self._grown_s)
+
+    def serving_s(self) -> dict[str, float]:
+        """Roles that were not serving at some time, and when they were again."""
+        return dict(self._away)
 
 
 class Rounds:
@@ -61,7 +99,7 @@ class Rounds:
         """One fault; raises what the system did not recover from."""
         system, name = self._system, outcome.scenario.name
         resent = system.resent()
-        done = harm(system, outcome.scenario, self._rng)
+        done = DEEDS[outcome.scenario.fault](system, outcome.scenario, self._rng)
         try:
             counts = self._watch(outcome, done)
         finally:
@@ -76,21 +114,20 @@ class Rounds:
 
     def _watch(self, outcome: Outcome, done: Harm) -> LedgerCounts:
         """Waits until the system is whole again and notes when; returns the ledger's counts of then."""
-        system, scenario, vigil = self._system, outcome.scenario, Vigil(self._system)
-        with system.watched(vigil.look):
+        system, scenario, watch = self._system, outcome.scenario, RecoveryWatch(self._system)
+        with system.watched(watch.look):
             if done.lasts_s:
-                end_s = time.monotonic() + done.lasts_s
-                system.until(lambda: time.monotonic() >= end_s, f"the end of {scenario.name}", done.lasts_s + GIVE_UP_S)
+                system.rest(time.monotonic() + done.lasts_s, f"the end of {scenario.name}")
                 done.end()
-                vigil.begin()
+                watch.begin()
             system.until(done.healed, f"{scenario.role} after {scenario.name}", max(GIVE_UP_S, 2 * outcome.patience * scenario.within_s))
-            healed_s = vigil.passed_s()
+            healed_s = watch.passed_s()
             done.end()
             base = system.until(system.counts, "the ledger", GIVE_UP_S)
             system.until(lambda: _goes_on(system.counts(), base), "further games", GIVE_UP_S)
-            outcome.recovery_s.append(vigil.passed_s())
-        outcome.pause_s.append(vigil.pause_s)
-        _note_serving(outcome, vigil.serving_s(), healed_s)
+            outcome.recovery_s.append(watch.passed_s())
+        outcome.pause_s.append(watch.pause_s)
+        _note_serving(outcome, watch.serving_s(), healed_s)
         return system.until(system.counts, "the ledger", GIVE_UP_S)
 
 

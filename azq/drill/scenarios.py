@@ -1,14 +1,21 @@
-"""What is rehearsed: one TOML file a drill in `ops/drills`."""
+"""What is rehearsed: the faults there are, and one TOML file a drill in `ops/drills`."""
 
 from __future__ import annotations
 
+import random
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azq.errors import ConfigError, NotFound
 from azq.host.systemd.install import assets
+
+if TYPE_CHECKING:
+    from azq.drill.system import System
+
+    Deed = Callable[[System, "Scenario", random.Random], "Harm"]
 
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
@@ -17,36 +24,9 @@ HOSTS = "hosts"
 MACHINE = "machine"  # of others, at brokers that listen
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
-#: fault -> roles that it can befall
-FAULTS: dict[str, tuple[str, ...]] = {
-    "kill": (*PROCESSES, *BROKERS),
-    "kill-used": (SECOND_BROKER,),
-    "kill-child": ("selfplay",),
-    "kill-unacknowledged": ("learner",),
-    "kill-in-checkpoint": ("learner",),
-    "stop": (*PROCESSES, *BROKERS),
-    "stop-child": ("selfplay",),
-    "sleep-child": ("selfplay",),
-    "cut": (HOSTS,),
-    "slow": ("inference",),
-    "restart": ("all",),
-    "out-of-memory": BROKERS,
-    "disk-full": ("learner",),
-    "clock-jump": ("selfplay",),
-    "poison": ("streams",),
-    "oversized": ("streams",),
-    "wrong-hash": ("weights",),
-    "nan": ("weights",),
-    "truncated": ("weights",),
-    "second": ("learner",),
-    "second-elsewhere": ("learner",),
-    "lost": ("broker-control",),
-    "out-of-memory-for-good": ("broker-control",),
-    "bad-run": ("inference",),
-    "deadly-game": ("selfplay",),
-    "deadly-request": ("inference",),
-    "revoke": (MACHINE,),
-}
+#: fault -> roles that it can befall; that of hosts is made by `azq.drill.fleet`, all others by their deeds
+FAULTS: dict[str, tuple[str, ...]] = {"cut": (HOSTS,)}
+DEEDS: dict[str, Deed] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +42,41 @@ class Scenario:
     fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
     abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
     settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
-    game: str = ""  # class of `odd_games` that a system of its own plays
+    game: str = ""  # class of `deadly_games` that a system of its own plays
 
     @property
     def loses_search(self) -> bool:
         """Whether it kills what plays at a random moment, so that the search since the last journal write is lost."""
         return self.role == "selfplay" and self.fault in ("kill", "kill-child")
+
+
+def _nothing() -> None:
+    """For a harm that ends by itself."""
+
+
+@dataclass(slots=True)
+class Harm:
+    """A fault that was made; `lift` ends it after `lasts_s`, or where that is 0 as soon as it has healed."""
+
+    healed: Callable[[], bool]  # whether the harmed part works again
+    lasts_s: float = 0.0
+    lift: Callable[[], None] = _nothing
+    search_lost_s: float | None = None  # of a killed self-play worker: since its last journal write
+
+    def end(self) -> None:
+        """Lifts it, once."""
+        lift, self.lift = self.lift, _nothing
+        lift()
+
+
+def fault(name: str, *roles: str) -> Callable[[Deed], Deed]:
+    """Enters a deed, which makes the fault of this name once and tells what was harmed, with the roles that it can befall."""
+
+    def enter(deed: Deed) -> Deed:
+        FAULTS[name], DEEDS[name] = roles, deed
+        return deed
+
+    return enter
 
 
 def load_all(folder: Path | None = None) -> list[Scenario]:

@@ -9,32 +9,118 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from azq.drill import messages, resources
 from azq.drill.audit import DiskAuditor
-from azq.drill.blows import Blow, befallen, blows
+from azq.drill.faults.brokers import limit_files, limit_memory
+from azq.drill.faults.messages import offer_weights, send_poison
 from azq.drill.outcome import Outcome
-from azq.drill.processes import Held, processes
-from azq.drill.rounds import Tell
-from azq.drill.scenarios import Scenario
+from azq.drill.processes import CHILD, processes, signalled
+from azq.drill.rounds import RecoveryWatch, Tell
+from azq.drill.scenarios import BROKERS, PROCESSES, Scenario
 from azq.drill.system import System
-from azq.drill.vigil import Vigil
 from azq.errors import AzqError
 
 COMPARE_EVERY = 100  # faults
 WITHIN_S = 90.0  # from the last fault until games are learned from: restarts are put off by up to 30 s for what dies again and again
 SCENARIO = Scenario("chaos", "any fault at any time", "all", "chaos", WITHIN_S, 2 * WITHIN_S)
-SIGNALS = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "stop": signal.SIGSTOP, "freeze": signal.SIGSTOP}
 FOUND_S = 60.0
+PLAYING = (*PROCESSES, CHILD)
+SIGNALLED = (*PLAYING, *BROKERS)
 
 Lift = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One fault: seconds since the first one was awaited, what it is, whom it befalls, and how long it lasts."""
+
+    at_s: float
+    kind: str
+    role: str
+    lasts_s: float
+
+    @property
+    def plane(self) -> str:
+        """The broker that it befalls."""
+        return self.role.removeprefix("broker-")
+
+
+@dataclass(frozen=True, slots=True)
+class StrikeKind:
+    """The roles that it can befall, what makes it (of the process, where the role has one) and returns its end, and how long it lasts."""
+
+    roles: tuple[str, ...]
+    make: Callable[[System, Strike, int], Lift]
+    lasts_s: tuple[float, float] = (0.0, 0.0)
+
+
+def _signal(sig: signal.Signals, system: System, strike: Strike, pid: int) -> Lift:
+    return signalled(sig, pid)
+
+
+def _cut(system: System, strike: Strike, pid: int) -> Lift:
+    """Drops all connections; who connects again hears nothing for so long, as of a cable that is pulled."""
+    with system.client(strike.plane) as client, client.pipeline(transaction=False) as pipe:  # in one breath, so nobody comes in between
+        for kind in ("normal", "pubsub"):
+            pipe.client_kill_filter(_type=kind, skipme=True)
+        pipe.client_pause(int(1000 * strike.lasts_s), all=True)
+        pipe.execute()
+    return _over
+
+
+def _poison(system: System, strike: Strike, pid: int) -> Lift:
+    send_poison(system, random.Random(strike.at_s))
+    return _over
+
+
+def _bad_weights(system: System, strike: Strike, pid: int) -> Lift:
+    offer_weights(system, strike.kind)
+    return _over
+
+
+def _over() -> None:
+    """Nothing lasts."""
+
+
+KINDS: dict[str, StrikeKind] = {
+    "kill": StrikeKind(SIGNALLED, partial(_signal, signal.SIGKILL)),
+    "segv": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSEGV)),
+    "stop": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (20.0, 20.0)),  # for longer than anybody waits
+    "freeze": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
+    "cut": StrikeKind(BROKERS, _cut, (0.2, 5.0)),
+    "memory": StrikeKind(BROKERS, lambda system, strike, _: limit_memory(system, strike.plane), (0.5, 5.0)),
+    "disk-full": StrikeKind(("learner",), lambda system, _, pid: limit_files(system, pid), (0.5, 5.0)),
+    "poison": StrikeKind(("streams",), _poison),
+    "nan": StrikeKind(("weights",), _bad_weights),
+    "truncated": StrikeKind(("weights",), _bad_weights),
+    "wrong-hash": StrikeKind(("weights",), _bad_weights),
+}
+
+
+def strikes(seed: int, mtbf_s: float, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Strike]:
+    """Without end: exponential gaps of mean `mtbf_s`, each pair of kind and role as likely as any other. A pure function of the seed."""
+    rng = random.Random(seed)
+    pairs = [(kind, role) for kind in kinds for role in KINDS[kind].roles]
+    at_s = 0.0
+    while True:
+        at_s += rng.expovariate(1.0 / mtbf_s)
+        kind, role = rng.choice(pairs)
+        yield Strike(at_s, kind, role, rng.uniform(*KINDS[kind].lasts_s))
+
+
+def victim(strike: Strike, alive: Sequence[str]) -> str | None:
+    """The role that is struck: the one that is named, or the next one of its kind that is there."""
+    roles = KINDS[strike.kind].roles
+    first = roles.index(strike.role)
+    return next((role for role in (*roles[first:], *roles[:first]) if role in alive or role not in SIGNALLED), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +132,10 @@ class Storm:
     lasts_s: float = 0.0
     seed: int = 0
 
-    def blows(self) -> Iterable[Blow]:
+    def strikes(self) -> Iterable[Strike]:
         """All faults of it, in their order."""
-        endless = blows(self.seed, self.mtbf_s)
-        timed = takewhile(lambda blow: blow.at_s <= self.lasts_s, endless) if self.lasts_s else endless
+        endless = strikes(self.seed, self.mtbf_s)
+        timed = takewhile(lambda strike: strike.at_s <= self.lasts_s, endless) if self.lasts_s else endless
         return islice(timed, self.faults) if self.faults else timed
 
 
@@ -105,23 +191,22 @@ class _Weather:
         self._found = found
         self._tell = tell
         self._auditor = DiskAuditor(system)
-        self._rng = random.Random(found.storm.seed)
         self._lasting: list[tuple[float, Lift]] = []
         self._late_s = 0.0  # spent on comparisons, in which no fault is due
 
     def pass_over(self) -> None:
         """All faults, then the last comparison, which reads all of the log again."""
-        began_s, vigil = time.monotonic(), Vigil(self._system)
+        began_s, watch = time.monotonic(), RecoveryWatch(self._system)
         with contextlib.ExitStack() as at_the_end:
             at_the_end.callback(self._nothing_lasts)  # also where it failed: a system without memory cannot drain
-            at_the_end.enter_context(self._system.watched(vigil.look))
-            for number, blow in enumerate(self._found.storm.blows(), 1):
-                self._wait(began_s + self._late_s + blow.at_s)
-                self._strike(blow)
+            at_the_end.enter_context(self._system.watched(watch.look))
+            for number, strike in enumerate(self._found.storm.strikes(), 1):
+                self._wait(began_s + self._late_s + strike.at_s)
+                self._make(strike)
                 if number % COMPARE_EVERY == 0:
                     self._compare(number)
             self._heal()
-        self._found.outcome.pause_s.append(vigil.pause_s)
+        self._found.outcome.pause_s.append(watch.pause_s)
         self._found.outcome.note(self._auditor.audit_at_the_end())
         self._found.games = self._system.evidence.read().games
 
@@ -168,56 +253,20 @@ class _Weather:
         now = time.monotonic()
         self._lasting = [(end_s, lift) for end_s, lift in self._lasting if not (all_of_them or end_s <= now) or not _lifted(lift)]
 
-    def _strike(self, blow: Blow) -> None:
+    def _make(self, strike: Strike) -> None:
         """Makes one fault; one that finds nobody, or a broker away, waits."""
-        lift = self._system.until(lambda: self._try(blow), f"somebody for {blow.kind} to befall", FOUND_S)
-        self._found.made[blow.kind] += 1
-        self._lasting.append((time.monotonic() + blow.lasts_s, lift))
+        lift = self._system.until(lambda: self._try(strike), f"somebody for {strike.kind} to befall", FOUND_S)
+        self._found.made[strike.kind] += 1
+        self._lasting.append((time.monotonic() + strike.lasts_s, lift))
 
-    def _try(self, blow: Blow) -> Lift | None:
+    def _try(self, strike: Strike) -> Lift | None:
         self._lift_over()  # who waits for memory would wait for ever
         there = processes(self._system.pid_of_all())
-        role = befallen(blow, list(there))
-        if role is None:
+        if (role := victim(strike, list(there))) is None:
             return None
         with contextlib.suppress(AzqError, redis.RedisError, OSError):
-            return self._make(blow.kind, role, there.get(role, 0), blow.lasts_s)
+            return KINDS[strike.kind].make(self._system, replace(strike, role=role), there.get(role, 0))
         return None
-
-    def _make(self, kind: str, role: str, pid: int, lasts_s: float) -> Lift:
-        if kind in SIGNALS:
-            return _signalled(pid, SIGNALS[kind])
-        if kind == "disk-full":
-            return resources.limit_files(self._system, pid)
-        if kind == "poison":
-            messages.send_poison(self._system, self._rng)
-        elif role == "weights":
-            messages.offer_weights(self._system, kind)
-        elif kind == "cut":
-            _cut(self._system, role.removeprefix("broker-"), lasts_s)
-        else:
-            return resources.limit_memory(self._system, role.removeprefix("broker-"))
-        return lambda: None
-
-
-def _signalled(pid: int, sig: signal.Signals) -> Lift:
-    held = Held(pid)
-    held.send(sig)
-
-    def lift() -> None:
-        held.send(signal.SIGCONT)
-        held.close()
-
-    return lift
-
-
-def _cut(system: System, plane: str, lasts_s: float) -> None:
-    """Drops all connections; who connects again hears nothing for so long, as of a cable that is pulled."""
-    with system.client(plane) as client, client.pipeline(transaction=False) as pipe:  # in one breath, so that nobody comes in between
-        for kind in ("normal", "pubsub"):
-            pipe.client_kill_filter(_type=kind, skipme=True)
-        pipe.client_pause(int(1000 * lasts_s), all=True)
-        pipe.execute()
 
 
 def _lifted(lift: Lift) -> bool:

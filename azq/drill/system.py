@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,11 +19,12 @@ from azq.actor.slice import journal_interval_s
 from azq.bus.connect import open_client
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
-from azq.console.guests import with_game
 from azq.drill.evidence import Evidence
+from azq.drill.processes import start
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
+from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import alive, stat_of
@@ -37,6 +38,7 @@ LEASE_S = 4.0
 JOURNAL_S = 1.0
 START_S = 90.0
 STOP_S = 120.0
+READY_S = 60.0
 POLL_S = 0.02
 
 T = TypeVar("T")
@@ -84,9 +86,7 @@ class System:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
         command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
-        with (self.folder / "up.log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
+        self._process = start(command, self.folder / "up.log")
         self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
 
     def pid_of_all(self) -> int:
@@ -118,6 +118,10 @@ class System:
             return condition()
 
         return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
+
+    def rest(self, until_s: float, what: str = "rest") -> None:
+        """Waits until a moment of the monotonic clock."""
+        self.until(lambda: time.monotonic() >= until_s, what, max(0.0, until_s - time.monotonic()) + READY_S)
 
     @contextlib.contextmanager
     def watched(self, look: Callable[[], None]) -> Iterator[None]:
@@ -184,12 +188,20 @@ class System:
             return self.broker_pid(role.removeprefix("broker-"))
         return pid_of(role, self.beats(role))
 
+    def working(self, role: str) -> int:
+        """Process id of a role's process, waited for until it does its work."""
+        return self.until(lambda: self.pid(role), f"{role} at work", READY_S)
+
+    def replaced(self, role: str, before: int) -> bool:
+        """Whether another process does a role's work."""
+        return self.pid(role) not in (before, None)
+
     def serving(self) -> dict[str, int]:
         """Process ids of the roles that work, brokers among them; a stopped process does not."""
         beats = self.beats()
         pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
         pids |= {broker: self.pid(broker) for broker in self.brokers()}
-        return {role: pid for role, pid in pids.items() if pid is not None and not stopped(pid)}
+        return {role: pid for role, pid in pids.items() if pid is not None and (found := stat_of(pid)) is not None and found.state != "T"}
 
     def log(self, role: str) -> Log:
         """What a process's log says from now on."""
@@ -206,12 +218,6 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
         working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
         return beat.pid if working and alive(beat.pid) else None
     return None
-
-
-def stopped(pid: int) -> bool:
-    """Whether a process is there and was told to stop."""
-    found = stat_of(pid)
-    return found is not None and found.state == "T"
 
 
 def _free_ports() -> int:

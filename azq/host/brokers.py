@@ -15,10 +15,10 @@ import redis
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
+from azq.config.addresses import data_settings
 from azq.errors import BrokerUnavailable, ConfigError, StateConflict
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
-from azq.host.machines import Machines, owners_of
-from azq.host.roles import knows_roles
+from azq.host.users import Machines, knows_roles, owners_of
 from azq.process.supervisor import hangs
 from azq.wire.connect import connect
 from azq.wire.shards import data_names
@@ -33,9 +33,8 @@ STARTS = 3  # of a server that died, before `azq up` ends with its words
 
 def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
     """The same settings with broker addresses filled in."""
-    several = len(data_urls) > 1
-    data = {"data_url": "" if several else data_urls[0], "data_urls": data_urls if several else ()}
-    return config.model_copy(update={"broker": config.broker.model_copy(update={"control_url": control_url, **data})})
+    told = {"control_url": control_url, "data_url": "", "data_urls": (), **data_settings(data_urls)}
+    return config.model_copy(update={"broker": config.broker.model_copy(update=told)})
 
 
 def resolve(config: Config) -> Config:
@@ -115,8 +114,7 @@ class Brokers:
         if self._listen is None:
             return config
         control, *data = [self._listen.url(place) for place in range(len(self._servers))]
-        told = {"public_data_url": data[0]} if len(data) == 1 else {"public_data_urls": tuple(data)}
-        public = {"public_control_url": control, **(told if data else {})}
+        public = {"public_control_url": control, **(data_settings(data, "public_") if data else {})}
         store = config.store.model_copy(update={"url": "redis"}) if config.store.url == "file" else config.store
         return config.model_copy(update={"broker": config.broker.model_copy(update=public), "store": store})
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config import RUN_NAME_PATTERN, RunSections, dump_run, parse_run
+from azq.config import RUN_NAME_PATTERN, Config, RunSections, dump_run, parse_run
+from azq.config.loading import to_toml
 from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
+from azq.games import GameFiles
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
 
@@ -34,6 +34,10 @@ class RunDir:
     def settings(self) -> Path:
         """The file that holds the run's settings."""
         return self.path / "run.toml"
+
+    def log(self, name: str) -> Path:
+        """Where a process of this name writes its log."""
+        return self.path / "logs" / f"{name}.log"
 
     def exists(self) -> bool:
         """True once the run was created."""
@@ -94,26 +98,8 @@ def name_of(game: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "-", game.rpartition(":")[2].lower()).strip("-_")
 
 
-def to_toml(values: Mapping[str, Any]) -> str:
-    """TOML of plain nested values; tables in lists are written inline."""
-    tables: list[str] = []
-    _write_table((), values, tables)
-    return "\n".join(tables)
-
-
-def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[str]) -> None:
-    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
-    if plain or (path and not values):
-        header = [f"[{'.'.join(path)}]"] if path else []
-        tables.append("\n".join([*header, *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            _write_table((*path, key), value, tables)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value)  # numbers, booleans and strings are written alike in JSON and TOML
+def with_game(config: Config, game: str) -> Config:
+    """The settings with which a person's processes run a game that he named, where it is a Python file; that file and no other."""
+    named = tuple(path.absolute() for path in GameFiles.named(game).allowed)
+    files = tuple(dict.fromkeys((*config.worker.game_files, *named)))
+    return config.model_copy(update={"worker": config.worker.model_copy(update={"game_files": files})})

@@ -65,6 +65,11 @@ def bare_environment() -> dict[str, str]:
     return {**kept, PARENT_VARIABLE: str(os.getpid())}
 
 
+def foreign_environment() -> dict[str, str]:
+    """This process's environment without anything that azq reads, for an azq that is none of this process's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
+
+
 def machine_environment(config: Config, role: Role) -> dict[str, str]:
     """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it.
 

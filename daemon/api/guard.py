@@ -9,7 +9,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from azq.config.listening import is_loopback
+from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
 from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring
 from daemon.api.limits import Limiter

@@ -21,7 +21,7 @@ from azq.actor.lease import RECORDS_PER_CALL
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
-from azq.host.roles import user_url
+from azq.host.users import user_url
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import Lease

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from azq.bench.suite.plan import cases, parts
+from azq.bench.plan import cases, parts
 
 SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
 

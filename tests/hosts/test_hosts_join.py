@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from azq.drill import Intent, choose, load_all, rehearse
-from azq.drill.fleet import AZQ, PASSWORD, Fleet, fleet
+from azq.drill.fleet import AZQ, PASSWORD, HostFleet, fleet
 from azq.drill.hosts import Lan, why_not
 from azq.drill.proof import Discrepancy, compare
 
@@ -20,7 +20,7 @@ SELFPLAY = ("--roles", "selfplay", "-c", "1")
 
 
 @pytest.fixture(scope="module")
-def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, Lan]]:
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostFleet, Lan]]:
     """First: brokers, daemon, learner; `eyes` evaluates; `cora` and `dora` play."""
     with fleet(tmp_path_factory.mktemp("fleet"), "eyes", "cora", "dora") as (found, lan):
         found.join("eyes", "--roles", "inference")
@@ -31,7 +31,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, La
         yield found, lan
 
 
-def test_one_command_a_machine_makes_a_fleet_and_shows_no_secret(joined: tuple[Fleet, Lan]) -> None:
+def test_one_command_a_machine_makes_a_fleet_and_shows_no_secret(joined: tuple[HostFleet, Lan]) -> None:
     found, _ = joined
     said = found.log("eyes.log")
     for line in ("ok   control", "ok   durable", "ok   daemon", "ok   data       rediss://10.213.47.1:6380/0", "ok   machine    eyes:"):
@@ -43,7 +43,7 @@ def test_one_command_a_machine_makes_a_fleet_and_shows_no_secret(joined: tuple[F
     assert {beat.role for beat in found.beats("dora")} == {"selfplay"}
 
 
-def test_the_front_that_was_killed_is_missed_by_nobody_for_long(joined: tuple[Fleet, Lan]) -> None:
+def test_the_front_that_was_killed_is_missed_by_nobody_for_long(joined: tuple[HostFleet, Lan]) -> None:
     found, _ = joined
     processes = {beat.pid for host in ("eyes", "cora", "dora") for beat in found.beats(host)}
     for role in ("control", "data"):
@@ -55,7 +55,7 @@ def test_the_front_that_was_killed_is_missed_by_nobody_for_long(joined: tuple[Fl
     assert {beat.pid for host in ("eyes", "cora", "dora") for beat in found.beats(host)} == processes
 
 
-def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_when_healed(joined: tuple[Fleet, Lan]) -> None:
+def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_when_healed(joined: tuple[HostFleet, Lan]) -> None:
     found, lan = joined
     held = found.until(lambda: found.leased("cora"), "a job at cora")[0]
     games = found.until(lambda: found.held(held), "games in cora's hands")
@@ -72,7 +72,7 @@ def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_whe
     found.more(50, "with cora back")
 
 
-def test_evaluations_are_asked_for_again_when_the_evaluator_was_cut_off(joined: tuple[Fleet, Lan]) -> None:
+def test_evaluations_are_asked_for_again_when_the_evaluator_was_cut_off(joined: tuple[HostFleet, Lan]) -> None:
     found, lan = joined
     processes = {beat.pid for beat in found.beats("eyes")}
     before = found.resent()
@@ -83,7 +83,7 @@ def test_evaluations_are_asked_for_again_when_the_evaluator_was_cut_off(joined: 
     assert {beat.pid for beat in found.until(lambda: found.beats("eyes"), "its heartbeat")} == processes
 
 
-def test_joining_again_changes_nothing_and_another_fleets_files_are_refused(joined: tuple[Fleet, Lan], tmp_path: Path) -> None:
+def test_joining_again_changes_nothing_and_another_fleets_files_are_refused(joined: tuple[HostFleet, Lan], tmp_path: Path) -> None:
     found, lan = joined
     command = ["--roles", "selfplay", "--dry-run", "--token-file", str(tmp_path / "token"), "--folder", str(tmp_path)]
     (tmp_path / "token").write_text(f"{found.token}\n")
@@ -97,7 +97,7 @@ def test_joining_again_changes_nothing_and_another_fleets_files_are_refused(join
     assert "hush" not in done.stderr + done.stdout
 
 
-def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined: tuple[Fleet, Lan]) -> None:
+def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined: tuple[HostFleet, Lan]) -> None:
     found, _ = joined
     assert set(found.stop("cora", "dora").values()) == {0}
     assert found.leased("cora") == found.leased("dora") == []
@@ -107,7 +107,7 @@ def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(joined:
     assert counts.balanced
     assert compare(found.books(), found.disk()) == Discrepancy()
     assert len(found.events()) == counts.inserted
-    assert set(found.makers()) == {"cora", "dora"}
+    assert {event.worker.partition(":")[0] for event in found.events()} == {"cora", "dora"}
 
 
 def joining(lan: Lan) -> list[str]:

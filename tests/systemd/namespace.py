@@ -30,35 +30,63 @@ def why_not() -> str:
     return subprocess.run(["bash", str(SCRIPT), "check"], capture_output=True, text=True, check=False).stderr.strip()
 
 
-def lay_out(prefix: Path) -> None:
-    """An environment for /opt/azq out of the present one: copies of azq's own packages, the rest by path."""
+def lay_out_checkout(folder: Path, prefix: Path) -> None:
+    """A copy of this checkout without what was built, and the dependencies of its locks as `make` would install them below a prefix."""
+    names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+    for name in names.decode().split("\0"):
+        if name and (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, folder / name)
+    make_site(prefix)
+    write_script(prefix, "celery", "celery.__main__")
+    (prefix / ".deps").touch()
+
+
+def make_site(prefix: Path) -> Path:
+    """Where an environment has its packages and its programs; packages of the present one are found by path."""
+    (prefix / "bin").mkdir(parents=True)
     site = prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     site.mkdir(parents=True)
+    (site / "dependencies.pth").write_text("/opt/site\n")
+    return site
+
+
+def lay_out(prefix: Path) -> None:
+    """An environment for /opt/azq out of the present one: copies of azq's own packages, the rest by path."""
+    site = make_site(prefix)
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, site / name, ignore=shutil.ignore_patterns("__pycache__", "bench"))
     for module in ("azq._core", "azq._nn"):
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
             shutil.copy(spec.origin, site / "azq")
-    (site / "dependencies.pth").write_text("/opt/site\n")
-    (prefix / "bin").mkdir()
     (prefix / "bin" / "python3").symlink_to(f"/opt/python/bin/{Path(os.path.realpath(sys.executable)).name}")
     (prefix / "pyvenv.cfg").write_text("home = /opt/python/bin\ninclude-system-site-packages = false\n")
     for name, module in (("azq", "azq.cli.app"), ("celery", "celery.__main__")):
-        script = prefix / "bin" / name
-        script.write_text(f"#!/opt/azq/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
-        script.chmod(0o755)
+        write_script(prefix, name, module)
+
+
+def write_script(prefix: Path, name: str, module: str) -> None:
+    """A program as pip would install it."""
+    script = prefix / "bin" / name
+    script.write_text(f"#!/opt/azq/bin/python3\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
+    script.chmod(0o755)
 
 
 class Namespace:
     """One booted systemd; `halt` ends it and all that runs in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, checkout: str = "", life_s: int = LIFE_S) -> None:
+        """Azq is there already, or else to be installed from a `checkout` in that folder inside."""
         self._state = folder / "state"
-        lay_out(folder / "prefix")
-        binds = (f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{DEPENDENCIES}:/opt/site")
+        binds = [f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{DEPENDENCIES}:/opt/site"]
+        if checkout:
+            lay_out_checkout(folder / "checkout", folder / "prefix")
+            binds.append(f"{folder / 'checkout'}:{checkout}")
+        else:
+            lay_out(folder / "prefix")
         options = [word for bind in binds for word in ("--bind", bind)]
-        subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(LIFE_S)], check=True, timeout=60)
+        subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(life_s)], check=True, timeout=60)
         self.run("sh", "-c", "echo /opt/python/lib > /etc/ld.so.conf.d/python.conf; ldconfig")
 
     def halt(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +16,8 @@ from azq import __version__
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import OLDEST
 from azq.config import StoreConfig
+from azq.config.access import is_loopback
 from azq.config.addresses import TLS_SCHEME
-from azq.config.listening import is_loopback
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger
@@ -27,7 +27,7 @@ from azq.store import open_run_store
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import address, address_of, translate
-from azq.wire.messages import Fleet, RunRecord
+from azq.wire.messages import Fleet
 
 CLOCK_WARN_S = 2.0
 POLL_S = 0.2
@@ -164,7 +164,7 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
     """Whether this machine can read the newest weights of each live run. Raises `StoreError` with the remedy where it cannot."""
     store_url = settings if isinstance(settings, str) else settings.url
     read: list[str] = []
-    for record in _live(Ledger(client)):
+    for record in (view.record for view in Ledger(client).runs() if view.state is RunState.RUNNING):
         run = record.run
         for event in read_weights(RedisBus(client), run):
             store = open_run_store(settings, record, home, client)
@@ -179,10 +179,6 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
     if store_url == "file":
         return Check("weights", "warn", 'none yet, and store.url = "file" keeps them on the first machine: set "redis" or s3://... there')
     return Check("weights", "ok", f"none yet; they will come from {store_url}")
-
-
-def _live(ledger: Ledger) -> Iterable[RunRecord]:
-    return [view.record for view in ledger.runs() if view.state is RunState.RUNNING]
 
 
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:

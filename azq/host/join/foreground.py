@@ -9,7 +9,7 @@ from pathlib import Path
 from azq import logs
 from azq.config import Config
 from azq.errors import ExitCode
-from azq.host.join.machine import Service
+from azq.host.hardware import Service
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment

@@ -13,12 +13,11 @@ import redis
 from azq.config import Config, load
 from azq.config.addresses import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
-from azq.host.join import checks, foreground, units
+from azq.host.hardware import Machine, Service, detect, parse_roles, services
+from azq.host.join import checks, foreground, plan
 from azq.host.join.checks import Check
-from azq.host.join.files import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
-from azq.host.join.machine import Machine, Service, detect, parse_roles, services
-from azq.host.join.token import Token, ask_token, has_password, login_of, with_login
-from azq.host.join.trust import Trust, settled
+from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
+from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
 from azq.status.brokers import fleet_of
@@ -92,7 +91,7 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
         note(Check("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
     if wish.token.text and not wish.token.user:
         note(Check("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
-    by_systemd = units.runs_here() and not wish.foreground
+    by_systemd = plan.runs_here() and not wish.foreground
     kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
     member = look(wish, roles, home, kept, note)
     note(Check("machine", "ok", _describe(machine)))
@@ -163,9 +162,9 @@ def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_system
     if not chosen:
         raise ConfigError("no role suits this machine; choose some with --roles")
     if by_systemd:
-        places = units.here()
-        units.check_readable(places)
-        return units.plan(member, chosen, places, units.read_templates(), wish.force)
+        places = plan.here()
+        plan.check_readable(places)
+        return plan.plan_units(member, chosen, places, plan.read_templates(), wish.force)
     files = plan_files(wish.folder, member, wish.force)
     notes = [note for file in files for note in file.notes]
     if any(file.step for file in files):

@@ -12,7 +12,8 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import MutableMapping
+import tempfile
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,12 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config
-from azq.config.addresses import with_user
+from azq.config.addresses import TLS_SCHEME, trusting, with_user
 from azq.errors import ConfigError
 from azq.host import brokers
 from azq.host.fronts import own_fingerprint
-from azq.host.machines import machines_of
-from azq.host.roles import NO_USERS, knows_roles
-from azq.wire import keys
+from azq.host.users import NO_USERS, knows_roles, machines_of
+from azq.wire import keys, tls
 from azq.wire.acl import machine_user
 from azq.wire.codec import decode
 from azq.wire.connect import SCHEMES, address
@@ -173,3 +173,46 @@ def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
 def _public(config: Config) -> str:
     url = config.broker.public_control_url or config.broker.control_url
     return "" if url.startswith("unix://") else address(url)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """`pem`: what is kept beside the settings; empty where the system's authorities, or nobody, vouch for the brokers."""
+
+    pem: str = ""
+    file: Path | None = None  # where it lies while the fleet is looked at
+
+    def of(self, url: str) -> str:
+        """A broker's address that is verified so."""
+        return url if self.file is None else trusting(url, str(self.file))
+
+
+@contextlib.contextmanager
+def settled(url: str, token: Token, authority: Path | None) -> Iterator[Trust]:
+    """The trust that a token's fingerprint, or else an operator's PEM file, gives.
+
+    Raises `ConfigError` where the two or the address disagree, `BrokerRefused` for a server with another certificate.
+    """
+    secured = url.startswith(f"{TLS_SCHEME}://")
+    if not secured and (token.fingerprint or authority):
+        raise ConfigError(f"{address(url)} is plaintext, which would show the token on the way: these brokers speak TLS, write rediss://")
+    if token.fingerprint and authority:
+        raise ConfigError("the token names the brokers' certificate by its fingerprint; leave --tls-ca out")
+    pem = _pem(url, token, authority) if secured else ""
+    if not pem:
+        yield Trust()
+        return
+    with tempfile.TemporaryDirectory(prefix="azq-join-") as folder:
+        file = Path(folder) / "broker.pem"
+        file.write_text(pem, "ascii")
+        tls.context_for(str(file))
+        yield Trust(pem, file)
+
+
+def _pem(url: str, token: Token, authority: Path | None) -> str:
+    if token.fingerprint:
+        return tls.fetch_certificate(url, token.fingerprint)
+    try:
+        return authority.read_text("ascii") if authority else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--tls-ca {authority} cannot be read ({error}); name a PEM file") from None

@@ -1,20 +1,27 @@
-"""The brokers that run as units of one host: how many data planes, their settings, and the addresses that all services read."""
+"""The brokers that run as units of one host and their TLS fronts: how many, their settings, and the addresses that services read."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from azq.bus import certificate
 from azq.config import load
+from azq.config.addresses import data_settings
+from azq.config.loading import to_toml
 from azq.errors import ConfigError
-from azq.host.rundir import to_toml
+from azq.host.fronts import Listen, parse_listen
+from azq.host.systemd.steps import WriteFile
 from azq.wire import acl
 from azq.wire.keys import Role
 
 CONTROL = "control"
+SETTINGS, ADDRESSES = "azq.toml", "azq.env"
+CERTIFICATE, KEY = "broker.pem", "broker-key.pem"
 CONTROL_KEY, DATA_KEY, DATA_KEYS = "AZQ_BROKER__CONTROL_URL", "AZQ_BROKER__DATA_URL", "AZQ_BROKER__DATA_URLS"
 _OURS = re.compile(r"unix://:([^@]+)@(/run/azq-\w+/broker\.sock)")
 TOKEN_NOTE = "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address"
@@ -33,18 +40,30 @@ def wanted_count(settings: Path, asked: int | None) -> int:
 
 def has_settings(path: Path) -> bool:
     """Whether a file holds more than comments."""
-    return path.exists() and any(line.strip() and not line.lstrip().startswith("#") for line in path.read_text("utf-8").splitlines())
+    return any(line.strip() and not line.lstrip().startswith("#") for line in _text(path).splitlines())
 
 
-def host_settings(count: int, told: Mapping[str, Mapping[str, object]]) -> str:
-    """The first azq.toml of a host. `told`: what machines that join have to know."""
+def host_settings(folder: Path, count: int, listen: Listen | None) -> str:
+    """The first azq.toml of a host.
+
+    Machines that join are told addresses, the certificate in `folder` that vouches for them, and weights where they see them.
+    """
     text = "# Settings of this host; `azq config show` lists every key.\n"
-    broker = {**({} if count == 1 else {"data_shards": count}), **told.get("broker", {})}
-    return f"{text}\n{to_toml({**told, 'broker': broker})}" if broker else text
+    broker: dict[str, object] = {} if count == 1 else {"data_shards": count}
+    if listen is None:
+        return f"{text}\n{to_toml({'broker': broker})}" if broker else text
+    data = [listen.url(place) for place in range(1, count + 1)]
+    broker |= {"public_control_url": listen.url(0), **data_settings(data, "public_"), "tls_ca": str(folder / CERTIFICATE)}
+    return f"{text}\n{to_toml({'broker': broker, 'store': {'url': 'redis'}})}"
+
+
+def conf_file(role: str) -> str:
+    """A server's settings."""
+    return f"broker-{role}.conf"
 
 
 def conf(role: str) -> str:
-    """A server's settings, with a new password; address and folder are given by the unit."""
+    """They, with a new password; address and folder are given by the unit."""
     durable = "appendonly yes\nappendfsync everysec\nmaxmemory-policy noeviction\n" if role == CONTROL else "appendonly no\n"
     return f'port 0\nprotected-mode yes\nsave ""\n{durable}requirepass {secrets.token_hex(24)}\n'
 
@@ -58,15 +77,22 @@ def password(path: Path) -> str:
     raise ConfigError(f"{path} sets no requirepass; add one, or delete the file and install again")
 
 
-def environment(passwords: Mapping[str, str]) -> str:
-    """The addresses of this host's brokers, as `azq.env` has them. `passwords`: by role, the data planes in their order."""
-    control = f"{CONTROL_KEY}={_url(CONTROL, passwords[CONTROL])}"
-    return "\n".join([control, _data_line(passwords), TOKEN_NOTE, ""])
+def environment(config: Path, roles: Sequence[str]) -> str:
+    """`azq.env`: the addresses of this host's brokers, with the passwords of their settings, which exist by then.
+
+    `roles`: control first, then the data planes in their order. One that is there keeps all but its line of data planes.
+    """
+    control, *data = [f"unix://:{password(config / conf_file(role))}@/run/azq-{role}/broker.sock" for role in roles]
+    planes = f"{DATA_KEY}={data[0]}" if len(data) == 1 else f"{DATA_KEYS}={json.dumps(data)}"
+    if present := _text(config / ADDRESSES):
+        return "\n".join(planes if _names_data(line) else line for line in present.split("\n"))
+    return "\n".join([f"{CONTROL_KEY}={control}", planes, TOKEN_NOTE, ""])
 
 
-def renewed(text: str, passwords: Mapping[str, str]) -> str:
-    """An `azq.env` whose line of data planes is that of `passwords`; all else is as it was."""
-    return "\n".join(_data_line(passwords) if _names_data(line) else line for line in text.split("\n"))
+def renews(config: Path, count: int) -> bool:
+    """Whether an installation with `count` data planes changes `azq.env`: only where all that it names are units of this host."""
+    addresses = _data_addresses(config)
+    return bool(addresses) and len(addresses) != count and not _leads_elsewhere(config)
 
 
 def role_file(role: Role) -> str:
@@ -74,26 +100,57 @@ def role_file(role: Role) -> str:
     return f"role-{role}.env"
 
 
-def role_environment(text: str, role: Role) -> str:
-    """An `azq.env` for the services of a role: its user at this host's brokers, and tokens of the REST interface for the daemon alone."""
-    kept = [line for line in text.splitlines() if role == "daemon" or not line.strip().startswith("AZQ_DAEMON__TOKEN")]
+def role_environment(config: Path, role: Role) -> str:
+    """`azq.env`, as it is by then, for a role's services: its user at this host's brokers, tokens of the REST interface for the daemon."""
+    lines = _text(config / ADDRESSES).splitlines()
+    kept = [line for line in lines if role == "daemon" or not line.strip().startswith("AZQ_DAEMON__TOKEN")]
     user = acl.role_user(role)
     return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*kept, ""]))
 
 
-def leads_elsewhere(text: str) -> bool:
-    """Whether an `azq.env` names data planes that are no units of this host."""
-    return any(not address.rpartition("@")[2].startswith("/run/azq-") for address in _data_addresses(text))
+def installed_listen(config: Path, asked: str | None) -> Listen | None:
+    """Where brokers are to be reached: as asked, else as an installation before this one had it. Raises `ConfigError`."""
+    return parse_listen(asked or _text(_front_file(config, CONTROL)).strip().removeprefix("LISTEN="))
 
 
-def is_renewed(text: str, count: int) -> bool:
-    """Whether an installation with `count` data planes changes this `azq.env`: only where all that it names are units of this host."""
-    addresses = _data_addresses(text)
-    return bool(addresses) and len(addresses) != count and not leads_elsewhere(text)
+def front_files(config: Path, listen: Listen | None, roles: Sequence[str]) -> Iterator[WriteFile]:
+    """What `azq-front@` reads below the folder of settings; nothing where brokers stay on their sockets."""
+    if listen is None:
+        return
+
+    @functools.cache
+    def pair() -> certificate.Pair:
+        return certificate.make(certificate.names_of(listen.host))
+
+    whole = (config / CERTIFICATE).exists() and (config / KEY).exists()  # a certificate without its key is of no use
+    yield WriteFile(config / KEY, lambda: pair().key, 0o600, keep=whole, secret=True)
+    yield WriteFile(config / CERTIFICATE, lambda: pair().certificate, 0o644, keep=whole)
+    for place, role in enumerate(roles):
+        line = f"LISTEN={listen.host}:{listen.port + place}\n"
+        yield WriteFile(_front_file(config, role), functools.partial(str, line), 0o644)
 
 
-def _data_addresses(text: str) -> list[str]:
-    values = [line.partition("=")[2] for line in text.splitlines() if _names_data(line)]
+def notes(config: Path, count: int, listen: Listen | None) -> Iterator[str]:
+    """What an operator must do or know beyond the steps."""
+    if renews(config, count):
+        yield "the data planes change: `systemctl restart azq.target` starts them and lets every service read the new addresses"
+    elif _leads_elsewhere(config):
+        yield f"{config / ADDRESSES} names data planes of other hosts and is kept; those of this host are used once it names them"
+    settings = config / SETTINGS
+    if listen and has_settings(settings) and not load(settings).broker.public_control_url:
+        yield (
+            f"{settings} is kept as it is: for other machines to join, broker.public_control_url and the like, broker.tls_ca and "
+            'store.url = "redis" have to stand there; docs/5-operations.md has an example'
+        )
+
+
+def _leads_elsewhere(config: Path) -> bool:
+    """Whether `azq.env` names data planes that are no units of this host."""
+    return any(not address.rpartition("@")[2].startswith("/run/azq-") for address in _data_addresses(config))
+
+
+def _data_addresses(config: Path) -> list[str]:
+    values = [line.partition("=")[2] for line in _text(config / ADDRESSES).splitlines() if _names_data(line)]
     return [part.strip("[]\"' ") for value in values for part in value.split(",")]
 
 
@@ -101,10 +158,9 @@ def _names_data(line: str) -> bool:
     return line.partition("=")[0].strip() in (DATA_KEY, DATA_KEYS)
 
 
-def _data_line(passwords: Mapping[str, str]) -> str:
-    urls = [_url(role, password) for role, password in passwords.items() if role != CONTROL]
-    return f"{DATA_KEY}={urls[0]}" if len(urls) == 1 else f"{DATA_KEYS}={json.dumps(urls)}"
+def _front_file(config: Path, role: str) -> Path:
+    return config / f"front-{role}.env"
 
 
-def _url(role: str, password: str) -> str:
-    return f"unix://:{password}@/run/azq-{role}/broker.sock"
+def _text(path: Path) -> str:
+    return path.read_text("utf-8") if path.exists() else ""

@@ -1,4 +1,4 @@
-"""Installs the systemd units: the steps are planned by a pure function, then printed or carried out."""
+"""Installs and removes the systemd units: the steps are planned by a pure function, then printed or carried out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pwd
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,14 @@ import azq
 from azq.bus.server_program import find_server, server_at
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.host.fronts import Listen
-from azq.host.systemd import brokers, fronts
-from azq.host.systemd.steps import MakeFolder, RunCommand, Step, WriteFile, carry_out
+from azq.host.systemd import brokers
+from azq.host.systemd.steps import MakeFolder, RemoveFile, RunCommand, Step, WriteFile, carry_out
 from azq.wire.acl import ROLES, SINCE
-from azq.wire.keys import Role
 from azq.wire.shards import data_names
 
 USER = "azq"
 UNIT_FOLDER = Path("/etc/systemd/system")
 CONFIG_FOLDER = Path("/etc/azq")
-SETTINGS = "azq.toml"
 STATE_FOLDER = Path("/var/lib/azq")
 BACKOFF_SINCE = 254  # the systemd that brought RestartSteps=
 _SEED = "ExecStartPre=@BIN@/azq fleet seed --conf ${CREDENTIALS_DIRECTORY}/broker.conf @STATE@/broker-%i/users.acl"
@@ -63,7 +61,7 @@ class Places:
             "STATE": str(self.state),
             "SERVER": str(self.server),
             "DATA_BROKERS": " ".join(f"azq-broker@{role}.service" for role in data_names(self.data_brokers)),
-            "FRONTS": fronts.units(self.listen, self.roles),
+            "FRONTS": " ".join(f"azq-front@{role}.service" for role in self.roles if self.listen),
             "DO_NOT_RESTART": exit_codes(),
             "BACKOFF": backoff(self.systemd_version),
         }
@@ -102,31 +100,40 @@ def render(template: str, variables: Mapping[str, str]) -> str:
 
 def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mapping[str, str]) -> list[Step]:
     """What an installation below `root` does, in order. `templates`: units by file name; `files`: Flower's settings by file name."""
-    config = _below(root, places.config)
-    roles = places.roles
-    told = fronts.settings(places.config, places.listen, places.data_brokers)
-    renews = _renews(config, places.data_brokers)
-    steps: list[Step] = [
-        WriteFile(_below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
-        RunCommand(("systemd-sysusers", f"--root={root}", str(SYSUSERS_FILE))),
-        MakeFolder(config, 0o755),
-        MakeFolder(_below(root, UNIT_FOLDER), 0o755),
-    ]
+    config, units, roles = below(root, places.config), below(root, UNIT_FOLDER), places.roles
+    steps = first_steps(root, places, f"--root={root}")
+
+    def add(name: str, content: Callable[[], str], mode: int = 0o600, *, keep: bool = True, secret: bool = True) -> None:
+        steps.append(WriteFile(config / name, content, mode, keep=keep, secret=secret))
+
     # Secrets are read by the service manager, which is root, and handed to the service: nobody else needs to read them.
-    steps += [WriteFile(config / f"broker-{role}.conf", partial(brokers.conf, role), 0o600, keep=True, secret=True) for role in roles]
-    steps += [
-        WriteFile(config / "azq.env", partial(_environment, config, roles), 0o600, keep=not renews, secret=True),
-        *_role_files(config, places),
-        WriteFile(config / "flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n", 0o600, keep=True, secret=True),
-        WriteFile(config / SETTINGS, partial(brokers.host_settings, places.data_brokers, told), 0o644, keep=_keeps_settings(config)),
-        *fronts.steps(config, places.listen, roles),
-        *(WriteFile(config / name, _constant(text), 0o644, keep=True) for name, text in sorted(files.items())),
-    ]
+    for role in roles:
+        add(brokers.conf_file(role), partial(brokers.conf, role))
+    add(brokers.ADDRESSES, partial(brokers.environment, config, roles), keep=not brokers.renews(config, places.data_brokers))
+    for role in ROLES if places.users else ():
+        add(brokers.role_file(role), partial(brokers.role_environment, config, role), keep=False)
+    add("flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n")
+    kept = brokers.has_settings(config / brokers.SETTINGS)
+    settings = partial(brokers.host_settings, places.config, places.data_brokers, places.listen)
+    add(brokers.SETTINGS, settings, 0o644, keep=kept, secret=False)
+    steps += brokers.front_files(config, places.listen, roles)
+    for name, text in sorted(files.items()):
+        add(name, partial(str, text), 0o644, secret=False)
     for name, template in sorted(templates.items()):
-        steps.append(WriteFile(_below(root, UNIT_FOLDER) / name, _constant(render(template, places.variables())), 0o644))
+        steps.append(WriteFile(units / name, partial(str, render(template, places.variables())), 0o644))
     if root == Path("/"):
         steps.append(RunCommand(("systemctl", "daemon-reload")))
     return steps
+
+
+def first_steps(root: Path, places: Places, *options: str) -> list[Step]:
+    """The user and the folders, with which every installation begins. `options`: of systemd-sysusers."""
+    return [
+        WriteFile(below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
+        RunCommand(("systemd-sysusers", *options, str(SYSUSERS_FILE))),
+        MakeFolder(below(root, places.config), 0o755),
+        MakeFolder(below(root, UNIT_FOLDER), 0o755),
+    ]
 
 
 def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int | None = None, listen: str | None = None) -> list[str]:
@@ -138,11 +145,11 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     """
     root = root.absolute()
     folder = assets()
-    templates = {path.name: path.read_text("utf-8") for path in sorted((folder / "systemd").iterdir()) if path.name.startswith("azq")}
+    templates = {path.name: path.read_text("utf-8") for path in _templates(folder)}
     flower = {"flowerconfig.py": _flower_folder(folder).joinpath("flowerconfig.py").read_text("utf-8")}
-    config = _below(root, CONFIG_FOLDER)
-    count = brokers.wanted_count(config / SETTINGS, data_shards)
-    server = find_server(_below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
+    config = below(root, CONFIG_FOLDER)
+    count = brokers.wanted_count(config / brokers.SETTINGS, data_shards)
+    server = find_server(below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
     found = server_at(server)
     places = Places(
         prefix=Path(sys.prefix),
@@ -150,17 +157,37 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
         systemd_version=installed_version(),
         data_brokers=count,
         users=found is not None and found.version >= SINCE,
-        listen=fronts.installed(config, listen),
+        listen=brokers.installed_listen(config, listen),
     )
-    steps, notes = plan(root, places, templates, flower), [*_notes(config, count), *fronts.notes(config / SETTINGS, places.listen)]
+    steps, notes = plan(root, places, templates, flower), list(brokers.notes(config, count, places.listen))
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())
     if dry_run:
         return [*([f"warning: {hidden}"] if hidden else []), *(f"would {step}" for step in steps), *notes, _next_command(dry_run=True)]
     if hidden:
         raise ConfigError(hidden)
-    if root == Path("/") and os.geteuid() != 0:
-        raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
+    _check_root(root)
     return [*(carry_out(step) for step in steps), *notes, _next_command(dry_run=False)]
+
+
+def plan_removal(root: Path, names: Sequence[str]) -> list[Step]:
+    """What a removal of the units of these names below `root` does, in order; settings, runs and the user who owns them stay. Pure."""
+    paths = [*(below(root, UNIT_FOLDER) / name for name in names), below(root, SYSUSERS_FILE)]
+    removed: list[Step] = [RemoveFile(path) for path in paths]
+    if root != Path("/") or not names:
+        return removed
+    stopped = [RunCommand(("systemctl", "stop", "azq*")), RunCommand(("systemctl", "disable", *names))]
+    return [*stopped, *removed, RunCommand(("systemctl", "daemon-reload"))]
+
+
+def uninstall(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
+    """Stops what runs and removes the units below `root`, or only tells what that would do; returns one line a step."""
+    root = root.absolute()
+    names = [path.name for path in _templates(assets())]
+    steps = plan_removal(root, [name for name in names if (below(root, UNIT_FOLDER) / name).exists()])
+    if not dry_run:
+        _check_root(root)
+    kept = f"{below(root, CONFIG_FOLDER)} and {below(root, STATE_FOLDER)} are kept, with settings, passwords and runs"
+    return [*(f"would {step}" if dry_run else carry_out(step) for step in steps), kept]
 
 
 def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
@@ -168,7 +195,10 @@ def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
     folders = tuple(homes)
     for path in paths:
         if any(path.is_relative_to(home) for home in folders):
-            return f"{path} is hidden from services, which see no home folders; install azq and its interpreter elsewhere, say in /opt/azq"
+            return (
+                f"{path} is hidden from services, which see no home folders; install azq and its interpreter elsewhere: "
+                "`sudo make install` does so, in /opt/azq"
+            )
     return ""
 
 
@@ -186,56 +216,22 @@ def assets() -> Path:
     raise ConfigError(f"unit templates are in neither of {', '.join(str(folder / 'systemd') for folder in candidates)}; install azq again")
 
 
+def _templates(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "systemd").iterdir() if path.name.startswith("azq"))
+
+
+def _check_root(root: Path) -> None:
+    if root == Path("/") and os.geteuid() != 0:
+        raise ConfigError("installing units needs root: use sudo, or --root FOLDER, or --dry-run")
+
+
 def _flower_folder(folder: Path) -> Path:
     return folder / "ops" / "flower" if (folder / "ops" / "flower").is_dir() else folder / "flower"
 
 
-def _below(root: Path, path: Path) -> Path:
+def below(root: Path, path: Path) -> Path:
+    """Where an absolute path is in a host's root folder."""
     return root / path.relative_to("/")
-
-
-def _constant(text: str) -> Callable[[], str]:
-    return lambda: text
-
-
-def _environment(config: Path, roles: Iterable[str]) -> str:
-    """The brokers' addresses, with the passwords of their settings, which exist by then."""
-    passwords = {role: brokers.password(config / f"broker-{role}.conf") for role in roles}
-    present = _present(config)
-    return brokers.renewed(present, passwords) if present else brokers.environment(passwords)
-
-
-def _role_files(config: Path, places: Places) -> Iterator[WriteFile]:
-    """What each role's services read, from the owner's `azq.env` as it is by then."""
-    for role in ROLES if places.users else ():
-        made = partial(_role_environment, config, role)
-        yield WriteFile(config / brokers.role_file(role), made, 0o600, secret=True)
-
-
-def _role_environment(config: Path, role: Role) -> str:
-    return brokers.role_environment(_present(config), role)
-
-
-def _present(config: Path) -> str:
-    path = config / "azq.env"
-    return path.read_text("utf-8") if path.exists() else ""
-
-
-def _renews(config: Path, count: int) -> bool:
-    return brokers.is_renewed(_present(config), count)
-
-
-def _keeps_settings(config: Path) -> bool:
-    return brokers.has_settings(config / SETTINGS)
-
-
-def _notes(config: Path, count: int) -> list[str]:
-    """What an operator must do or know beyond the steps."""
-    if _renews(config, count):
-        return ["the data planes change: `systemctl restart azq.target` starts them and lets every service read the new addresses"]
-    if brokers.leads_elsewhere(_present(config)):
-        return [f"{config / 'azq.env'} names data planes of other hosts and is kept; those of this host are used once it names them"]
-    return []
 
 
 def _next_command(*, dry_run: bool) -> str:

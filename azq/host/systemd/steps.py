@@ -1,4 +1,4 @@
-"""What an installation does, step by step: each one can be told beforehand, or carried out."""
+"""What an installation or its removal does, step by step: each one can be told beforehand, or carried out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,17 @@ class RunCommand:
         return f"run {' '.join(self.command)}"
 
 
-Step = MakeFolder | WriteFile | RunCommand
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """A file that an installation wrote."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"remove {self.path}"
+
+
+Step = MakeFolder | WriteFile | RunCommand | RemoveFile
 
 
 def carry_out(step: Step) -> str:
@@ -65,4 +75,6 @@ def carry_out(step: Step) -> str:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise ConfigError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}; mend that and install again")
+        case RemoveFile(path):
+            path.unlink(missing_ok=True)
     return str(step)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from inference_doubles import CONFIG, NETWORK, SPEC
+from conftest import Broker
+from inference_doubles import CONFIG
 
-from azq.bench.forward import BENCH_RUN, bench_bus, bench_inference
+from azq.bench.bus import RUN, alone
+from azq.bench.inference import bench_inference
 from azq.bus.redis import RedisBus
+from azq.config import Config
 from azq.wire import keys
 
 
-def test_inference(broker):
-    figures = bench_inference(CONFIG, NETWORK, SPEC, broker.control_url, broker.data_url, game="connect_four", seconds=0.3, batch=32)
+def test_inference() -> None:
+    figures = bench_inference(Config(inference=CONFIG), seconds=0.3, game="connect_four", batch=32)
     assert set(figures) == {
         "batch",
         "bare_evaluations_per_s",
@@ -18,14 +21,22 @@ def test_inference(broker):
         "stream_evaluations_per_s",
         "stream_evaluations_per_cpu_s",
         "stream_share_of_bare",
+        "requests",
+        "bare_p50_ms",
+        "bare_p99_ms",
+        "round_trip_p50_ms",
+        "round_trip_p99_ms",
+        "added_p50_ms",
+        "added_p99_ms",
+        "client_phases",
     }
-    assert all(value > 0 for value in figures.values())
-    bus = RedisBus(broker.control_url)
-    assert bus.length(keys.weights(BENCH_RUN)) == 0
-    bus.close()
+    assert all(value > 0 for name, value in figures.items() if not name.startswith(("added", "client")))
 
 
-def test_bus(broker):
-    figures = bench_bus(broker.data_url, seconds=0.3, request_bytes=4096)
+def test_bus(broker: Broker) -> None:
+    figures = alone(broker.data_url, 0.3, request_bytes=4096)
     assert set(figures) == {"request_bytes", "requests_per_s", "p50_ms", "p99_ms", "cpu_us_per_request"}
     assert 0 < figures["p50_ms"] <= figures["p99_ms"]
+    bus = RedisBus(broker.data_url)
+    assert bus.length(keys.eval_stream(RUN)) == 0
+    bus.close()

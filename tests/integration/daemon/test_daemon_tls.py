@@ -12,7 +12,7 @@ import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.config.listening import check_tls
+from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
 from daemon.api.app import create_app

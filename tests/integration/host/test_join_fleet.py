@@ -26,8 +26,7 @@ from azq.host.fronts import Listen
 from azq.host.join import Invitee, Wish, invitation, join
 from azq.host.join.checks import check_fleet, read_fleet
 from azq.host.join.token import Token, parse_token, with_login
-from azq.host.machines import give_roles, machines_of
-from azq.host.roles import knows_roles
+from azq.host.users import give_roles, knows_roles, machines_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.status.brokers import fleet_of

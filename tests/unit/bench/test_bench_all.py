@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.bench.suite.machine import processor
-from azq.bench.suite.part import sections_of
-from azq.bench.suite.pictures import pictures
-from azq.bench.suite.plan import SIZES, Case, Part, cases, parts, split
-from azq.bench.suite.report import BEGIN, END, markdown, number, ratio, replace_section, summary
-from azq.bench.suite.suite import measured, read, run_all, write, write_tables
+from azq.bench.plan import SIZES, Case, Part, cases, parts, split
+from azq.bench.report import BEGIN, END, markdown, number, pictures, ratio, replace_section, summary
+from azq.bench.suite import measured, processor, read, run_all, sections_of, write, write_tables
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, EvaluationTimeout
 

@@ -19,8 +19,8 @@ GAME = games.load("tic_tac_toe")
 
 
 @pytest.fixture
-def player(monkeypatch: pytest.MonkeyPatch) -> move.Player:
-    made = move.Player(GAME, UniformEvaluator(9), 3, SearchConfig(algorithm="puct"), 400)
+def player(monkeypatch: pytest.MonkeyPatch) -> move.Agent:
+    made = move.Agent(GAME, UniformEvaluator(9), 3, SearchConfig(algorithm="puct"), 400)
     monkeypatch.setattr(move, "open_player", lambda *_, **__: made)
     return made
 
@@ -31,7 +31,7 @@ def answers(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
-def test_each_line_gets_its_move_in_order(player: move.Player) -> None:
+def test_each_line_gets_its_move_in_order(player: move.Agent) -> None:
     given = [[0, 4, 1], [0, 4, 1, 2, 3], []]
     found = answers("".join(json.dumps({"actions": actions}) + "\n\n" for actions in given))
     assert [answer["action"] for answer in found[:2]] == [2, 6]  # both must stop a line of three
@@ -52,7 +52,7 @@ def test_each_line_gets_its_move_in_order(player: move.Player) -> None:
         ('{"actions": [0, 3, 1, 4, 2, 5]}', "over"),
     ],
 )
-def test_a_wrong_line_is_named_and_those_before_it_answered(player: move.Player, line: str, named: str) -> None:
+def test_a_wrong_line_is_named_and_those_before_it_answered(player: move.Agent, line: str, named: str) -> None:
     sink = io.StringIO()
     with pytest.raises(WireError, match=named) as caught:
         move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO('{"actions": []}\n' + line + "\n"), sink)
@@ -65,7 +65,7 @@ def test_no_simulations_are_refused() -> None:
         move.move(load(), "tic_tac_toe", None, "latest", 0, io.StringIO(""), io.StringIO())
 
 
-def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Player) -> None:
+def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Agent) -> None:
     ours, theirs = os.pipe()
     back, sink_end = os.pipe()
     with os.fdopen(ours) as source, os.fdopen(sink_end, "w") as sink, os.fdopen(back) as replies, os.fdopen(theirs, "w") as lines:
@@ -88,7 +88,7 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
         move.open_player(config, game="tic_tac_toe", run="absent", weights="latest", num_simulations=1)
 
 
-def test_a_person_plays_takes_back_and_sees_the_end(player: move.Player) -> None:
+def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
     said: list[str] = []
     replies = iter(["x", "9", "0", "u", "0", "q"])
     play.match(player, 0, lambda _: next(replies), said.append)
@@ -97,7 +97,7 @@ def test_a_person_plays_takes_back_and_sees_the_end(player: move.Player) -> None
     assert play.HELP in text
 
 
-def test_a_game_against_the_agent_ends_with_a_verdict(player: move.Player) -> None:
+def test_a_game_against_the_agent_ends_with_a_verdict(player: move.Agent) -> None:
     said: list[str] = []
 
     def first_legal(prompt: str) -> str:

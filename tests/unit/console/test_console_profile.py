@@ -9,9 +9,7 @@ from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
 from azq.cli.app import app
-from azq.console.profile.plot import plot
-from azq.console.profile.profile import looks
-from azq.console.profile.table import as_text, profile_of
+from azq.console.profile import as_text, looks, plot, profile_of
 from azq.errors import ConfigError
 from azq.wire import keys
 from azq.wire.codec import encode

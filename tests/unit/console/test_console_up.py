@@ -16,8 +16,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def read(**given: object) -> up.Start:
-    values = {"game": None, "run": None, "overrides": [], "until": None, "config_file": None, "as_json": False}
-    return up.read_start(**{**values, **given})  # type: ignore[arg-type]
+    return up.read_start(up.UpRequest(**given))  # type: ignore[arg-type]
 
 
 def test_the_preset_of_the_game_is_the_base() -> None:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.config.listening import check_binding, is_loopback
+from azq.config.access import check_binding, is_loopback
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.ledger import MemoryLedger
 from azq.wire import keys

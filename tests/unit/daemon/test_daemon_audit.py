@@ -16,7 +16,7 @@ from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
-from azq.console.auditing import audit_text, read_audit
+from azq.console.remote import audit_text, read_audit
 from azq.errors import BrokerUnavailable
 from azq.ledger import MemoryLedger
 from azq.status.audit import MOST_WAITING, Auditor, line_of, write_command

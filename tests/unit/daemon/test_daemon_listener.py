@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq.config import DaemonConfig
-from azq.config.listening import check_tls
+from azq.config.access import check_tls
 from azq.errors import ConfigError
 
 

@@ -12,13 +12,11 @@ import pytest
 
 from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, load_all, rehearse
 from azq.drill.chaos import Throughput, Work
+from azq.drill.deadly_games import ARMED
 from azq.drill.evidence import Evidence, Tally
-from azq.drill.faults import DEEDS
-from azq.drill.harm import Harm
-from azq.drill.odd_games import ARMED
 from azq.drill.proof import Discrepancy, Disk
 from azq.drill.rehearse import by_system, odd_game
-from azq.drill.scenarios import BROKERS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, parse
+from azq.drill.scenarios import BROKERS, DEEDS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, Harm, parse
 from azq.drill.system import Log
 from azq.errors import ConfigError, NotFound
 from azq.replay import framing
@@ -206,7 +204,7 @@ def test_the_evidence_reads_on_and_finds_what_is_there_twice(tmp_path: Path) -> 
 
 def test_a_skewed_process_sees_its_clock_jump() -> None:
     script = """
-from azq.drill.skewed import skew
+from azq.drill.skewed_clock import skew
 import time
 before = time.time()
 skew(0.0, 3600.0)

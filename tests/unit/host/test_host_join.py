@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from azq.config import Config, load
 from azq.errors import ConfigError, StateConflict, UnknownTagError
 from azq.host.fronts import Listen, parse_listen
-from azq.host.join import checks, units
-from azq.host.join.files import Membership, plan_files
-from azq.host.join.machine import Machine, Service, detect, parse_roles, services, slots
+from azq.host.hardware import Machine, Service, detect, parse_roles, services, slots
+from azq.host.join import checks
+from azq.host.join import plan as plans
+from azq.host.join.plan import Membership, plan_files
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile, carry_out
@@ -220,7 +221,7 @@ def test_under_systemd_only_workers_are_installed_and_a_second_time_nothing_rest
     places = Places(prefix=Path("/opt/azq"), server=Path("none"))
 
     def plan() -> tuple[list[Step], list[str]]:
-        return units.plan(MEMBER, chosen, places, units.read_templates(), False, tmp_path)
+        return plans.plan_units(MEMBER, chosen, places, plans.read_templates(), False, tmp_path)
 
     steps, _ = plan()
     write(steps)
@@ -238,7 +239,7 @@ def test_the_first_machine_keeps_its_own_target(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "azq-daemon.service").touch()
     places = Places(prefix=Path("/opt/azq"), server=Path("none"))
-    steps, _ = units.plan(MEMBER, services(PC, ("eval",)), places, units.read_templates(), False, tmp_path)
+    steps, _ = plans.plan_units(MEMBER, services(PC, ("eval",)), places, plans.read_templates(), False, tmp_path)
     assert folder / "azq.target" not in [step.path for step in steps if isinstance(step, WriteFile)]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from azq import games
 from azq.config import RunSections, dump_run, load, parse_run
+from azq.config.loading import to_toml
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.presets import preset
@@ -24,7 +25,7 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
 def test_toml_writer_agrees_with_the_reader() -> None:
     stages = {"growth": [{"at": 0.25, "blocks": 5, "channels": 64}, {"at": 0.5, "blocks": 6, "channels": 64}]}
     values = dump_run(parse_run({"learner": stages}, "here"))
-    assert tomllib.loads(rundir.to_toml(values)) == values
+    assert tomllib.loads(to_toml(values)) == values
 
 
 def test_a_missing_run_names_those_there_are(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from azq.config import load
 from azq.errors import ConfigError
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers as systemd_brokers
-from azq.host.systemd import fronts as systemd_fronts
 from azq.host.systemd import install as systemd
 from azq.host.systemd import steps as systemd_steps
-from azq.host.systemd.install import Places, plan
-from azq.host.systemd.steps import MakeFolder, RunCommand, WriteFile
+from azq.host.systemd.install import Places, plan, plan_removal
+from azq.host.systemd.steps import MakeFolder, RemoveFile, RunCommand, WriteFile
 from azq.wire import acl
 
 PLACES = Places(prefix=Path("/opt/azq"), server=Path("/usr/bin/valkey-server"))
@@ -114,7 +113,7 @@ def test_brokers_that_listen_have_fronts_a_certificate_and_settings_that_invite(
     assert found.broker.public_control_url == "rediss://192.168.0.5:7000/0"
     assert found.broker.public_data_urls == ("rediss://192.168.0.5:7001/0", "rediss://192.168.0.5:7002/0")
     assert (found.broker.tls_ca, found.store.url, found.broker.data_shards) == (Path("/etc/azq/broker.pem"), "redis", 2)
-    assert systemd_fronts.installed(config, None) == listen  # an installation after this one keeps it
+    assert systemd_brokers.installed_listen(config, None) == listen  # an installation after this one keeps it
 
 
 def test_a_second_installation_keeps_the_certificate_and_replaces_half_of_one(tmp_path: Path) -> None:
@@ -196,6 +195,29 @@ def test_a_dry_run_writes_nothing_and_shows_no_password(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     assert any(line.startswith("would write") and "azq-worker@.service" in line for line in lines)
     assert not any("requirepass" in line or "unix://:" in line for line in lines)
+
+
+def test_a_removal_stops_what_runs_and_takes_units_and_nothing_else(tmp_path: Path) -> None:
+    units = ["azq-daemon.service", "azq.target"]
+    stop, disable, *removed, reload = plan_removal(Path("/"), units)
+    assert stop == RunCommand(("systemctl", "stop", "azq*"))
+    assert disable == RunCommand(("systemctl", "disable", *units))
+    assert reload == RunCommand(("systemctl", "daemon-reload"))
+    paths = [*(Path("/etc/systemd/system") / name for name in units), Path("/usr/lib/sysusers.d/azq.conf")]
+    assert removed == [RemoveFile(path) for path in paths]
+    assert not any(isinstance(step, RunCommand) for step in plan_removal(tmp_path, units))
+
+
+def test_an_installation_that_is_removed_leaves_its_settings(tmp_path: Path) -> None:
+    carry_out_files(tmp_path)
+    before = sorted((tmp_path / "etc/azq").iterdir())
+    told = systemd.uninstall(root=tmp_path, dry_run=True)
+    assert f"would remove {tmp_path}/etc/systemd/system/azq-daemon.service" in told
+    assert (tmp_path / "etc/systemd/system/azq-daemon.service").exists()
+    assert "are kept" in systemd.uninstall(root=tmp_path)[-1]
+    assert list((tmp_path / "etc/systemd/system").iterdir()) == []
+    assert sorted((tmp_path / "etc/azq").iterdir()) == before
+    systemd.uninstall(root=tmp_path)  # nothing is there any more
 
 
 def test_an_environment_in_a_home_folder_is_refused_with_the_remedy() -> None:

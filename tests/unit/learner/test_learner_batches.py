@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.learner.data.batches import Batch, Draws, Feed, Order, Prefetcher, feed_of
 from azq.nets import NetSpec
 from azq.replay.samples import Samples

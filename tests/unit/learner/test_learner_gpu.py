@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
 from azq.learner.data.batches import Draws, Feed, Order, Prefetcher

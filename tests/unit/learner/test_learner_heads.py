@@ -11,7 +11,7 @@ from learner_doubles import SecretSum
 from replay_games import play_game
 
 from azq import games
-from azq.bench.training import full_window
+from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted

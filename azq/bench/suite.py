@@ -1,0 +1,251 @@
+"""`azq bench all`: every figure of this machine beside the bare network and beside the peers, in one run and within a time.
+
+The parts run one after the other, each for what the time that is really left allows. Run as a module this measures one part, which its
+argument describes, and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import azq
+from azq import logs
+from azq.bench import peers
+from azq.bench.inference import latency, throughput
+from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, parts, split
+from azq.bench.report import markdown, pictures, summary
+from azq.bench.rig import answer_of, child, rig
+from azq.bench.selfplay import WARM_UP_S, selfplay_figures
+from azq.config import Config, InferenceConfig, RunConfig, RunSections
+from azq.errors import AzqError, ConfigError, MissingExtra
+from azq.files import publish_file
+from azq.process.start import foreign_environment, run_main
+
+PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
+LATE_S = 15.0  # and one that began in time may end so long after the time is over
+
+log = logs.get(__name__)
+Measure = Callable[[Part, Case, float, float], dict[str, Any]]  # seconds to measure, seconds until it is ended
+Told = Callable[[dict[str, dict[str, Any]], dict[str, str]], object]  # figures and reasons so far, after each part
+
+
+WINDOW_SAMPLES = 200_000
+TINY_WINDOW = 20_000
+
+
+def facts(device: str = "auto") -> dict[str, Any]:
+    """The machine and the software, as a table's head wants them. Raises `ConfigError` for a device that is not there."""
+    import torch
+
+    from azq.inference.device.placement import place
+
+    placement = place(InferenceConfig(device=device))
+    on_gpu = placement.device.type == "cuda"
+    return {
+        "device": str(placement.device),
+        "device_name": torch.cuda.get_device_name(placement.device) if on_gpu else processor(),
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "precision": placement.precision,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "azq": azq.__version__,
+        "commit": commit(),
+        "load_before": round(os.getloadavg()[0], 1),
+    }
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, or its architecture where the system does not tell."""
+    lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def commit() -> str:
+    """The source's commit, with `+` where files differ from it; empty outside a checkout, where AZQ_COMMIT may name it."""
+    folder = Path(azq.__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=folder, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return os.environ.get("AZQ_COMMIT", "")
+    return found.stdout.strip() or os.environ.get("AZQ_COMMIT", "")
+
+
+def run_all(
+    size: str,
+    minutes: float,
+    device: str = "auto",
+    *,
+    keep: Callable[[dict[str, Any]], object] = lambda _: None,
+    measure: Measure | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Any]:
+    """Everything that fits: machine, figures by part, reasons of what has none, ratios within the run.
+
+    `keep` gets what there is after each part, since nobody knows whether a borrowed machine stays until the end.
+    `size` is empty for the one that suits the machine. Raises `ConfigError` for a size that is none.
+    """
+    began_s = clock()
+    about = facts(device)
+    on_gpu = about["device"].startswith("cuda")
+    size = size or ("full" if on_gpu else "small")
+    which = cases(size)
+    missing = {} if measure else {peer: reason for peer in PEERS if (reason := peers.missing(peer))}
+    todo = parts(size, which, on_gpu=on_gpu, peers=[peer for peer in PEERS if peer not in missing])
+
+    def result(figures: dict[str, dict[str, Any]], reasons: dict[str, str]) -> dict[str, Any]:
+        return {
+            "machine": about,
+            "size": size,
+            "cases": [described(case) for case in which],
+            "minutes": round((clock() - began_s) / 60, 2),
+            "parts": figures,
+            "left_out": {**missing, **reasons},
+            "summary": summary(which, figures),
+        }
+
+    measure = measure or _in_a_process(about["device"])
+    found = measured(todo, which, began_s + 60 * minutes, measure, clock, lambda *so_far: keep(result(*so_far)))
+    return result(*found)
+
+
+def measured(
+    todo: Sequence[Part],
+    which: Sequence[Case],
+    end_s: float,
+    measure: Measure,
+    clock: Callable[[], float],
+    told: Told = lambda _figures, _reasons: None,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Figures by part, and why others have none; after each part the rest is split anew over the time that is left."""
+    by_name = {case.name: case for case in which}
+    figures: dict[str, dict[str, Any]] = {}
+    reasons: dict[str, str] = {}
+    for number, part in enumerate(todo):
+        seconds = split(todo[number:], end_s - clock()).seconds.get(part.name)
+        if seconds is None:
+            reasons[part.name] = (
+                f"does not fit into the time: it needs {part.overhead_s + part.min_s:.0f} s, {max(0.0, end_s - clock()):.0f} are left"
+            )
+            continue
+        log.info("measuring", part=part.name, seconds=round(seconds, 1))
+        try:
+            limit_s = min(max(PATIENCE_S, PATIENCE * part.overhead_s + 2 * seconds), end_s - clock() + LATE_S)
+            figures[part.name] = measure(part, by_name[part.case], seconds, limit_s)
+        except (AzqError, OSError, ValueError) as error:  # whatever it is, the other parts are to have their time
+            reasons[part.name] = str(error)
+            log.warning("part_failed", part=part.name, reason=str(error))
+        told(figures, reasons)
+    return figures, reasons
+
+
+def described(case: Case) -> dict[str, Any]:
+    """A case as JSON has it."""
+    return {**dataclasses.asdict(case), "network": case.network.model_dump(mode="json"), "params": dict(case.params)}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a run, perhaps on another machine, wrote as `bench.json`. Raises `ConfigError`."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read as figures of `azq bench all`: {error}") from None
+    if missing := {"machine", "summary", "parts", "left_out"} - found.keys():
+        raise ConfigError(f"{path} lacks {', '.join(sorted(missing))}: it is none that `azq bench all --out` wrote")
+    return found
+
+
+def write(result: dict[str, Any], folder: Path) -> None:
+    """`bench.json`, `bench.md` and, where matplotlib is installed, pictures."""
+    write_tables(result, folder)
+    try:
+        pictures(result, folder)
+    except MissingExtra as error:
+        log.warning("no_pictures", reason=str(error))
+
+
+def write_tables(result: dict[str, Any], folder: Path) -> None:
+    """`bench.json` and `bench.md`, each whole at any moment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("bench.json", json.dumps(result, indent=1) + "\n"), ("bench.md", markdown(result))):
+        publish_file(folder / name, text.encode())
+
+
+def _in_a_process(device: str) -> Measure:
+    """Each part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
+
+    def measure(part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
+        if part.kind in PEERS:
+            network = case.network
+            return peers.figures(
+                part.kind, seconds, limit_s, num_simulations=part.num_simulations, blocks=network.blocks, channels=network.channels,
+                games=case.batch, device=device,
+            )  # fmt: skip
+        asked = {"kind": part.kind, "case": described(case), "num_simulations": part.num_simulations, "seconds": seconds, "device": device}
+        # Without settings of azq: a part is measured as it is described.
+        figures: dict[str, Any] = answer_of(child("suite", json.dumps(asked), env=foreign_environment()), limit_s)
+        return figures
+
+    return measure
+
+
+def measure_part(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
+    """The figures of a part that azq itself measures; `device` is `auto` or one that torch knows."""
+    config = Config()
+    # One thread on a CPU: chosen by measurement, the bare network and the worker might choose differently.
+    at_most = LATENCY_BATCH if kind == "latency" else case.batch
+    inference = config.inference.model_copy(update={"device": device, "max_batch": at_most, "threads": 1})
+    config = config.model_copy(update={"inference": inference})
+    sections = sections_of(case, num_simulations, seconds)
+    if kind == "selfplay":
+        return selfplay_figures(config, sections, seconds, "stream")
+    if kind == "network":
+        with rig(config, sections, inference=1) as machine:
+            return throughput(machine, seconds, case.batch)
+    if kind == "latency":
+        with rig(config, sections, inference=1) as machine:
+            return latency(machine, seconds, LATENCY_BATCH)
+    learner = sections.learner.model_copy(update={"device": device, "batch_size": case.learner_batch})
+    window = TINY_WINDOW if case.learner_batch < 128 else WINDOW_SAMPLES
+    of_run = {"run": sections.run, "network": sections.network, "learner": learner}
+    from azq.bench.learner import training
+
+    return training(config.model_copy(update=of_run), seconds, window)
+
+
+def sections_of(case: Case, num_simulations: int, seconds: float) -> RunSections:
+    """A run of the case: groups of games in turn, each one batch."""
+    base = RunSections(run=RunConfig(game=case.game, params=dict(case.params)), network=case.network)
+    search = base.search.model_copy(update={"num_simulations": num_simulations or base.search.num_simulations})
+    selfplay = base.selfplay.model_copy(
+        update={
+            "games_in_flight": case.groups * case.batch,
+            "groups": case.groups,
+            "threads": case.threads,
+            "slice_s": seconds + min(WARM_UP_S, 4 * seconds),
+        }
+    )
+    return base.model_copy(update={"search": search, "selfplay": selfplay})
+
+
+def _main() -> int:
+    asked = json.loads(sys.argv[1])
+    case = Case(**{**asked["case"], "network": RunSections.model_validate({"network": asked["case"]["network"]}).network})
+    figures = measure_part(asked["kind"], case, asked["num_simulations"], asked["seconds"], asked["device"])
+    print(json.dumps(figures), flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("bench", _main))

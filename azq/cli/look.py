@@ -1,0 +1,110 @@
+"""Commands that only look: at runs, at the proof of their games, at everything live, at this machine, at settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, emit, with_settings
+from azq.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from azq.config import Config
+
+config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
+
+
+@with_settings
+def status(settings: Config, run: RunName = None, as_json: AsJson = False) -> None:
+    """Show runs, workers, queues and rates."""
+    from azq.console.show import show_status
+
+    show_status(settings, run, as_json)
+
+
+@with_settings
+def ledger(settings: Config, run: RunName = None, as_json: AsJson = False) -> None:
+    """Show the proof that no game was lost: opened = finished + open + abandoned, finished = inserted."""
+    from azq.console.show import show_ledger
+
+    show_ledger(settings, run, as_json)
+
+
+@with_settings
+def top(
+    settings: Config,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between frames.")] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """Watch all runs, queues and workers in the terminal, with or without the daemon; q quits."""
+    from azq.console.top import top as command
+
+    command(settings, once=once, as_json=as_json, every_s=every_s)
+
+
+@with_settings
+def doctor(settings: Config, as_json: AsJson = False) -> None:
+    """Look at settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 where something is wrong."""
+    from azq.console.doctor import examine
+
+    found = []
+    for check in examine(settings):
+        found.append(check)
+        if not as_json:
+            typer.echo(str(check))
+    failed = any(check.verdict == "fail" for check in found)
+    if as_json:
+        typer.echo(json.dumps({"ok": not failed, "checks": [asdict(check) for check in found]}))
+    if failed:
+        raise typer.Exit(int(ExitCode.CONFIG))
+
+
+def profile(
+    run: Annotated[str | None, typer.Argument(help="A running run; not with --local.")] = None,
+    local: Annotated[bool, typer.Option("--local", help="Start a run for the purpose, and take it away again.")] = False,
+    game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long to look.")] = 10.0,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG (extra `plot`).")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Where the time goes: by role and phase, shares of wall time and of CPU, from the heartbeats of a run at work."""
+    from azq.config import load
+    from azq.console.profile import as_text, plot, profile_local, profile_run
+
+    if local == (run is not None):
+        raise ConfigError("name a running run, or give --local and no name")
+    sets = overrides or []
+    found = profile_local(game, seconds, sets) if run is None else profile_run(load(config, sets), run, seconds)
+    if picture is not None:
+        plot(found, picture, f"where the time goes: {run or game}")
+    emit([asdict(each) for each in found], as_json, as_text(found))
+
+
+@config_app.command("show")
+@with_settings
+def config_show(settings: Config, as_json: AsJson = False) -> None:
+    """Print every setting in force; secrets are masked."""
+    from azq.config.loading import to_toml
+    from azq.masking import masked_settings
+
+    values = masked_settings(settings.model_dump(mode="json"))
+    emit(values, as_json, to_toml(values))
+
+
+@config_app.command("check")
+@with_settings
+def config_check(settings: Config, as_json: AsJson = False) -> None:
+    """Check settings, game and broker; exit code 0 when all is sound."""
+    from azq.console.show import check_config
+
+    problems = check_config(settings)
+    emit({"ok": not problems, "problems": problems}, as_json, "\n".join(problems) or "configuration is sound")
+    if problems:
+        raise typer.Exit(int(ExitCode.CONFIG))

@@ -1,0 +1,124 @@
+"""Commands that play on this machine, without a broker, and those about games."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from azq.arena.players import FORMS as PLAYER_FORMS
+from azq.cli.options import AsJson, RunName, emit, with_settings
+from azq.errors import ExitCode
+
+if TYPE_CHECKING:
+    from azq.config import Config
+
+games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
+
+Game = Annotated[str, typer.Option("--game", help="Name of the game.")]
+Latest = Annotated[str, typer.Option("--weights", help="What `latest` means: a weights file, or `latest` of the run.")]
+
+
+@with_settings
+def play(
+    settings: Config,
+    run: RunName = None,
+    num_simulations: Annotated[int, typer.Option(help="Simulations a move.")] = 400,
+    first: Annotated[bool, typer.Option("--first/--second", help="You begin, or the agent does.")] = True,
+) -> None:
+    """Play against a run's newest weights in the terminal."""
+    from azq.console.play import play as command
+
+    command(settings, run, num_simulations, first)
+
+
+@with_settings
+def move(
+    settings: Config,
+    game: Game,
+    run: RunName = None,
+    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
+    chance: Annotated[
+        str, typer.Option("--chance", help="Dice: `sampled` by the search, or `expected`, exact over all that follow the candidates.")
+    ] = "sampled",
+) -> None:
+    """Read positions as JSON lines {"actions": [..]} or {"position": "<notation>"}, write {"action", "value", ..} for each."""
+    from azq.console.move import move as command
+
+    command(settings, game, run, weights, num_simulations, sys.stdin, sys.stdout, chance)
+
+
+@with_settings
+def match(
+    settings: Config,
+    game: Game,
+    first: Annotated[str, typer.Option("--first", help=PLAYER_FORMS)],
+    second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")],
+    games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
+    run: RunName = None,
+    weights: Latest = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 64,
+    opening_plies: Annotated[int, typer.Option(help="Random plies before each group of games.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Play a match between two players on this machine."""
+    from azq.console.players import Seating, match_players, match_text
+
+    seating = Seating(game, run, weights, num_simulations, seed)
+    result = match_players(settings, seating, first, second, games, opening_plies)
+    emit(result, as_json, match_text(result))
+
+
+@with_settings
+def grade(
+    settings: Config,
+    game: Game,
+    positions: Annotated[
+        Path | None, typer.Option("--positions", help="JSON lines of graded positions; those shipped with the game by default.")
+    ] = None,
+    player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
+    run: RunName = None,
+    weights: Latest = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 400,
+    seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
+    from azq.console.players import Seating, grade_player, grade_text
+
+    seating = Seating(game, run, weights, num_simulations, seed, slots=256)
+    result = grade_player(settings, seating, player, positions)
+    emit(result, as_json, grade_text(result))
+
+
+@games_app.command("list")
+def games_list(as_json: AsJson = False) -> None:
+    """List the games."""
+    from azq import games
+
+    rows = []
+    for name in games.names():
+        game = games.load(name)
+        rows.append(
+            {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
+        )
+    lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
+    emit(rows, as_json, "\n".join(lines))
+
+
+@games_app.command("check")
+def games_check(
+    name: Annotated[str, typer.Argument(help="A game: its name, path/to/file.py:Class, or openspiel:NAME.")],
+    games_to_play: Annotated[int, typer.Option("--games", min=1, help="Random games to play.")] = 100,
+    params: Annotated[list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="A parameter; may be repeated.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check what every game must fulfil on random games; exit code 2 where a rule is broken, by name."""
+    from azq.console.show import check_game
+
+    if not check_game(name, params or [], games_to_play, as_json):
+        raise typer.Exit(int(ExitCode.CONFIG))

@@ -1,0 +1,219 @@
+"""`azq profile`: where the time of a run's processes goes, from what the heartbeats of a fleet say, or of an `azq up` started for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.bus.redis import RedisBus
+from azq.config import Config
+from azq.errors import AzqError, EvaluationTimeout, MissingExtra, NotFound
+from azq.host import brokers
+from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
+from azq.status.observe import read_workers
+from azq.wire.messages import Heartbeat
+
+EVERY_S = 1.0
+RUN = "profile"
+READY_S = 120.0
+STOP_S = 60.0
+#: what lets a run train within seconds, and nothing but self-play and training work
+SOON = ("learner.min_window=4096", "learner.publish_every_s=5.0", "arena.every_s=86400.0")
+
+
+def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
+    """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
+    bus = RedisBus(brokers.open_control(config)[1])
+    with contextlib.closing(bus):
+        found = profile_of(looks(bus, seconds, wait or threading.Event().wait), run)
+    if not found:
+        raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
+    return found
+
+
+def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
+    """The same of an `azq up` in a folder of its own, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
+    with tempfile.TemporaryDirectory(prefix="azq-profile-") as folder, _up(Path(folder), game, overrides) as config:
+        bus = RedisBus(brokers.open_control(config)[1])
+        with contextlib.closing(bus):
+            return profile_of(looks(bus, seconds, threading.Event().wait), RUN)
+
+
+def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Look]:
+    """All heartbeats, each second: as many looks as seconds, one at least."""
+    found: list[Look] = [read_workers(bus)]
+    for _ in range(round(seconds / EVERY_S) - 1):
+        wait(EVERY_S)
+        found.append(read_workers(bus))
+    return found
+
+
+@contextlib.contextmanager
+def _up(folder: Path, game: str, overrides: list[str]) -> Iterator[Config]:
+    """A run of its own that trains; the block begins once its figures are those of a run at work."""
+    config = Config(home=folder)
+    sets = [word for setting in (f"home={str(folder)!r}", *SOON, *overrides) for word in ("--set", setting)]
+    command = [sys.executable, "-m", "azq", "up", "--game", game, "--run", RUN, *sets]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_BROKER")}
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
+        try:
+            _await_work(config, process, folder / "up.log")
+            yield config
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _await_work(config: Config, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until every role works and one window of figures has passed."""
+    pause, end_s = threading.Event().wait, time.monotonic() + READY_S
+    while not _at_work(config):
+        if process.poll() is not None or time.monotonic() > end_s:
+            text = (log.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
+            raise EvaluationTimeout(f"`azq up` for the profile does not work after {READY_S:.0f} s: {text}")
+        pause(EVERY_S)
+    logs.get(__name__).info("profile_begins", after_s=WINDOW_S)
+    pause(WINDOW_S)
+
+
+def _at_work(config: Config) -> bool:
+    try:
+        bus = RedisBus(brokers.open_control(config)[1])
+    except AzqError:
+        return False  # not up yet
+    with contextlib.closing(bus):
+        roles = {beat.role: beat.rates for beat in read_workers(bus) if concerns(beat, RUN)}
+    return set(roles) == set(OF_ROLE) and roles["learner"].get("phase_wall_backward", 0.0) > 0
+
+
+Look = Sequence[Heartbeat]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One phase of one role."""
+
+    phase: str
+    wall_share: float  # mean over the role's processes
+    cpu_cores: float  # summed over them
+    cpu_share: float  # of the role's CPU
+    device_share: float | None  # of a GPU's time; None where no process has one
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProfile:
+    """Where a role's time goes; rows in the order of `azq.phases`, phases that nobody was in left out."""
+
+    role: str
+    processes: int
+    cpu_cores: float
+    rows: tuple[Row, ...]
+
+
+def concerns(beat: Heartbeat, run: str) -> bool:
+    """Whether a process works for the run and says where its time goes."""
+    return beat.role in OF_ROLE and (beat.run == run or run in beat.weight_versions) and bool(of_heartbeat(beat.rates))
+
+
+def profile_of(looks: Sequence[Look], run: str) -> tuple[RoleProfile, ...]:
+    """The roles that said anything of the run; figures are means over looks, a heartbeat that was seen before counts once."""
+    said: dict[str, dict[str, dict[int, dict[str, float]]]] = {role: {} for role in OF_ROLE}
+    for look in looks:
+        for beat in look:
+            if concerns(beat, run):
+                said[beat.role].setdefault(beat.worker, {})[beat.sent_ms] = of_heartbeat(beat.rates)
+    return tuple(_role(role, [_mean(list(beats.values())) for beats in workers.values()]) for role, workers in said.items() if workers)
+
+
+def profile_of_shares(by_role: Mapping[str, dict[str, float]]) -> tuple[RoleProfile, ...]:
+    """One process a role, from its figures as a heartbeat has them."""
+    return tuple(_role(role, [of_heartbeat(shares)]) for role, shares in by_role.items() if of_heartbeat(shares))
+
+
+def as_text(profiles: Sequence[RoleProfile]) -> str:
+    """The table for people."""
+    lines = []
+    for profile in profiles:
+        many = f"{profile.processes} process{'' if profile.processes == 1 else 'es'}"
+        lines += [f"{profile.role}: {many}, {profile.cpu_cores:.2f} cores", f"  {'phase':<12}{'wall':>8}{'CPU':>8}{'cores':>8}{'GPU':>8}"]
+        for row in profile.rows:
+            device = "" if row.device_share is None else f"{row.device_share:>8.1%}"
+            lines.append(f"  {row.phase:<12}{row.wall_share:>8.1%}{row.cpu_share:>8.1%}{row.cpu_cores:>8.2f}{device}")
+    return "\n".join(lines)
+
+
+def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for each in figures for name in each)
+    return {name: sum(each.get(name, 0.0) for each in figures) / len(figures) for name in names}
+
+
+def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
+    figures = merged(workers)
+    wall, cpu, device = (part(figures, prefix) for prefix in (WALL, CPU, DEVICE))
+    cores = sum(cpu.values())
+    order = [*OF_ROLE[role], *(phase for phase in wall if phase not in OF_ROLE[role])]
+    rows = tuple(
+        Row(
+            phase,
+            wall.get(phase, 0.0),
+            cpu.get(phase, 0.0),
+            cpu.get(phase, 0.0) / cores if cores else 0.0,
+            device.get(phase, 0.0) if device else None,
+        )
+        for phase in order
+        if wall.get(phase, 0.0) > 0 or cpu.get(phase, 0.0) > 0
+    )
+    return RoleProfile(role, len(workers), cores, rows)
+
+
+SHOWN = 0.04  # a smaller share carries no label
+
+
+def plot(profiles: Sequence[RoleProfile], out: Path, title: str) -> None:
+    """Writes the picture; raises `MissingExtra` without matplotlib."""
+    pyplot = pyplot_of("--plot")
+    figure, axes = pyplot.subplots(figsize=(9, 0.9 + 0.8 * len(profiles)), dpi=120)
+    colours = pyplot.get_cmap("tab20")
+    names = list(dict.fromkeys(row.phase for profile in profiles for row in profile.rows))
+    for place, profile in enumerate(reversed(profiles)):
+        left = 0.0
+        for row in profile.rows:
+            axes.barh(place, row.wall_share, left=left, color=colours(names.index(row.phase) % colours.N), edgecolor="white", height=0.62)
+            if row.wall_share >= SHOWN:
+                axes.text(left + row.wall_share / 2, place, f"{row.phase}\n{row.wall_share:.0%}", ha="center", va="center", fontsize=7)
+            left += row.wall_share
+    axes.set_yticks(range(len(profiles)), [f"{each.role}\n{each.cpu_cores:.2f} cores" for each in reversed(profiles)])
+    axes.set(xlim=(0, 1), xlabel="share of wall time", title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(out)
+    pyplot.close(figure)
+
+
+def pyplot_of(what: str) -> Any:
+    """matplotlib without a screen; `MissingExtra` says what wants it."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra(f"{what} needs matplotlib; install the extra: pip install 'azq[plot]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot

@@ -1,1 +1,0 @@
-"""`azq profile`: where the time of a run's processes goes, from what their heartbeats say."""

@@ -1,0 +1,185 @@
+"""The processes of `azq up` from the first child to the last.
+
+Order of a stop, each step only after the one before: the run is paused or finished, self-play and eval workers give their
+games back, the learner takes in what is left and writes its checkpoint, then inference, daemon and broker go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from azq import logs
+from azq.clock import now_ms
+from azq.config import Config
+from azq.config.access import with_own_token
+from azq.console.remote import url_of
+from azq.console.table import Screen
+from azq.errors import BrokerError, ExitCode, StateConflict
+from azq.host import rundir
+from azq.host.brokers import Brokers
+from azq.host.fronts import children
+from azq.host.hardware import inference_children, usable_cuda_devices
+from azq.host.users import in_roles
+from azq.ledger import Ledger
+from azq.ledger.types import RunState, RunView
+from azq.process.interrupts import Aborted, Interrupts
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec, Supervisor, last_line
+from azq.status.audit import write_command
+from azq.status.observe import Watch, read_round, read_weights
+from azq.wire.keys import Role
+from azq.wire.kinds import Kind, queue_name
+
+TICK_S = 0.1  # between two looks after the children
+LOOK_S = 0.5  # and after the run
+EXPIRE_S = 5.0  # and after machines whose time is over
+BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have to find their way back after it
+LONGEST_WAIT_S = 300.0  # for the last evaluation
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What one `azq up` is about, after all settings were read."""
+
+    config: Config
+    run: rundir.RunDir
+    until: dict[str, float]
+    as_json: bool
+
+
+@dataclass
+class Session:
+    """One `azq up` from the first child to the last."""
+
+    start: Start
+    config: Config
+    ledger: Ledger
+    supervisor: Supervisor
+    watch: Watch
+    interrupts: Interrupts
+    brokers: Brokers
+    expire_s: float = 0.0  # when machines whose time is over are looked for again
+
+    def run(self, view: RunView) -> int:
+        """Starts everything, watches, drains; returns the exit code."""
+        name = self.start.run.name
+        try:
+            for spec in self.specs():
+                self.supervisor.start(spec)
+            dashboard = url_of(self.config.daemon) if self.config.daemon.port else ""  # 0: any port, which only the daemon knows
+            token = with_own_token(self.config, make=True).daemon.token.get_secret_value()
+            with Screen(name, as_json=self.start.as_json, dashboard=dashboard, token=token) as screen:
+                code = self._watch_until_end(screen)
+                self.drain(screen)
+                screen.note(f"the run lies in {self.start.run.path}; `azq up --run {name}` goes on with it")
+                screen.show(self.watch.summary(name), force=True)
+            return code
+        except Aborted:
+            self.supervisor.kill()
+            log.warning("aborted", run=name, remedy=f"azq up --run {name} resumes; open games are adopted again")
+            return int(ExitCode.INTERRUPTED)
+        finally:
+            self.supervisor.stop(tuple(self.supervisor.children), threading.Event().wait)
+
+    def specs(self) -> Iterator[ChildSpec]:
+        """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
+        yield from children(self.brokers.fronts, self.start.run.path / "logs")
+        tag = self.config.run.tag
+        tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
+        searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
+        serves = self.config.selfplay.evaluator == "stream" or self.config.arena.every_s
+        inference = inference_children(self.config.inference, usable_cuda_devices()) if serves else {}
+        learner = {"learner": ["learner", "--run", self.start.run.name]}
+        of_role = in_roles(self.config)
+        for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
+            role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
+            command = [sys.executable, "-m", "azq", *arguments]
+            yield ChildSpec(name, command, self.start.run.log(name), env=child_environment(of_role(role), role))
+
+    def _watch_until_end(self, screen: Screen) -> int:
+        looked_s = 0.0
+        while not self.interrupts.count:
+            self._revive()
+            if failed := self.supervisor.failed():
+                name, code = next(iter(failed.items()))
+                path = self.start.run.log(name)
+                log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
+                return code
+            # A look at a broker that hangs takes seconds, in which nobody would look after the children.
+            if time.monotonic() - looked_s >= LOOK_S and not self.brokers.silent(time.monotonic()):
+                looked_s = time.monotonic()
+                self._send_away(looked_s)
+                if (end := self._look(screen)) is not None:
+                    return end
+            self.interrupts.pause(TICK_S)
+        return int(ExitCode.OK)
+
+    def _revive(self) -> None:
+        """Ends brokers that hang, and starts what died again: children after their delay, embedded brokers at once."""
+        for role in self.brokers.end_hung(BROKER_HANG_AFTER_S, time.monotonic()):
+            log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
+        for role in self.brokers.revive():
+            log.warning("broker_died", role=role)
+        for name, code in self.supervisor.tick(excused=self.brokers.silent(time.monotonic())):
+            log.warning("child_died", name=name, exit_code=code, log=str(self.start.run.log(name)))
+
+    def _send_away(self, now_s: float) -> None:
+        """Machines that joined and whose time is over lose their users."""
+        if now_s >= self.expire_s:
+            self.expire_s = now_s + EXPIRE_S
+            with contextlib.suppress(BrokerError):  # the look that follows says so
+                for name in self.brokers.expire(now_ms()):
+                    log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
+
+    def _look(self, screen: Screen) -> int | None:
+        """Shows where the run stands; the exit code where it is over."""
+        try:
+            summary, state = self.watch.summary(self.start.run.name), self.ledger.run(self.start.run.name)
+        except BrokerError as error:  # the children wait for it too; an embedded one is started again
+            log.warning("broker_away", reason=str(error))
+            return None
+        screen.show(summary)
+        if state.state is RunState.FAILED:
+            log.error("run_failed", run=self.start.run.name, reason=state.reason)
+            return int(ExitCode.CONFLICT)
+        return int(ExitCode.OK) if state.state is RunState.FINISHED else None
+
+    def drain(self, screen: Screen) -> None:
+        """Ends the children in the order that loses no game."""
+        finished = self.ledger.run(self.start.run.name).state is RunState.FINISHED
+        screen.note("draining: open games go back to the pool, the learner writes its checkpoint (Ctrl-C again aborts)")
+        if not finished:
+            with contextlib.suppress(StateConflict):
+                self.ledger.set_run_state(self.start.run.name, RunState.PAUSED, "azq up was stopped")
+                write_command(self.watch.bus, "azq up was stopped", self.start.run.name)
+        self._stop("selfplay")
+        self._stop("learner")
+        if finished:
+            screen.note("final evaluation of the newest weights")
+            self._await_evaluation()
+        self._stop("eval", *(name for name in self.supervisor.children if name.startswith("inference")), "daemon")
+
+    def _stop(self, *names: str) -> None:
+        self.supervisor.stop(names, self.interrupts.pause)
+
+    def _await_evaluation(self) -> None:
+        """Waits until the daemon's round for the newest weights is over, where the run asks for evaluations, but not too long."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while self.config.arena.every_s and time.monotonic() < deadline and not self._evaluated():
+            self.supervisor.tick()
+            self.interrupts.pause(LOOK_S)
+
+    def _evaluated(self) -> bool:
+        """Whether the newest weights had their round and none of its jobs is outstanding."""
+        weights = read_weights(self.watch.bus, self.start.run.name)
+        latest = read_round(self.watch.bus, self.start.run.name)
+        if not weights:
+            return True
+        return latest is not None and latest.weight_version >= weights[0].version and not self.ledger.jobs(self.start.run.name)

@@ -1,0 +1,239 @@
+"""Processes that are killed, stopped, slowed down or restarted, some of them at one exact moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from azq.bus.redis import RedisBus
+from azq.drill.processes import signalled
+from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
+from azq.drill.system import LEASE_S, READY_S, RUN, System
+from azq.errors import BrokerError, EvaluationTimeout, StateConflict
+from azq.process.proc import children
+from azq.wire import keys
+
+NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
+SLOW_S = 10.0
+SLOW_PART_S = 0.9  # of each second
+CREDITS = 8  # requests of one self-play process on their way, and a few times as many entries where it asked again
+MOST_ENTRIES = 4 * CREDITS
+MOST_GROWTH = 8 << 20  # bytes
+CATCH_S = 60.0
+SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
+
+
+@fault("kill", *PROCESSES, *BROKERS)
+def kill(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL; to a self-play worker at a random moment between two journal writes."""
+    before = system.working(scenario.role)
+    lost_s = JournalWatch(system).wait(rng) if scenario.role == "selfplay" else None
+    if scenario.fsync:
+        with system.client() as client:
+            client.config_set("appendfsync", scenario.fsync)
+    os.kill(before, signal.SIGKILL)
+    return Harm(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
+
+
+@fault("kill-used", SECOND_BROKER)
+def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL to one of several data planes while requests come over it; well again once some come over its successor."""
+    before, plane = system.working(scenario.role), scenario.role.removeprefix("broker-")
+    last = _last_request(system, plane)
+    system.until(lambda: _last_request(system, plane) not in (last, NO_REQUEST), f"a request over {plane}", READY_S)
+    os.kill(before, signal.SIGKILL)
+    return Harm(lambda: system.replaced(scenario.role, before) and _last_request(system, plane) != NO_REQUEST)
+
+
+@fault("kill-child", "selfplay")
+def kill_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL to the process of a worker's pool that plays."""
+    parent, child = _child(system, scenario.role)
+    lost_s = JournalWatch(system).wait(rng)
+    os.kill(child, signal.SIGKILL)
+    return Harm(lambda: _replaced(parent, child), search_lost_s=lost_s)
+
+
+@fault("kill-unacknowledged", "learner")
+def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL between append and acknowledge: games are in the log that the ledger does not know of."""
+    segments = system.folder / RUN / "segments"
+
+    def size() -> int:
+        return sum(path.stat().st_size for path in segments.glob("*.seg"))
+
+    known = [size()]
+
+    def grows() -> bool:
+        before, known[0] = known[0], size()
+        return known[0] > before
+
+    def is_ahead() -> bool:
+        time.sleep(SETTLE_S)
+        counts = system.counts()
+        return counts is not None and system.evidence.read().games > counts.inserted
+
+    return _kill_when(system, scenario, grows, is_ahead)
+
+
+@fault("kill-in-checkpoint", "learner")
+def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL in mid-checkpoint: a draft is there that has not got its name."""
+    checkpoints = system.folder / RUN / "checkpoints"
+
+    def draft() -> bool:
+        return any(name.endswith(".tmp") for name in os.listdir(checkpoints)) if checkpoints.is_dir() else False
+
+    return _kill_when(system, scenario, draft, draft)
+
+
+@fault("stop", *PROCESSES, *BROKERS)
+def stop(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGSTOP: a hang, not a death."""
+    before = system.working(scenario.role)
+    os.kill(before, signal.SIGSTOP)
+    return Harm(lambda: system.replaced(scenario.role, before))
+
+
+@fault("stop-child", "selfplay")
+def stop_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGSTOP to the process of a worker's pool that plays."""
+    parent, child = _child(system, scenario.role)
+    os.kill(child, signal.SIGSTOP)
+    return Harm(lambda: _replaced(parent, child))
+
+
+@fault("sleep-child", "selfplay")
+def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Stops the processes of a pool for longer than their lease lives; they wake with games that are others' by then."""
+    parent, _ = _child(system, scenario.role)
+    return Harm(lambda: True, lasts_s=LEASE_S + 2.0, lift=signalled(signal.SIGSTOP, *children(parent)))
+
+
+@fault("slow", "inference")
+def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Lets inference work a tenth of the time; raises `StateConflict` at the end where requests piled up meanwhile."""
+    pid = system.working(scenario.role)
+    over = threading.Event()
+    entries, memory = [0], [_used(system)]
+
+    def brake() -> None:
+        while not over.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(SLOW_PART_S)
+                entries.append(_waiting(system))
+                memory.append(_used(system))
+                os.kill(pid, signal.SIGCONT)
+            over.wait(1.0 - SLOW_PART_S)
+
+    thread = threading.Thread(target=brake, daemon=True)
+    thread.start()
+
+    def lift() -> None:
+        over.set()
+        thread.join()
+        if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
+            raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
+
+    return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=SLOW_S, lift=lift)
+
+
+@fault("restart", "all")
+def restart(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGTERM to one role after the other, each when the one before serves again, as for a new version."""
+    left = list(PROCESSES)
+    now: list[tuple[str, int]] = []
+
+    def healed() -> bool:
+        if now and not system.replaced(*now[0]):
+            return False
+        if not left:
+            return True
+        pid = system.pid(left[0])
+        if pid is not None:
+            now[:] = [(left.pop(0), pid)]
+            os.kill(pid, signal.SIGTERM)
+        return False
+
+    return Harm(healed)
+
+
+class JournalWatch:
+    """When the open games were journaled last, as anybody sees it in the control plane."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._seen: dict[bytes, bytes] = {}
+        self._looked_s = time.monotonic()
+        self._written_s: float | None = None  # the look before the one that saw it: what is lost is never said too small
+
+    def wait(self, rng: random.Random) -> float:
+        """Waits for a journal write and then a random part of the interval; returns the seconds since the last write."""
+        self._system.until(lambda: self._look() is not None, "a journal write of open games", CATCH_S)
+        end_s = time.monotonic() + rng.random() * self._system.journal_s()
+        self._system.until(lambda: self._look() is not None and time.monotonic() >= end_s, "the moment of the fault", CATCH_S)
+        assert self._written_s is not None
+        return time.monotonic() - self._written_s
+
+    def _look(self) -> float | None:
+        try:
+            with self._system.client() as client:
+                now = time.monotonic()
+                found: Any = client.hgetall(keys.open_games(RUN))
+        except (BrokerError, redis.RedisError):
+            return self._written_s
+        if any(frame and self._seen.get(uid, frame) != frame for uid, frame in found.items()):
+            self._written_s = self._looked_s
+        self._seen, self._looked_s = found, now
+        return self._written_s
+
+
+def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> Harm:
+    """Stops a role when a moment seems to be there, looks, and kills it or lets it go on; the moments last milliseconds."""
+    pid = system.working(scenario.role)
+    deadline = time.monotonic() + CATCH_S
+    while time.monotonic() < deadline:
+        if not seems():
+            continue
+        os.kill(pid, signal.SIGSTOP)
+        if is_there():
+            os.kill(pid, signal.SIGKILL)
+            return Harm(lambda: system.replaced(scenario.role, pid))
+        os.kill(pid, signal.SIGCONT)
+    raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
+
+
+def _child(system: System, role: str) -> tuple[int, int]:
+    parent = system.working(role)
+    (child, *_) = system.until(lambda: children(parent) or None, f"a process in the pool of {role} (pid {parent})", READY_S)
+    return parent, child
+
+
+def _replaced(parent: int, child: int) -> bool:
+    own = children(parent)
+    return bool(own) and child not in own
+
+
+def _last_request(system: System, plane: str) -> str:
+    with contextlib.suppress(redis.RedisError), system.client(plane) as client:  # away, or without a stream as yet
+        return bytes(client.xinfo_stream(keys.eval_stream(RUN))["last-generated-id"]).decode()
+    return NO_REQUEST
+
+
+def _waiting(system: System) -> int:
+    with system.client("data") as client:
+        return RedisBus(client).length(keys.eval_stream(RUN))
+
+
+def _used(system: System) -> int:
+    with system.client("data") as client:
+        return int(client.info("memory")["used_memory"])

@@ -1,0 +1,214 @@
+"""What a join writes and starts: settings and a certificate for everybody to read, addresses with passwords for the owner alone, units."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.config.addresses import data_settings
+from azq.config.loading import to_toml
+from azq.errors import ConfigError, StateConflict
+from azq.host.hardware import Service
+from azq.host.systemd.install import (
+    CONFIG_FOLDER,
+    UNIT_FOLDER,
+    Places,
+    assets,
+    below,
+    first_steps,
+    hidden_from_service,
+    home_folders,
+    installed_version,
+    render,
+)
+from azq.host.systemd.steps import RunCommand, Step, WriteFile
+from azq.wire.connect import address
+
+SETTINGS, SECRETS, CERTIFICATE = "azq.toml", "azq.env", "broker.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Where the fleet is, with passwords, and what it is agreed on."""
+
+    control_url: str
+    data_urls: tuple[str, ...]
+    store_url: str
+    lease_s: float
+    heartbeat_s: float
+    heartbeat_life_s: float
+    tags: tuple[str, ...] = ()
+    shards_per_run: int = 0
+    certificate: str = ""  # PEM: what the brokers are verified with
+    anchors: str = ""  # the file that it is kept in
+
+    def settings(self) -> str:
+        """`azq.toml`, without secrets."""
+        values: dict[str, Any] = {
+            "broker": {"control_url": address(self.control_url), **self._data(address), **self._trust()},
+            "store": {"url": self.store_url},
+            "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
+            "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
+        }
+        return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
+
+    def secrets(self) -> str:
+        """`azq.env`: the addresses with passwords, over those of `azq.toml`."""
+        lines = [f"AZQ_BROKER__CONTROL_URL={self.control_url}"]
+        lines += [f"AZQ_BROKER__{name.upper()}={_plain(value)}" for name, value in self._data(str).items() if name != "shards_per_run"]
+        return "\n".join(lines) + "\n"
+
+    def overrides(self) -> list[str]:
+        """The same as `section.key=value`."""
+        data = [f"broker.{name}={json.dumps(value)}" for name, value in self._data(str).items()]
+        trust = [f"broker.{name}={json.dumps(value)}" for name, value in self._trust().items()]
+        return [f'broker.control_url="{self.control_url}"', *data, *trust]
+
+    def _trust(self) -> dict[str, str]:
+        return {"tls_ca": self.anchors} if self.certificate else {}
+
+    def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
+        """The settings that name the data planes; one plane has its own key."""
+        several = {"shards_per_run": self.shards_per_run} if len(self.data_urls) > 1 else {}
+        return {**data_settings([shown(url) for url in self.data_urls]), **several}
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """A file that is to be: the step that writes it, or None where it stays, and what is said of that."""
+
+    path: Path
+    step: WriteFile | None
+    notes: tuple[str, ...] = ()
+
+
+def plan_files(folder: Path, member: Membership, force: bool) -> list[FilePlan]:
+    """The files below a folder. One that is there and differs stays as it is, and the difference is shown, unless `force`.
+
+    Raises `StateConflict` where the secrets that are there lead to other brokers: nothing here would work for this fleet then.
+    """
+    secrets, settings = folder / SECRETS, folder / SETTINGS
+    return [
+        _plan(secrets, member.secrets(), 0o600, force, secret=True),
+        # The token vouched for it today, whatever was there before.
+        *([plan_text(folder / CERTIFICATE, member.certificate, 0o644, force=True)] if member.certificate else []),
+        _plan(settings, member.settings(), 0o644, force, secret=False),
+    ]
+
+
+def plan_text(path: Path, wanted: str, mode: int, force: bool) -> FilePlan:
+    """A file of no secret."""
+    return _plan(path, wanted, mode, force, secret=False)
+
+
+def _plan(path: Path, wanted: str, mode: int, force: bool, *, secret: bool) -> FilePlan:
+    there = _read(path)
+    step = WriteFile(path, lambda: wanted, mode, secret=secret)
+    if there is None or (secret and not _addresses(there)):
+        return FilePlan(path, step)
+    if _meaning(there) == _meaning(wanted):
+        return FilePlan(path, None, (f"{path} is as it should be",))
+    if force:
+        return FilePlan(path, step, (f"{path} is replaced",))
+    if secret:
+        raise StateConflict(f"{path} leads to {' and '.join(_addresses(there))}, with other passwords or addresses; --force replaces it")
+    return FilePlan(path, None, (f"{path} is kept; --force would change it:", *difference(there, wanted)))
+
+
+def difference(there: str, wanted: str) -> Sequence[str]:
+    """The lines that differ, as `-` there and `+` wanted."""
+    lines = difflib.unified_diff(_meaning(there), _meaning(wanted), lineterm="", n=0)
+    return [f"    {line}" for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _meaning(text: str) -> list[str]:
+    """Its lines but for comments and blank ones."""
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def _addresses(text: str) -> list[str]:
+    values = [line.partition("=")[2] for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
+    return [address(part.strip("[]\"' ")) for value in values for part in value.split(",")]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateConflict(f"{path} is there and cannot be read: {error}; mend or move it") from None
+
+
+TEMPLATES = ("azq-inference@.service", "azq-worker@.service")
+TARGET, JOINED_TARGET = "azq.target", "joined.target"
+
+
+def runs_here() -> bool:
+    """Whether a systemd is PID 1 and this process may tell it what to do."""
+    return Path("/run/systemd/system").is_dir() and os.geteuid() == 0
+
+
+def read_templates() -> dict[str, str]:
+    """The units that a joined machine has, by the name they get."""
+    folder = assets() / "systemd"
+    named = {name: (folder / name).read_text("utf-8") for name in TEMPLATES}
+    return {**named, TARGET: (folder / JOINED_TARGET).read_text("utf-8")}
+
+
+def check_readable(places: Places) -> None:
+    """Raises `ConfigError` where services could not start this azq."""
+    if hidden := hidden_from_service((places.prefix, Path(sys.executable).resolve()), home_folders()):
+        raise ConfigError(hidden)
+
+
+def here() -> Places:
+    """This installation. A joined machine runs no broker, so none is looked for."""
+    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version(), users=False)
+
+
+def plan_units(
+    member: Membership, services: Sequence[Service], places: Places, templates: Mapping[str, str], force: bool, root: Path = Path("/")
+) -> tuple[list[Step], list[str]]:
+    """The steps of a join, in order, and what is to be said of files that stay. `root` is where files are looked for."""
+    config, folder = below(root, CONFIG_FOLDER), below(root, UNIT_FOLDER)
+    files = plan_files(config, member, force)
+    for service in services:
+        if service.kind == "worker":
+            files.append(_sizing(folder, service, force))
+    units = [_unit(folder, name, text, places) for name, text in templates.items() if not _keeps_brokers(folder, name)]
+    changed = any(plan.step for plan in (*files, *units))
+    names = tuple(service.unit for service in services)
+    steps: list[Step] = [
+        *first_steps(root, places),
+        *(file.step for file in (*files, *units) if file.step),
+        RunCommand(("systemctl", "daemon-reload")),
+        RunCommand(("systemctl", "enable", TARGET, *names)),
+        # Services that play by these settings already go on with their games.
+        RunCommand(("systemctl", "restart" if changed else "start", TARGET, *names)),
+    ]
+    return steps, [note for file in files for note in file.notes]
+
+
+def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
+    text = f"[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY={service.concurrency}\n"
+    return plan_text(folder / f"{service.unit}.d" / "concurrency.conf", text, 0o644, force)
+
+
+def _unit(folder: Path, name: str, template: str, places: Places) -> FilePlan:
+    return plan_text(folder / name, render(template, places.variables()), 0o644, force=True)
+
+
+def _keeps_brokers(folder: Path, name: str) -> bool:
+    """The first machine joins its own fleet: its target goes on to hold brokers and daemon."""
+    return name == TARGET and (folder / "azq-daemon.service").exists()

@@ -1,0 +1,157 @@
+"""`azq grade`, `azq match`, and what `azq move` says of notations, dice and outcomes."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arena_doubles import Knowing, Walk, WalkGame
+
+from azq import games
+from azq.arena import analyse
+from azq.arena.grade import Grade
+from azq.config import SearchConfig, load
+from azq.console import move, players
+from azq.errors import ConfigError, NotFound, WireError
+from azq.search.evaluator import UniformEvaluator
+from azq.wire.messages import MatchResult, MatchSpec
+
+GAME = games.load("tic_tac_toe")
+WALK: Any = WalkGame()
+
+
+def request(game: str, **more: Any) -> players.Seating:
+    return players.Seating(game, None, "latest", 16, slots=16, **more)
+
+
+@pytest.fixture
+def player(monkeypatch: pytest.MonkeyPatch) -> move.Agent:
+    made = move.Agent(GAME, UniformEvaluator(9), 3, SearchConfig(), 200)
+    monkeypatch.setattr(move, "open_player", lambda *_, **__: made)
+    return made
+
+
+def answers(text: str, chance: str = "sampled") -> list[dict[str, Any]]:
+    sink = io.StringIO()
+    move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO(text), sink, chance)
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+def test_a_notation_is_answered_as_its_actions_are(player: move.Agent) -> None:
+    state = GAME.new_initial_state()
+    for action in (0, 4, 1):
+        state.apply_action(action)
+    lines = [
+        {"actions": [0, 4, 1]},
+        {"position": state.notation()},
+        {"position": GAME.new_initial_state().notation(), "actions": [0, 4, 1]},
+    ]
+    found = answers("".join(json.dumps(line) + "\n" for line in lines))
+    assert [answer["action"] for answer in found] == [2, 2, 2]
+    assert found[0]["action_text"] == state.action_to_string(2)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"), [('{"position": "x"}', "no position"), ('{"position": 3}', "form"), ('{"position": null}', "form")]
+)
+def test_a_notation_that_is_none_is_named(player: move.Agent, line: str, named: str) -> None:
+    with pytest.raises(WireError, match=named) as caught:
+        answers(line + "\n")
+    assert "line 1" in str(caught.value)
+
+
+def test_expectation_over_dice_needs_dice(player: move.Agent) -> None:
+    with pytest.raises(ConfigError, match="no chance"):
+        answers('{"actions": []}\n', "expected")
+    with pytest.raises(ConfigError, match="sampled, expected"):
+        answers('{"actions": []}\n', "often")
+
+
+def test_the_candidates_are_compared_over_all_dice() -> None:
+    state = Walk()
+    for action in (2, 1):
+        state.apply_action(action)
+    evaluator = Knowing(lambda packed: [(int(packed[1]) - int(packed[2])) / 10 * (1 if packed[0] // 3 % 2 == 0 else -1)], 2)
+    searched = {"action": 0, "action_text": "<0>", "visit_counts": [9, 7], "value": 0.0}
+    told = analyse.over_chance(WALK, evaluator, state, searched)  # type: ignore[arg-type]
+    assert (told["action"], told["action_text"]) == (1, "<1>")
+    assert told["expected_values"] == pytest.approx([0.2, 0.3], abs=1e-3)
+    only = analyse.over_chance(WALK, evaluator, state, {**searched, "visit_counts": [9, 0]})  # type: ignore[arg-type]
+    assert (only["action"], only["expected_values"][1]) == (0, None)
+
+
+def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
+    class Told:
+        def __init__(self, game: games.Game, name: str) -> None:
+            self.name = name
+
+        def outcome_combination(self) -> tuple[Any, float]:
+            return np.ones(5, np.float32), 0.0
+
+    class Knows(UniformEvaluator):
+        def outcomes(self, packed: Any) -> Any:
+            return np.tile(np.array([0.7, 0.25, 0.0, 0.1, 0.0], np.float32), (len(packed), 1))
+
+    state = GAME.new_initial_state()
+    backgammon: Any = Told(GAME, "backgammon")
+    (row,) = analyse.outcomes_of(backgammon, Knows(9), [state]) or [{}]
+    assert row["win"] == pytest.approx(0.7)
+    assert row["lose_gammon"] == pytest.approx(0.1)
+    assert analyse.outcomes_of(backgammon, UniformEvaluator(9), [state]) is None
+    assert analyse.outcomes_of(GAME, Knows(9), [state]) is None
+
+
+def test_a_file_is_graded_and_told_as_table_and_values(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"actions": [0, 4, 1, 8], "moves": {"2": 1, "3": -1, "5": -1, "6": -1, "7": -1}, "phase": "end"}\n' * 3)
+    result = players.grade_player(load(), request("tic_tac_toe"), "uct:500", file)
+    assert (result["positions"], result["errors"], result["mean_loss"], result["unlisted"]) == (3, 0, 0.0, 0)
+    assert result["by_class"]["end"]["positions"] == 3
+    assert "0.0%" in players.grade_text(result)
+    assert players.grade_player(load(), request("connect_four"), "random", None)["positions"] == 600
+    with pytest.raises(NotFound, match="othello"):
+        players.grade_player(load(), request("othello"), "random", None)
+
+
+def test_result_classes_are_told_only_where_results_are_certain() -> None:
+    found = Grade(1, 4, {"": (1, 4)}, 0.5, {"": 0.5}, 2)
+    assert "errors" not in players.grade_figures(WALK, "x", 1, found)
+    text = players.grade_text(players.grade_figures(WALK, "x", 1, found))
+    assert "lost classes" not in text
+    assert "2 moves are not graded" in text
+
+
+def test_a_match_is_told_with_its_interval() -> None:
+    result = players.match_players(load(), request("tic_tac_toe"), "uct:20", "random", 59, 1)
+    assert result["games"] == 60
+    assert result["points"] > result["points_95"] > 0
+    assert "uct:20 - random" in players.match_text(result)
+    three = MatchResult(MatchSpec("a", "b", 3, 1, 0, 0), "a", "b", 2, 0, 1, 0, seats=3, share=2 / 3, points=0.5, points_se=0.1)
+    text = players.match_text(players.match_figures(three, players.unit(WALK)))
+    assert "a - 2 x b" in text
+    assert "33.3% between equals" in text
+
+
+@pytest.mark.parametrize(("games_", "plies"), [(0, 0), (2, -1)])
+def test_a_match_of_nothing_is_refused(games_: int, plies: int) -> None:
+    with pytest.raises(ConfigError, match="--games"):
+        players.match_players(load(), request("tic_tac_toe"), "random", "random", games_, plies)
+
+
+def test_networks_that_are_not_there_are_named(tmp_path: Path) -> None:
+    config = load(overrides=[f'home="{tmp_path}"'])
+    with pytest.raises(NotFound, match="version '7'"):
+        players.match_players(config, request("tic_tac_toe"), "weights:7", "random", 2, 0)
+    with pytest.raises(ConfigError, match="num-simulations"):
+        players.match_players(config, players.Seating("tic_tac_toe", None, "latest", 0), "random", "random", 2, 0)
+
+
+def test_rules_come_from_the_flags_where_no_network_plays() -> None:
+    config = load(overrides=["run.params.size=7"])
+    with players.seated(config, request("hex"), ["random", "uct:5"]) as (game, seats):
+        assert game.params["size"] == 7
+        assert [player.name for player in seats] == ["random", "uct:5"]
