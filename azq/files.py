@@ -63,7 +63,7 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def locked_file(path: Path, taken: Callable[[str], str] | None = None) -> Iterator[None]:
+def locked(path: Path, taken: Callable[[str], str] | None = None) -> Iterator[None]:
     """Holds a file for this process, whose id it then keeps; a process that dies holds it no longer.
 
     Where another does: raises `StateConflict` with what `taken` makes of that one's id, or waits without it. Raises `OSError`.

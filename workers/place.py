@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from azq.errors import BrokerError, NotFound, StateConflict, StoreError
-from azq.files import locked_file
+from azq.files import locked
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, wait_for_place
 from azq.ledger.types import LearnerLease
@@ -20,11 +20,12 @@ PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last h
 @contextmanager
 def lock_folder(directory: Path) -> Iterator[None]:
     """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
-    lock = locked_file(directory / LOCK_NAME, lambda holder: f"another learner, process {holder}, trains in {directory}; stop it first")
     with ExitStack() as stack:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(lock)
+            stack.enter_context(
+                locked(directory / LOCK_NAME, lambda pid: f"another learner, process {pid}, trains in {directory}; stop it first")
+            )
         except OSError as error:
             raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
         yield

@@ -24,7 +24,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
-from azq.files import locked_file, publish_file
+from azq.files import locked, publish_file
 from azq.wire import acl
 from azq.wire.connect import open_client, translate
 
@@ -91,7 +91,7 @@ class EmbeddedServer:
         Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up.
         """
         self._make_directories()
-        with locked_file(self._directory / "lock"):
+        with locked(self._directory / "lock"):
             self._make_socket_folder()
             if pid := self._answering_pid():
                 self.pid = pid

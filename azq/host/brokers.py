@@ -14,7 +14,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
 from azq.config.addresses import data_settings
 from azq.errors import BrokerUnavailable, ConfigError
-from azq.files import locked_file
+from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.host.users import Machines, knows_roles, owners_of
 from azq.process.supervisor import hangs
@@ -224,6 +224,6 @@ def check_address(host: str, port: int = 0) -> None:
 
 
 def home_lock(home: Path) -> contextlib.AbstractContextManager[None]:
-    """One `azq up` a home folder; a dead holder loses the lock. Raises `StateConflict` naming the holder."""
-    remedy = "stop it, or give another folder with --set home=FOLDER"
-    return locked_file(home / LOCK_FILE, lambda holder: f"another azq up (pid {holder}) works in {home}; {remedy}")
+    """One `azq up` a home folder. Raises `StateConflict` naming the holder."""
+    remedy = f"works in {home}; stop it, or give another folder with --set home=FOLDER"
+    return locked(home / LOCK_FILE, lambda pid: f"another azq up (pid {pid}) {remedy}")

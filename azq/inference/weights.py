@@ -47,7 +47,6 @@ class WeightCatalog:
                 self._order = sorted(self._events)
 
     def newest_first(self) -> list[WeightEvent]:
-        """All events, newest version first."""
         return [self._events[version] for version in reversed(self._order)]
 
     def find(self, version: int) -> WeightEvent | None:
@@ -135,7 +134,6 @@ class ResidentModels:
             return model
 
     def give_back(self, version: int) -> None:
-        """Ends one loan."""
         with self._changing:
             self._borrowed[version] -= 1
 

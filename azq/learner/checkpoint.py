@@ -73,7 +73,6 @@ def save(directory: Path, checkpoint: Checkpoint, *, keep: int = KEEP) -> Path:
 
 
 def stored(directory: Path) -> list[Path]:
-    """Checkpoint files, oldest first."""
     return sorted(directory.glob("*.ckpt"))
 
 

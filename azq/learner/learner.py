@@ -137,11 +137,9 @@ class Learner:
 
     @property
     def phases(self) -> Phases:
-        """Where its time goes."""
         return self.trainer.phases
 
     def status(self) -> LearnerStatus:
-        """The learner's figures now."""
         inserted, ranks = self.intake.segments.samples, self.ranks.figures()
         return LearnerStatus(
             step=self.trainer.step,

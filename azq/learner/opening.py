@@ -18,18 +18,19 @@ from azq.config import NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
 from azq.learner.data.batches import Draws, feed_of
-from azq.learner.data.intake import Intake, LearnerLedger, game_key
+from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.publish import Blobs, Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
-from azq.learner.rounds import OneRank, Ranks
+from azq.learner.rounds import Ranks
 from azq.learner.step.device import pick_device
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetric, Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import Tracker
+from azq.ledger import AnyLedger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.spec import GameShape
@@ -62,7 +63,7 @@ class LearnerSetup:
     game: LearnerGame
     _: KW_ONLY
     bus: Bus
-    ledger: LearnerLedger
+    ledger: AnyLedger
     store: Blobs
     tracker: Tracker
     consumer: str
@@ -128,7 +129,7 @@ class LearnerSetup:
         config, place = self.sections.learner, self.place
         feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if place.ranks == 1:
-            return OneRank(trainer, feed)
+            return Ranks(trainer, feed)
         return Leader(self.run, self.bus, config, trainer, feed, place, self.directory / MEETINGS)
 
 

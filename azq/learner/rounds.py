@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 from azq.learner.data.batches import Feed, Order
 from azq.learner.step.trainer import Trainer
@@ -35,7 +34,6 @@ class RoundTiming:
 
     @property
     def own_s(self) -> float:
-        """Seconds of its own work."""
         return max(1e-9, self.wall_s - self.waited_s)
 
     @property
@@ -67,43 +65,27 @@ class RanksFigures:
     shares: tuple[int, ...] = ()  # rows of a step, by rank
 
 
-class Ranks(Protocol):
-    """What the learner's loop asks of those that train; `OneRank` is the double that is one process."""
+class Ranks:
+    """Those that train: this process alone here; `azq.learner.ranks.leader.Leader` has others beside it."""
+
+    def __init__(self, trainer: Trainer, feed: Feed) -> None:
+        self.trainer = trainer
+        self.feed = feed
+        self._timing = RoundTiming(0, 0, 0.0, 0.0)
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""
 
     def train(self, planned: TrainingRound) -> int:
         """Takes a round's steps; returns how many were taken: fewer when a rank was lost over them."""
-
-    def figures(self) -> RanksFigures:
-        """How the ranks do."""
-
-    def close(self) -> None:
-        """Ends threads and connections."""
-
-
-class OneRank:
-    """One process."""
-
-    def __init__(self, trainer: Trainer, feed: Feed) -> None:
-        self._trainer = trainer
-        self._feed = feed
-        self._timing = RoundTiming(0, 0, 0.0, 0.0)
-
-    def look(self) -> None:
-        """Nobody comes or goes."""
-
-    def train(self, planned: TrainingRound) -> int:
-        """Takes all of the round's steps."""
-        self._timing = run_round(self._trainer, self._feed, planned, Order(planned.step, planned.rows, planned.size))
+        self._timing = run_round(self.trainer, self.feed, planned, Order(planned.step, planned.rows, planned.size))
         return planned.steps
 
     def figures(self) -> RanksFigures:
-        """One rank that waits for nobody."""
+        """How the ranks do."""
         timing = self._timing
         return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
 
     def close(self) -> None:
-        """Ends the feed's thread."""
-        self._feed.close()
+        """Ends threads and connections."""
+        self.feed.close()

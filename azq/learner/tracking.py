@@ -44,14 +44,12 @@ class TensorBoardTracker:
         self._writer = EventFileWriter(str(directory), filename_suffix=f".{socket.gethostname()}")
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """One event with all the figures."""
         event = self._event(wall_time=time.time(), step=step)
         for tag, value in values.items():
             event.summary.value.add(tag=tag, simple_value=value)
         self._writer.add_event(event)
 
     def text(self, tag: str, text: str, step: int) -> None:
-        """A string that the text page shows."""
         from tensorboard.compat.proto.types_pb2 import DT_STRING
 
         event = self._event(wall_time=time.time(), step=step)
@@ -63,11 +61,9 @@ class TensorBoardTracker:
         self._writer.add_event(event)
 
     def flush(self) -> None:
-        """Writes what is queued."""
         self._writer.flush()
 
     def close(self) -> None:
-        """Writes what is queued and closes the file."""
         self._writer.close()
 
 

@@ -65,14 +65,12 @@ class Parsed:
 
 
 def header(game: str, created_ms: int = 0) -> bytes:
-    """The header of a segment of `game`."""
     name = game.encode()
     data = _HEADER.pack(MAGIC, SCHEMA, len(name), created_ms) + name
     return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
 def record(frame: bytes) -> bytes:
-    """The record of a frame."""
     return records([frame])
 
 

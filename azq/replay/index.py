@@ -93,7 +93,6 @@ def packed_has(pages: Mapping[int, bytes], uid: int) -> bool:
 
 
 def _place(uid: int) -> tuple[int, int, int]:
-    """Page, byte of it, bit of that."""
     page, bit = divmod(uid, _PAGE)
     return page, bit // 8, bit % 8
 
@@ -118,7 +117,6 @@ class SegmentIndex(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """Samples in the segment."""
         return sum(self.blocks)
 
     def __contains__(self, uid: int) -> bool:
@@ -132,8 +130,16 @@ class SegmentIndex(msgspec.Struct, frozen=True):
 
 
 def path_of(directory: Path, segment: int) -> Path:
-    """Where the index of a segment stands."""
     return directory / f"{segment:06d}{SUFFIX}"
+
+
+def segment_path(directory: Path, segment: int) -> Path:
+    return directory / f"{segment:06d}.seg"
+
+
+def segments_in(directory: Path) -> list[int]:
+    """Numbers of the segments that are here, ascending."""
+    return sorted(int(path.stem) for path in directory.glob("*.seg") if path.stem.isdigit())
 
 
 def write_index(directory: Path, index: SegmentIndex) -> None:

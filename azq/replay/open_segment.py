@@ -37,7 +37,6 @@ class OpenSegment:
 
     @classmethod
     def create(cls, path: Path, game: str, created_ms: int) -> OpenSegment:
-        """A new file."""
         head = framing.header(game, created_ms)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:

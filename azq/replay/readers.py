@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,12 +24,13 @@ import msgspec
 
 from azq.errors import NotFound, StoreError, WireError
 from azq.replay import framing
-from azq.replay.index import SUFFIX, SegmentIndex, moved_away, read_index
+from azq.replay.index import SUFFIX, SegmentIndex, moved_away, read_index, segment_path, segments_in
 from azq.wire.codec import body_of, decode
 from azq.wire.messages import SampleEvent
 
 KEPT_INDEXES = 8  # files; 16 bytes a game
 FILES_SEARCHED = 8  # for a game whose file is not known
+_READ_BYTES = 262_144
 
 _event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
 _record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
@@ -103,7 +105,7 @@ class SegmentReader:
         yield from (with_first[position][1] for position in near[:FILES_SEARCHED])
 
     def _segments(self) -> list[int]:
-        numbers = sorted(int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit())
+        numbers = segments_in(self._directory)
         if not numbers:
             raise NotFound(
                 f"no recorded games in {self._directory} on this host: games are on the learner's host; ask there, or share that folder"
@@ -160,24 +162,26 @@ class SegmentReader:
         except (WireError, IndexError) as error:
             with self._lock:
                 self._indexes.pop(place.segment, None)  # the learner cut its file back: look afresh next time
-            raise StoreError(f"{self._path(place.segment)}: record {place.record} is not whole ({error}); ask again") from error
+            raise StoreError(
+                f"{segment_path(self._directory, place.segment)}: record {place.record} is not whole ({error}); ask again"
+            ) from error
 
-    def _path(self, segment: int) -> Path:
-        return self._directory / f"{segment:06d}.seg"
+    def _opened(self, segment: int) -> AbstractContextManager[BinaryIO]:
+        return _opened(segment_path(self._directory, segment), "the daemon's user", gone="to look at its games")
 
-    @contextlib.contextmanager
-    def _opened(self, segment: int) -> Iterator[BinaryIO]:
-        """The file, standing at its first record. Read, not mapped: a file that is cut while it is mapped kills who reads it."""
-        path = self._path(segment)
-        try:
-            with path.open("rb", buffering=1 << 18) as file:
-                head = file.read(framing.LONGEST_HEADER)
-                file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
-                yield file
-        except FileNotFoundError:
-            raise moved_away(path, "to look at its games") from None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}; let the daemon's user read the run's folder") from error
+
+@contextlib.contextmanager
+def _opened(path: Path, user: str, *, gone: str = "") -> Iterator[BinaryIO]:
+    """The file, standing at its first record. Read, not mapped: a file that is cut while it is mapped kills who reads it."""
+    try:
+        with path.open("rb", buffering=_READ_BYTES) as file:
+            head = file.read(framing.LONGEST_HEADER)
+            file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
+            yield file
+    except OSError as error:
+        if gone and isinstance(error, FileNotFoundError):
+            raise moved_away(path, gone) from None
+        raise StoreError(f"{path} cannot be read: {error.strerror}; let {user} read the run's folder") from error
 
 
 def uid_of(frame: bytes) -> int:
@@ -186,9 +190,6 @@ def uid_of(frame: bytes) -> int:
         return _record.decode(_event.decode(body_of(frame))[1])[1]
     except msgspec.DecodeError:
         return 0
-
-
-_READ_BYTES = 262_144
 
 
 class SegmentFollower:
@@ -222,7 +223,7 @@ class SegmentFollower:
 
     def _first_file(self) -> int:
         """The newest file from which on there are enough samples; the oldest one that is still here where there are not."""
-        number = newest = max((int(path.stem) for path in self._directory.glob("*.seg") if path.stem.isdigit()), default=0)
+        number = newest = max(segments_in(self._directory), default=0)
         missing = self._samples
         while number and missing > 0 and self._path(number).exists():
             missing -= self._samples_in(number)
@@ -243,16 +244,8 @@ class SegmentFollower:
                 self._offset = file.tell()
                 yield frame
 
-    @contextlib.contextmanager
-    def _opened(self, number: int) -> Iterator[BinaryIO]:
-        path = self._path(number)
-        try:
-            with path.open("rb", buffering=_READ_BYTES) as file:
-                head = file.read(framing.LONGEST_HEADER)
-                file.seek(framing.read_header(head, str(path)).size if head else 0)  # empty: begun just now
-                yield file
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}; let this rank's user read the run's folder") from error
+    def _opened(self, number: int) -> AbstractContextManager[BinaryIO]:
+        return _opened(self._path(number), "this rank's user")
 
     def _path(self, number: int) -> Path:
-        return self._directory / f"{number:06d}.seg"
+        return segment_path(self._directory, number)

@@ -18,7 +18,7 @@ from azq import logs
 from azq.errors import SegmentError, StoreError
 from azq.files import make_folders
 from azq.replay import framing
-from azq.replay.index import BLOCK_GAMES, SegmentIndex, UidSet, misfit, moved_away, path_of, read_index
+from azq.replay.index import BLOCK_GAMES, SegmentIndex, UidSet, misfit, moved_away, path_of, read_index, segment_path
 from azq.replay.open_segment import OpenSegment
 from azq.replay.samples import count_samples
 from azq.wire.messages import SampleEvent
@@ -62,10 +62,10 @@ class SegmentLog:
         self._count = count
         self._created_ms = created_ms
         self._progress = progress
-        self._uids = UidSet()
+        self.uids = UidSet()  # numbers of the games in the log; not to be changed by others
         self._closed: list[SegmentIndex] = []  # without their game numbers
         self._open: OpenSegment | None = None
-        self._samples = 0
+        self.samples = 0  # in the log
         try:
             make_folders(directory)
             self._open_all()
@@ -74,13 +74,7 @@ class SegmentLog:
 
     @property
     def games(self) -> int:
-        """Games in the log."""
-        return len(self._uids)
-
-    @property
-    def samples(self) -> int:
-        """Samples in the log."""
-        return self._samples
+        return len(self.uids)
 
     @property
     def created_ms(self) -> int:
@@ -88,13 +82,8 @@ class SegmentLog:
         newest = self._open or (self._closed[-1] if self._closed else None)
         return newest.created_ms if newest else 0
 
-    @property
-    def uids(self) -> UidSet:
-        """Numbers of the games in the log; not to be changed."""
-        return self._uids
-
     def __contains__(self, uid: int) -> bool:
-        return uid in self._uids
+        return uid in self.uids
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """Stores games and returns when they are on disk.
@@ -105,7 +94,7 @@ class SegmentLog:
         if not entries:
             return
         numbers = [entry.uid for entry in entries]
-        if len(set(numbers)) != len(numbers) or any(uid in self._uids for uid in numbers):
+        if len(set(numbers)) != len(numbers) or any(uid in self.uids for uid in numbers):
             raise ValueError("a game number may be stored once; drop duplicates before append")
         samples = [entry.samples for entry in entries]
         data = framing.records(entry.frame for entry in entries)
@@ -117,8 +106,8 @@ class SegmentLog:
                 "free disk space there; the games wait in the sample stream"
             ) from error
         for uid in numbers:
-            self._uids.add(uid)
-        self._samples += sum(samples)
+            self.uids.add(uid)
+        self.samples += sum(samples)
 
     def tail(self, samples: int) -> Iterator[bytes]:
         """Frames of the newest games, oldest first: at least those that together hold `samples` samples, at most `BLOCK_GAMES` more.
@@ -140,7 +129,7 @@ class SegmentLog:
             self._open.close()
 
     def _frames_of(self, index: SegmentIndex, skip: int) -> Iterator[bytes]:
-        path = self._path(index.segment)
+        path = segment_path(self._directory, index.segment)
         try:
             data = index.check(path.read_bytes(), path)
         except FileNotFoundError:
@@ -148,12 +137,11 @@ class SegmentLog:
         yield from framing.frames(data, framing.read_header(data, str(path)).size, index.size, skip=skip)
 
     def _room(self, size: int) -> OpenSegment:
-        """The file that so many bytes go to."""
         opened = self._open
         if opened is not None and (not self._is_ours(opened) or (opened.uids and opened.end + size > self._roll_bytes)):
             self._seal(opened)
         if self._open is None:
-            self._open = OpenSegment.create(self._path(len(self._closed) + 1), self.game, self._created_ms)
+            self._open = OpenSegment.create(segment_path(self._directory, len(self._closed) + 1), self.game, self._created_ms)
         return self._open
 
     def _is_ours(self, opened: OpenSegment) -> bool:
@@ -167,7 +155,7 @@ class SegmentLog:
         sizes = {entry.name: entry.stat().st_size for entry in os.scandir(self._directory)}
         last = max((int(name[:-4]) for name in sizes if name[-4:] in (".seg", ".idx") and name[:-4].isdigit()), default=0)
         for segment in range(1, last + 1):
-            path = self._path(segment)
+            path = segment_path(self._directory, segment)
             self._progress(f"file {segment} of {last}")
             if (index := read_index(self._directory, segment)) is not None:
                 self._take(index, path, sizes.get(path.name))
@@ -182,13 +170,13 @@ class SegmentLog:
         if size not in (None, index.size):
             raise misfit(path, f"{size} bytes in place of {index.size}")
         try:
-            is_new = self._uids.merge(index.pages)
+            is_new = self.uids.merge(index.pages)
         except (zlib.error, OverflowError) as error:
             raise misfit(path, f"its game numbers do not unpack ({error})") from error
         if not is_new:
             raise misfit(path, "games that are in files before it, too")
         self._closed.append(msgspec.structs.replace(index, pages={}))
-        self._samples += index.samples
+        self.samples += index.samples
 
     def _read(self, path: Path, *, is_last: bool) -> None:
         data = path.read_bytes()
@@ -196,8 +184,8 @@ class SegmentLog:
             log.warning("segment_tail_cut", file=str(path), offset=0, bytes_dropped=len(data), reason="header is cut short")
             path.unlink()
             return
-        opened = OpenSegment.read(path, data, self.game, self._counted(path), self._uids, is_last=is_last)
-        self._samples += sum(opened.samples)
+        opened = OpenSegment.read(path, data, self.game, self._counted(path), self.uids, is_last=is_last)
+        self.samples += sum(opened.samples)
         self._open = opened
         if not is_last:
             self._seal(opened)
@@ -210,9 +198,6 @@ class SegmentLog:
             return self._count(event)
 
         return count
-
-    def _path(self, segment: int) -> Path:
-        return self._directory / f"{segment:06d}.seg"
 
 
 def _start_of_tail(files: Sequence[Sequence[int]], samples: int) -> tuple[int, int]:

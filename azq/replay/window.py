@@ -65,17 +65,12 @@ class Window:
         self.columns = columns
         self.shapes = shapes | columns.shapes()  # element type and shape of one sample's entry, by column
         self.capacity = capacity
-        self._total = 0
+        self.total = 0  # samples ever added
         self._lock = threading.Lock()
         self._rings: dict[str, NDArray[Any]] = {name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in self.shapes.items()}
 
     def __len__(self) -> int:
-        return min(self._total, self.capacity)
-
-    @property
-    def total(self) -> int:
-        """Samples ever added."""
-        return self._total
+        return min(self.total, self.capacity)
 
     @property
     def bytes_per_sample(self) -> int:
@@ -87,23 +82,23 @@ class Window:
         count = len(samples)
         keep = min(count, self.capacity)
         with self._lock:
-            start = (self._total + count - keep) % self.capacity
+            start = (self.total + count - keep) % self.capacity
             head = min(keep, self.capacity - start)  # the rest goes to the ring's beginning
             for name, ring in self._rings.items():
                 newest = getattr(samples, name)[count - keep :]
                 ring[start : start + head] = newest[:head]
                 ring[: keep - head] = newest[head:]
-            self._total += count
+            self.total += count
 
     def newest(self, ages: NDArray[np.int64]) -> Samples:
         """Samples by age, 0 the newest."""
-        places = (self._total - 1 - ages) % self.capacity
+        places = (self.total - 1 - ages) % self.capacity
         return Samples(**{name: ring[places] for name, ring in self._rings.items()})
 
     def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> bool:
         """Samples by age into arrays by column; False, and nothing done, where no longer `total` samples were ever added."""
         with self._lock:
-            if self._total != total:
+            if self.total != total:
                 return False
             places = (total - 1 - ages) % self.capacity
             for name, ring in self._rings.items():

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from azq.config import InferenceConfig
 from azq.inference.device import cuda
 from azq.inference.device.cuda import Lanes
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import Rung
+from azq.inference.device.engine import Engine, Rung
 from azq.inference.device.forward import buckets
 from azq.inference.device.placement import place
 

@@ -9,8 +9,7 @@ from inference_doubles import CONFIG, SPEC, Shelf, make_server, weights
 from numpy.typing import NDArray
 
 from azq.bus.redis import RedisBus
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import Rung
+from azq.inference.device.engine import Engine, Rung
 from azq.inference.device.forward import Flight, Forward
 from azq.inference.device.placement import place
 from azq.inference.serve.trials import Patience, Trials

@@ -16,8 +16,7 @@ from azq.bus.base import Bus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.errors import WeightsError
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import Mode, Rung
+from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import Flight, Forward, Landed
 from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer

@@ -79,12 +79,13 @@ class Namespace:
     def __init__(self, folder: Path, checkout: str = "", life_s: int = LIFE_S) -> None:
         """Azq is there already, or else to be installed from a `checkout` in that folder inside."""
         self._state = folder / "state"
-        binds = [f"{folder / 'prefix'}:/opt/azq", f"{sys.base_prefix}:/opt/python", f"{DEPENDENCIES}:/opt/site"]
+        binds = [f"{folder / 'opt'}:/opt", f"{sys.base_prefix}:/opt/python", f"{DEPENDENCIES}:/opt/site"]
+        prefix = folder / "opt" / "azq"  # no mount itself, so that it can be removed
         if checkout:
-            lay_out_checkout(folder / "checkout", folder / "prefix")
+            lay_out_checkout(folder / "checkout", prefix)
             binds.append(f"{folder / 'checkout'}:{checkout}")
         else:
-            lay_out(folder / "prefix")
+            lay_out(prefix)
         options = [word for bind in binds for word in ("--bind", bind)]
         subprocess.run(["bash", str(SCRIPT), "boot", str(self._state), *options, "--max", str(life_s)], check=True, timeout=60)
         self.run("sh", "-c", "echo /opt/python/lib > /etc/ld.so.conf.d/python.conf; ldconfig")

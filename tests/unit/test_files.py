@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from azq.errors import StateConflict
-from azq.files import locked_file
+from azq.files import locked
 
 HOLD = """
 import sys
 from pathlib import Path
-from azq.files import locked_file
-with locked_file(Path(sys.argv[1])):
+from azq.files import locked
+with locked(Path(sys.argv[1])):
     print(1, flush=True)
     input()
 """
@@ -32,10 +32,10 @@ def test_another_holder_is_named_and_a_dead_one_is_none(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        with pytest.raises(StateConflict, match=f"process {child.pid} has it"), locked_file(path, words):
+        with pytest.raises(StateConflict, match=f"process {child.pid} has it"), locked(path, words):
             pass
         child.kill()
-    with locked_file(path, words):
+    with locked(path, words):
         assert path.read_text() == str(os.getpid())
 
 
@@ -43,11 +43,11 @@ def test_who_gives_no_words_waits(tmp_path: Path) -> None:
     path, order = tmp_path / "lock", list[str]()
 
     def second() -> None:
-        with locked_file(path):
+        with locked(path):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with locked_file(path):
+    with locked(path):
         thread.start()
         order.append("first")
     thread.join(20.0)

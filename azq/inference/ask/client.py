@@ -119,7 +119,6 @@ class StreamEvaluator:
         return answer
 
     def forget(self, handle: int) -> None:
-        """Drops a request; its answer will be ignored."""
         self._outstanding.pop(handle, None)
         self._answers.pop(handle, None)
 

@@ -39,15 +39,9 @@ class FailoverEvaluator:
         self._heard_s = clock_s()  # when the stream in use answered last, or had nothing to answer
         self._moved_resent = 0
         self._left: set[StreamEvaluator] = set()  # may hold answers that nobody took yet
-        self._place, self._stream = self._open(self._order)
-
-    @property
-    def place(self) -> int:
-        """The broker in use."""
-        return self._place
+        self.place, self._stream = self._open(self._order)  # the broker in use
 
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
-        """Sends (L, P) observations over the broker in use."""
         if not self._where:
             self._heard_s = self._clock_s()
         self._next += 1
@@ -87,7 +81,6 @@ class FailoverEvaluator:
         return int(self.stats()[metrics.RESENT])
 
     def close(self) -> None:
-        """Closes every stream."""
         for stream in {*self._left, self._stream}:
             stream.close()
         self._left.clear()
@@ -105,15 +98,15 @@ class FailoverEvaluator:
 
     def _move(self) -> None:
         self._lost_s, self._heard_s = None, self._clock_s()  # where nobody answers, the next look is as far away as the first
-        start = self._order.index(self._place) + 1
+        start = self._order.index(self.place) + 1
         try:
             place, stream = self._open((*self._order[start:], *self._order[: start - 1]))
         except BrokerError:
             return
-        logs.get(__name__).warning("evaluation_moved", lost=self._place, now=place, again=len(self._stream.unanswered()))
+        logs.get(__name__).warning("evaluation_moved", lost=self.place, now=place, again=len(self._stream.unanswered()))
         self._moved_resent += int(self._stream.stats().get(metrics.RESENT, 0.0))
         self._left.add(self._stream)
-        old, self._place, self._stream = self._stream, place, stream
+        old, self.place, self._stream = self._stream, place, stream
         waiting = old.unanswered()
         for handle, (holder, number) in self._where.items():
             if holder is old and number in waiting:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,24 +26,18 @@ from azq.wire.messages import LATEST
 REFRESH_S = 0.5
 
 
-class Source(Protocol):
-    """Where a local evaluator's models come from."""
-
-    def model(self, weight_version: int) -> Model:
-        """The model of a version, or the newest for `LATEST`; WeightsError when there is none."""
+Source = Callable[[int], Model]  # the model of a version, or the newest for `LATEST`; raises WeightsError when there is none
 
 
-class FixedSource:
+def fixed_source(model: Model) -> Source:
     """One set of weights, for ever."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def source(weight_version: int) -> Model:
+        if weight_version not in (LATEST, model.version):
+            raise WeightsError(f"weights version {weight_version} are not loaded, only version {model.version} is")
+        return model
 
-    def model(self, weight_version: int) -> Model:
-        """The model, when that version is meant."""
-        if weight_version not in (LATEST, self._model.version):
-            raise WeightsError(f"weights version {weight_version} are not loaded, only version {self._model.version} is")
-        return self._model
+    return source
 
 
 class CatalogSource:
@@ -56,7 +49,7 @@ class CatalogSource:
         self._refused: set[int] = set()
         self._refresh_at_s = 0.0
 
-    def model(self, weight_version: int) -> Model:
+    def __call__(self, weight_version: int) -> Model:
         """Reads new weight events first, at most every `REFRESH_S`."""
         self._refresh(weight_version)
         if weight_version != LATEST:
@@ -106,7 +99,7 @@ class LocalEvaluator:
         placement = place(config)
         model = Model(spec, network_of(meta), config, placement)
         model.load(data)
-        return cls(FixedSource(model), threads=placement.threads)
+        return cls(fixed_source(model), threads=placement.threads)
 
     @classmethod
     def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig) -> LocalEvaluator:
@@ -133,10 +126,9 @@ class LocalEvaluator:
     @property
     def weight_version(self) -> int:
         """The version that `LATEST` means at this moment."""
-        return self._worker.submit(lambda: self._source.model(LATEST).version).result()
+        return self._worker.submit(lambda: self._source(LATEST).version).result()
 
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
-        """Queues (L, P) observations for the evaluator's thread."""
         self._next += 1
         self._futures[self._next] = self._worker.submit(self._evaluate, packed.copy(), weight_version)
         return self._next
@@ -158,15 +150,14 @@ class LocalEvaluator:
 
         Raises ConfigError for a game without outcomes, WeightsError for weights that cannot be used.
         """
-        return self._worker.submit(lambda: self._source.model(weight_version).outcomes(packed)).result()
+        return self._worker.submit(lambda: self._source(weight_version).outcomes(packed)).result()
 
     def close(self) -> None:
-        """Ends the thread."""
         self._worker.shutdown(wait=True, cancel_futures=True)
         self._futures.clear()
 
     def _evaluate(self, packed: NDArray[np.uint8], weight_version: int) -> Evaluation:
-        model = self._source.model(weight_version)
+        model = self._source(weight_version)
         logits, values = model.evaluate(packed)
         self.evaluations += len(packed)
         return Evaluation(logits, values, model.version)

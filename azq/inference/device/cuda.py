@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.device.fallback import CaptureRefused, Failure, classify
-from azq.inference.device.forward import EagerForward, Flight, Outputs, bucket_of, gather
+from azq.inference.device.forward import CaptureRefused, EagerForward, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
 from azq.phases import DeviceEvent
+
+SLOTS = 2  # batches in flight, each on its own stream
+WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 
 
 class DeviceClock:
@@ -41,10 +43,6 @@ class DeviceClock:
             lengths.append(self._landed.elapsed_time(end))
         self._landed = end
         self.busy_s += max(0.0, min(lengths)) / 1e3
-
-
-SLOTS = 2  # batches in flight, each on its own stream
-WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 
 
 class Lane:
@@ -96,7 +94,6 @@ class Lanes:
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
-        """Buffers of a network for a slot."""
         return GraphSlot(module, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
@@ -128,14 +125,12 @@ class GraphFlight:
         self._error: RuntimeError | None = None
 
     def done(self) -> bool:
-        """Whether the device is through with it; also where it failed."""
         try:
             return self._slot is None or self._done.query()
         except RuntimeError:
             return True
 
     def wait(self) -> Outputs:
-        """Blocks until the device is done."""
         return self._land()[0]
 
     def finite(self) -> bool:
@@ -178,7 +173,6 @@ class GraphSlot:
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def holds(self, size: int) -> bool:
-        """Whether the graph of a size was captured."""
         return size in self._graphs
 
     def launch(self, parts: tuple[NDArray[np.uint8], ...], size: int) -> GraphFlight:
@@ -249,7 +243,6 @@ class GraphForward:
         self._turn = 0
 
     def launch(self, *parts: NDArray[np.uint8]) -> Flight:
-        """Starts on the stream whose turn it is."""
         size = bucket_of(sum(map(len, parts)), self._sizes)
         self._lanes.in_use.add(size)
         self._turn = (self._turn + 1) % SLOTS

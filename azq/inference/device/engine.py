@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import torch
 
@@ -12,11 +15,64 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.device import native
 from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
-from azq.inference.device.fallback import HOST_WIDE, Failure, Leave, Mode, Rung, after, describe, modes_on
-from azq.inference.device.forward import EagerForward, Forward, buckets
+from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe
 from azq.inference.device.placement import Placement
 from azq.nets import NetSpec, Network
 from azq.nets.residual import ResNet
+
+SMALLEST_BATCH = 64  # leaves below which a smaller batch saves no memory worth having
+
+
+class Mode(IntEnum):
+    """Ways to run a network, fastest first."""
+
+    FAST = 0  # graphs on a CUDA device, compiled kernels on a CPU
+    EAGER = 1  # op by op in the same precision
+    EXACT = 2  # op by op in float32 on the same device
+    PLAIN = 3  # the float32 reference on the CPU
+
+
+HOST_WIDE = frozenset({Failure.CAPTURE})  # true of every network on the device
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """How networks are run: a mode, and the leaves of the largest batch."""
+
+    mode: Mode
+    max_batch: int
+
+    def lower(self, other: Rung) -> Rung:
+        """The more careful of each."""
+        return Rung(max(self.mode, other.mode), min(self.max_batch, other.max_batch))
+
+    def __str__(self) -> str:
+        return f"{self.mode.name.lower()}, at most {self.max_batch} leaves"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """No rung is left."""
+
+    reason: str
+
+
+def modes_on(device_type: str) -> tuple[Mode, ...]:
+    """The modes that differ on a kind of device: on the CPU, exact is plain."""
+    return (Mode.FAST, Mode.EAGER, Mode.PLAIN) if device_type == "cpu" else tuple(Mode)
+
+
+def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | Leave:
+    """Where to go from a rung on which a forward pass failed; each step is one down, so it ends."""
+    if failure is Failure.DEVICE_LOST:
+        return Leave("the device is lost to this process")
+    if failure is Failure.OUT_OF_MEMORY and rung.max_batch >= 2 * SMALLEST_BATCH:
+        return replace(rung, max_batch=rung.max_batch // 2)
+    lower = [mode for mode in modes if mode > rung.mode]
+    if not lower:
+        return Leave(f"even the plain forward pass failed ({describe(failure)})")
+    return replace(rung, mode=min(lower))
+
 
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,46 @@ import torch
 from numpy.typing import NDArray
 
 from azq.nets import Network, unpack
+
+
+class Failure(Enum):
+    """What went wrong with a forward pass."""
+
+    OUT_OF_MEMORY = auto()
+    CAPTURE = auto()  # a graph could not be recorded
+    DEVICE_LOST = auto()  # nothing that this process asks of the device will be answered any more
+    NOT_FINITE = auto()  # NaN or infinity where the reference has neither
+    WRONG = auto()  # finite, and too far from the reference
+    BROKEN = auto()  # any other error
+
+
+# Words of errors after which a CUDA device answers as before: this call could not be made, the next one may.
+PASSING = ("not_supported", "not supported", "invalid_value", "invalid argument", "invalid configuration", "invalid device function",
+           "no kernel image", "not permitted", "not_initialized", "too many resources")  # fmt: skip
+
+
+class CaptureRefused(RuntimeError):
+    """A graph that could not be recorded."""
+
+
+def classify(error: BaseException) -> Failure:
+    """The failure behind an exception of a forward pass, by its type and by the words of CUDA, cuDNN and torch."""
+    said = str(error).lower()
+    if isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said or "alloc_failed" in said:
+        return Failure.OUT_OF_MEMORY
+    if isinstance(error, CaptureRefused) or "captur" in said or "cuda graph" in said or "cudagraph" in said:
+        return Failure.CAPTURE
+    if any(words in said for words in PASSING):
+        return Failure.BROKEN
+    if type(error).__name__ == "AcceleratorError" or "cuda error" in said or "cuda driver" in said:
+        return Failure.DEVICE_LOST
+    return Failure.BROKEN
+
+
+def describe(failure: Failure) -> str:
+    """A failure in words: `out of memory`."""
+    return failure.name.lower().replace("_", " ")
+
 
 Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (B, A), values (B, V)
 
@@ -46,40 +87,20 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A forward pass that was over when it was launched."""
+    """A forward pass that was over when it was launched: with outputs, or with the error that ended it."""
 
-    outputs: Outputs
+    outputs: Outputs | Exception
 
     def done(self) -> bool:
-        """It is."""
         return True
 
     def wait(self) -> Outputs:
-        """The outputs."""
+        if isinstance(self.outputs, Exception):
+            raise self.outputs
         return self.outputs
 
     def finite(self) -> bool:
-        """Whether all outputs are."""
-        return all_finite(self.outputs[0]) and all_finite(self.outputs[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Crashed:
-    """A forward pass that failed when it was launched."""
-
-    error: Exception
-
-    def done(self) -> bool:
-        """It is."""
-        return True
-
-    def wait(self) -> Outputs:
-        """Raises what went wrong."""
-        raise self.error
-
-    def finite(self) -> bool:
-        """Raises what went wrong."""
-        raise self.error
+        return all(map(all_finite, self.wait()))
 
 
 def all_finite(values: NDArray[np.float16]) -> bool:
@@ -88,7 +109,6 @@ def all_finite(values: NDArray[np.float16]) -> bool:
 
 
 def as_float16(logits: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The wire's precision."""
     return logits.to(torch.float16), values.to(torch.float16)
 
 

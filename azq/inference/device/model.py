@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import WeightsError
-from azq.inference.device.engine import Engine, fastest_layout
-from azq.inference.device.fallback import Failure, Rung, classify
-from azq.inference.device.forward import Crashed, Flight, Forward, Landed, Outputs
+from azq.inference.device.engine import Engine, Rung, fastest_layout
+from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
@@ -43,9 +42,9 @@ class Model:
         self.meta: WeightsMeta | None = None
         self._config = config
         self._engine = engine or Engine(config, placement or place(config))
-        self._reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
+        self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
         self.rung = self._engine.rung_for((spec, network))
-        self._built: tuple[Rung, Network, Forward] | None = None
+        self.built: tuple[Rung, Network, Forward] | None = None  # for a rung: the module whose weights its forward pass takes, and that
         self._probe = _probe(spec)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
 
@@ -60,8 +59,8 @@ class Model:
         """Takes weights over that were read already; raises as `load` does."""
         self.version, self.meta = 0, meta
         version = meta.version if version is None else version
-        load_into(self._reference, state)
-        self._expected = self._plain(self._probe)
+        load_into(self.reference, state)
+        self._expected = self.plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
         self.rung = self._engine.rung_for((self.spec, self.network))
@@ -72,18 +71,18 @@ class Model:
         """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
         twin = Model(self.spec, self.network, self._config, engine=self._engine)
         if self.meta is not None:
-            twin.take(self._reference.state_dict(), self.meta, self.version)
+            twin.take(self.reference.state_dict(), self.meta, self.version)
         return twin
 
     def launch(self, *parts: Packed) -> Flight:
         """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""
         try:
-            assert self._built is not None, "launched before weights were loaded"
+            assert self.built is not None, "launched before weights were loaded"
             if sum(map(len, parts)) > self.rung.max_batch:
                 return self._in_pieces(parts)
-            return self._built[2].launch(*parts)
+            return self.built[2].launch(*parts)
         except (RuntimeError, MemoryError) as error:
-            return Crashed(_without_frames(error))
+            return Landed(_without_frames(error))
 
     def land(self, flight: Flight, *parts: Packed) -> Outputs:
         """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.
@@ -91,7 +90,7 @@ class Model:
         Raises WeightsError where the reference is not finite either, DeviceError where no rung is left.
         """
         while failure := _failure_of(flight):
-            if failure is Failure.NOT_FINITE and not _finite(self._plain(*parts)):
+            if failure is Failure.NOT_FINITE and not _finite(self.plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
             del flight  # and with it, where nobody else has it, what it holds of the device's memory
             self._settle(failure)
@@ -105,7 +104,7 @@ class Model:
     def outcomes(self, packed: Packed) -> NDArray[np.float32]:
         """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
         with torch.inference_mode():
-            return self._reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
+            return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
     def _settle(self, failure: Failure | None) -> None:
         """Goes down until a rung passes the self-test."""
@@ -126,25 +125,25 @@ class Model:
             return classify(error)
 
     def _take_over(self) -> None:
-        if self._built is None or self._built[0] != self.rung:
-            self._built = None  # frees its memory first
-            self._built = (self.rung, *self._engine.forward(self._reference, self.rung))
-        _, module, forward = self._built
-        if module is not self._reference:
-            module.load_state_dict(self._reference.state_dict())
+        if self.built is None or self.built[0] != self.rung:
+            self.built = None  # frees its memory first
+            self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
+        _, module, forward = self.built
+        if module is not self.reference:
+            module.load_state_dict(self.reference.state_dict())
         forward.refresh()
 
     def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
         """Evaluates more than the rung's largest batch."""
-        assert self._built is not None
+        assert self.built is not None
         whole, step = np.concatenate(parts), self.rung.max_batch
-        pieces = [self._built[2].launch(whole[start : start + step]).wait() for start in range(0, len(whole), step)]
+        pieces = [self.built[2].launch(whole[start : start + step]).wait() for start in range(0, len(whole), step)]
         return Landed((np.concatenate([logits for logits, _ in pieces]), np.concatenate([values for _, values in pieces])))
 
-    def _plain(self, *parts: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+    def plain(self, *parts: Packed) -> tuple[torch.Tensor, torch.Tensor]:
         """What the reference says, in float32."""
         with torch.inference_mode():
-            logits, values = self._reference(*unpack(torch.tensor(np.concatenate(parts)), self.spec))
+            logits, values = self.reference(*unpack(torch.tensor(np.concatenate(parts)), self.spec))
         return logits, values
 
 

@@ -60,7 +60,6 @@ class NativeForward:
         self.refresh()
 
     def launch(self, *parts: NDArray[np.uint8]) -> Landed:
-        """Evaluates at once."""
         packed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         logits = np.empty((len(packed), self._actions), np.float16)
         values = np.empty((len(packed), self._values), np.float16)
@@ -68,7 +67,6 @@ class NativeForward:
         return Landed((logits, values))
 
     def refresh(self) -> None:
-        """Packs the module's weights."""
         self._net.load([tensor for layer in _layers(self._module) for tensor in _arrays(layer)])
 
 

@@ -88,7 +88,6 @@ class Tuned:
 
     @property
     def limits(self) -> BatchLimits:
-        """As of now."""
         return BatchLimits(self._enough, choose_deadline_s(self._latency_s) if self._fixed_s is None else self._fixed_s)
 
     def observe(self, leaves: int, latency_s: float) -> None:

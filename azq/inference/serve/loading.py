@@ -53,7 +53,6 @@ class LoadingThread:
 
     @property
     def unserved(self) -> dict[str, str]:
-        """Runs that should be served and are not, and why."""
         waiting = {run: one.problem for run, one in self._loaders.items() if one.problem and not one.served.current}
         return {**waiting, **self._failures.reasons}
 

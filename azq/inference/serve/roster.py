@@ -87,7 +87,6 @@ class Unserved:
         self._failures: dict[Life, FailedRun] = {}
 
     def due(self, life: Life) -> bool:
-        """Whether it is time to try this run."""
         failure = self._failures.get(life)
         return failure is None or self._clock_s() >= failure.again_s
 
@@ -107,7 +106,6 @@ class Unserved:
             self._tell()
 
     def keep(self, lives: Collection[Life]) -> None:
-        """Forgets all other runs."""
         if any(life not in lives for life in self._failures):
             self._failures = {life: failure for life, failure in self._failures.items() if life in lives}
             self._tell()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from azq import logs
 from azq.bus.base import Bus
@@ -46,7 +47,6 @@ class ServedRun:
 
     @property
     def limits(self) -> BatchLimits:
-        """When a batch of this run may go."""
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     def resolve(self, weight_version: int) -> int:
@@ -68,7 +68,6 @@ class ServedRun:
         return model
 
     def give_back(self, version: int) -> None:
-        """Ends a loan."""
         self.models.give_back(version)
 
     def observe(self, leaves: int, latency_s: float) -> None:
@@ -173,42 +172,36 @@ class RunLoader:
         self._log.warning("weights_refused", run=self.served.run, version=version, kept=self.served.current, error=reason_of(error))
 
 
+@dataclass
 class Admission:
     """Makes what serves a run, on one thread; whatever a game raises propagates. A run that kills its worker while it loads is refused."""
 
-    def __init__(
-        self,
-        control: Bus,
-        fetch: Callable[[RunView], Fetch],
-        config: InferenceConfig,
-        engine: Engine,
-        worker: str,
-        spec_of: Callable[[RunSections], NetSpec] | None = None,
-    ) -> None:
-        self._control = control
-        self._fetch = fetch
-        self._config = config
-        self._engine = engine
-        self._spec_of = spec_of or specs()
-        self._loads = Trials(control, worker, LOAD)
-        self._place = f"{host_of(worker)}:{engine.placement.device}"  # unlike the worker it outlives its death
+    control: Bus
+    fetch: Callable[[RunView], Fetch]
+    config: InferenceConfig
+    engine: Engine
+    worker: str
+    spec_of: Callable[[RunSections], NetSpec]
+
+    def __post_init__(self) -> None:
+        self._loads = Trials(self.control, self.worker, LOAD)
 
     def __call__(self, view: RunView) -> RunLoader:
-        run = view.record.run
-        sections = sections_of(view.record)
+        run, sections = view.record.run, sections_of(view.record)
+        place = f"{host_of(self.worker)}:{self.engine.placement.device}"  # unlike the worker it outlives its death
 
         def noted() -> AbstractContextManager[None]:
-            return self._loads.noted(keys.trial(run, f"load@{self._place}"), f"loading run {run}")
+            return self._loads.noted(keys.trial(run, f"load@{place}"), f"loading run {run}")
 
         with noted():
-            spec = self._spec_of(sections)
+            spec = self.spec_of(sections)
 
         def make(network: NetworkConfig) -> Model:
-            return Model(spec, network, self._config, engine=self._engine)
+            return Model(spec, network, self.config, engine=self.engine)
 
-        models = ResidentModels(make, self._fetch(view), self._config.resident_versions, game=sections.run.game)
-        served, catalog = ServedRun(run, spec, models), WeightCatalog(self._control, run)
-        return RunLoader(served, catalog, lambda model: tune(model, self._engine, self._config), noted)
+        models = ResidentModels(make, self.fetch(view), self.config.resident_versions, game=sections.run.game)
+        served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run)
+        return RunLoader(served, catalog, lambda model: tune(model, self.engine, self.config), noted)
 
 
 def host_of(worker: str) -> str:

@@ -27,7 +27,7 @@ from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.requests import BadRequest, Pending, Waiting, plan
 from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
-from azq.inference.serve.served import Admission, ServedRun
+from azq.inference.serve.served import Admission, ServedRun, specs
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
@@ -58,7 +58,6 @@ class FlyingBatch:
 
     @property
     def leaves(self) -> int:
-        """All members' together."""
         return sum(pending.request.count for pending in self.members)
 
 
@@ -94,12 +93,12 @@ class InferenceServer:
         self._worker = worker
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
-        admit = Admission(control, fetch, config, self._engine, worker, spec_of)
+        admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
         self._loading = LoadingThread(control, Roster(runs), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
-        self._served: dict[str, ServedRun] = {}
+        self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
-        self._flying: deque[FlyingBatch] = deque()
+        self.flying: deque[FlyingBatch] = deque()
         self._request_leaves = 1  # of the request that came last
         self._claim_at_s = 0.0
         self._not_before_s: dict[tuple[str, str], float] = {}  # suspects that wait for what becomes of another trial, by entry
@@ -122,27 +121,27 @@ class InferenceServer:
             return self._land_all() + self._try_alone(now)
         if now.members:
             self._launch(now)
-        if len(self._flying) >= self._depth or self._landing():
-            return self._land(self._flying.popleft())
+        if len(self.flying) >= self._depth or self._landing():
+            return self._land(self.flying.popleft())
         return 0
 
     def _landing(self) -> bool:
         """Whether the oldest batch is over. Until then, while the device has room, the next is looked for rather than this one waited for:
         what comes meanwhile is to be there when it ends."""
-        return bool(self._flying) and self._flying[0].flight.done()
+        return bool(self.flying) and self.flying[0].flight.done()
 
     def _wait_and_receive(self, idle_block_ms: int) -> Now:
         """What is due after a look at what has come; waits first where nothing is due yet."""
         now = self._plan()
         due = bool(now.members) or self._landing()
         # Neither wait is one in the broker: it looks at the end of a wait only ten times a second.
-        if not due and self._flying:
+        if not due and self.flying:
             with self.phases("forward"):
                 self._loading.news.wait(POLL_S)
         elif not due and self._pending:
             with self.phases("idle"):
                 self._loading.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
-        came = self._receive(0 if due or self._flying or self._pending else idle_block_ms)
+        came = self._receive(0 if due or self.flying or self._pending else idle_block_ms)
         return now if due and not came else self._plan()
 
     def drain(self) -> None:
@@ -151,8 +150,8 @@ class InferenceServer:
 
     def release(self) -> None:
         """Forgets everything held after the broker was lost; the streams say what is still to be done."""
-        while self._flying:
-            batch = self._flying.popleft()
+        while self.flying:
+            batch = self.flying.popleft()
             batch.served.give_back(batch.weight_version)
         self._pending.clear()
         self._not_before_s.clear()
@@ -165,7 +164,7 @@ class InferenceServer:
     @property
     def versions(self) -> dict[str, int]:
         """Newest version served of each run."""
-        return {run: served.current for run, served in self._served.items() if served.current}
+        return {run: served.current for run, served in self.served.items() if served.current}
 
     @property
     def unserved(self) -> dict[str, str]:
@@ -188,7 +187,7 @@ class InferenceServer:
             asked = [pending for pending in asked if self._not_before_s.get(_key(pending.entry), 0.0) <= now_s]
         grouped = [(pending, self._group(pending)) for pending in asked]
         groups = {group for _, group in grouped}
-        ready = {group for group in groups if self._served[group[0]].ready(group[1])}
+        ready = {group for group in groups if self.served[group[0]].ready(group[1])}
         if len(ready) < len(groups):
             self._loading.ask()
             grouped = [one for one in grouped if one[1] in ready]
@@ -199,21 +198,21 @@ class InferenceServer:
 
     def _limits(self, group: Hashable) -> BatchLimits:
         assert isinstance(group, tuple)
-        return BatchLimits(1, 0.0) if group[2] else self._served[group[0]].limits
+        return BatchLimits(1, 0.0) if group[2] else self.served[group[0]].limits
 
     def _group(self, pending: Pending) -> tuple[str, int, Hashable]:
         """What is evaluated together: run and version, and of suspects each alone."""
-        version = self._served[pending.run].resolve(pending.request.weight_version)
+        version = self.served[pending.run].resolve(pending.request.weight_version)
         return pending.run, version, _key(pending.entry) if pending.suspect else None
 
     def _take_news(self) -> None:
         """Takes over the runs as the loading thread sees them, and the threads it chose."""
         self._loading.start()
         self._loading.news.clear()
-        if self._served is not self._loading.served:
-            before, self._served = self._served, self._loading.served
+        if self.served is not self._loading.served:
+            before, self.served = self.served, self._loading.served
             # Of a run that is gone, or was made again: whoever is to answer finds them in the stream.
-            stays = {run for run, served in self._served.items() if before.get(run) is served}
+            stays = {run for run, served in self.served.items() if before.get(run) is served}
             self._pending = [pending for pending in self._pending if pending.run in stays]
             self._not_before_s.clear()
         if self._threads != self._engine.threads:
@@ -252,15 +251,15 @@ class InferenceServer:
         return min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
 
     def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
-        held = {_key(pending.entry) for pending in self._held()}
-        asked = {(pending.request.client, pending.request.request_id) for pending in self._held()}
-        by_stream = {keys.eval_stream(run): run for run in self._served}
+        held = {_key(pending.entry) for pending in self.held()}
+        asked = {(pending.request.client, pending.request.request_id) for pending in self.held()}
+        by_stream = {keys.eval_stream(run): run for run in self.served}
         for entry in entries:
             if _key(entry) in held or entry.stream not in by_stream:
                 continue
             run = by_stream[entry.stream]
             try:
-                spec, now_s = self._served[run].spec, time.monotonic()
+                spec, now_s = self.served[run].spec, time.monotonic()
                 pending = requests.read_request(run, entry, spec, self._config.max_batch, now_s, claimed=claimed)
             except WireError as error:
                 self._bury(entry, error)
@@ -271,9 +270,10 @@ class InferenceServer:
                 self._pending.append(pending)
                 self._request_leaves = pending.request.count
 
-    def _held(self) -> Iterator[Pending]:
+    def held(self) -> Iterator[Pending]:
+        """Requests without an answer."""
         yield from self._pending
-        for batch in self._flying:
+        for batch in self.flying:
             yield from batch.members
 
     def _bury(self, entry: Entry, error: WireError) -> None:
@@ -286,7 +286,7 @@ class InferenceServer:
         self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])
 
     def _launch(self, now: Now) -> None:
-        served = self._served[now.members[0].run]
+        served = self.served[now.members[0].run]
         try:
             model = served.borrow(now.weight_version)
         except AzqError as error:
@@ -296,7 +296,7 @@ class InferenceServer:
         if model is None:
             return  # overwritten since it was planned for; the next step asks for it
         self._leave_queue(now.members)
-        alone, began_s = not self._flying, time.monotonic()
+        alone, began_s = not self.flying, time.monotonic()
         try:
             with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
                 flight = model.launch(*(pending.packed for pending in now.members))
@@ -306,7 +306,7 @@ class InferenceServer:
             served.give_back(now.weight_version)
             self._part(now.members, error)
             return
-        self._flying.append(FlyingBatch(served, now.weight_version, now.members, model, flight, began_s, alone))
+        self.flying.append(FlyingBatch(served, now.weight_version, now.members, model, flight, began_s, alone))
 
     def _try_alone(self, now: Now) -> int:
         """Evaluates a suspect with nothing else on the device, or refuses what has killed before."""
@@ -341,15 +341,13 @@ class InferenceServer:
             self._not_before_s.pop(_key(pending.entry), None)
 
     def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
-        """Tells clients why there is no answer."""
         self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=reason_of(error))
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
     def _land_all(self) -> int:
-        """Waits for all that is in flight."""
         landed = 0
-        while self._flying:
-            landed += self._land(self._flying.popleft())
+        while self.flying:
+            landed += self._land(self.flying.popleft())
         return landed
 
     def _land(self, batch: FlyingBatch) -> int:

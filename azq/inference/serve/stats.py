@@ -20,7 +20,6 @@ class Stats:
         self.weight_switch_s = 0.0
 
     def batch(self, leaves: int, busy_s: float) -> None:
-        """Counts a forward pass."""
         self._evaluations.add(leaves)
         self._batches.add(1)
         self._batch_leaves.add(leaves)
@@ -35,11 +34,9 @@ class Stats:
 
     @property
     def evaluations(self) -> int:
-        """Leaves evaluated since the start."""
         return int(self._evaluations.total)
 
     def rates(self) -> dict[str, float]:
-        """The figures of the last seconds."""
         return {
             metrics.EVALUATIONS_PER_S: self._evaluations.per_s(),
             metrics.MEAN_BATCH: self._evaluations.per_s() / max(self._batches.per_s(), 1e-9),

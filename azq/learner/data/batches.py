@@ -1,7 +1,7 @@
 """Which samples a step trains on: a pure function of the run's seed, the rank, the step and the window. Nothing else is random.
 
 So a batch does not depend on when it is gathered, or by which thread, and a resumed learner needs no state of a generator. What
-`Prefetcher` gathers ahead of time equals what `Direct` hands out, bit for bit and in the same order: a batch that was gathered before the
+`Prefetcher` gathers ahead of time equals what `Feed` hands out, bit for bit and in the same order: a batch that was gathered before the
 window grew, or for another size, is given back and gathered again.
 Letters: B samples of a batch.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,18 +63,8 @@ class Draws:
         return ages, rng.integers(0, self.symmetries, order.rows, dtype=np.uint8) if self.symmetries > 1 else None
 
 
-class Feed(Protocol):
-    """Hands out batches; `Direct` gathers each when it is asked for, `azq.learner.data.batches.Prefetcher` ahead of time."""
-
-    def take(self, order: Order) -> AbstractContextManager[Batch]:
-        """The batch of an order, valid within the context."""
-
-    def close(self) -> None:
-        """Ends its threads."""
-
-
-class Direct:
-    """Gathers each batch when it is asked for."""
+class Feed:
+    """Hands out batches; each is gathered when it is asked for."""
 
     def __init__(self, window: Window, draws: Draws) -> None:
         self._window = window
@@ -82,12 +72,12 @@ class Direct:
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        """The batch of an order."""
+        """The batch of an order, valid within the context; raises what gathering raised."""
         ages, chosen = self._draws.of(order)
         yield Batch(self._window.newest(ages), chosen)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Ends its threads."""
 
 
 Fence = Callable[[], None]  # returns when the device has read a buffer
@@ -115,7 +105,7 @@ def fence_of(device: torch.device) -> Callable[[], Fence]:
 
 def feed_of(window: Window, draws: Draws, batches: int, device: torch.device) -> Feed:
     """`batches` gathered ahead; 0: each when it is asked for."""
-    return Prefetcher(window, draws, batches, device) if batches else Direct(window, draws)
+    return Prefetcher(window, draws, batches, device) if batches else Feed(window, draws)
 
 
 @dataclass(slots=True)
@@ -150,14 +140,13 @@ class _Key:
     total: int  # samples ever added to the window
 
 
-class Prefetcher:
+class Prefetcher(Feed):
     """Keeps up to `batches` batches ready. Taken from by one thread, while that thread or another adds to the window."""
 
     def __init__(
         self, window: Window, draws: Draws, batches: int, device: torch.device, *, make_fence: Callable[[], Fence] | None = None
     ) -> None:
-        self._window = window
-        self._draws = draws
+        super().__init__(window, draws)
         self._ahead = batches
         self._make_fence = make_fence or fence_of(device)
         self._state = threading.Condition()
@@ -171,7 +160,6 @@ class Prefetcher:
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        """The batch of an order; raises what gathering raised."""
         slot = self._await(order)
         try:
             assert slot.batch is not None
@@ -183,7 +171,6 @@ class Prefetcher:
                 self._state.notify_all()
 
     def close(self) -> None:
-        """Ends the thread."""
         with self._state:
             self._closed = True
             self._state.notify_all()

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.ledger.types import LearnerLease, LedgerCounts, RunView
+from azq.ledger import AnyLedger
+from azq.ledger.types import LearnerLease
 from azq.phases import Phases
 from azq.replay.samples import Rules, Samples, mean_weight_version
 from azq.replay.sampling import judge
@@ -22,31 +22,9 @@ from azq.wire import keys
 from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
+BATCH = 256  # games read at once
 _READ = 1000  # entries of the sample stream at once
 log = logs.get(__name__)
-
-
-class LearnerLedger(Protocol):
-    """What a learner asks of the ledger."""
-
-    def run(self, name: str) -> RunView: ...
-    def counts(self, run: str) -> LedgerCounts: ...
-    def open_uids(self, run: str) -> set[int]: ...
-    def renew_learner(self, lease: LearnerLease) -> None: ...
-    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None: ...
-    def restore(
-        self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None
-    ) -> int: ...
-    def record_inserted(
-        self,
-        run: str,
-        inserted: int,
-        duplicates_dropped: int,
-        *,
-        ack: Sequence[str] = (),
-        refused: Mapping[int, str] | None = None,
-        lease: LearnerLease | None = None,
-    ) -> None: ...
 
 
 def game_key(sections: RunSections) -> str:
@@ -55,7 +33,7 @@ def game_key(sections: RunSections) -> str:
     return sections.run.game + params
 
 
-def restore(run: str, ledger: LearnerLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
+def restore(run: str, ledger: AnyLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
     """Makes the ledger agree with the log, whatever it forgot; returns how many games were written off.
 
     Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
@@ -84,9 +62,6 @@ def _without(span: tuple[int, int], kept: set[int]) -> list[tuple[int, int]]:
     return [(low, high) for low, high in edges if low <= high]
 
 
-BATCH = 256  # games read at once
-
-
 @dataclass(slots=True)
 class _Sorted:
     """Entries of one read, by what becomes of them."""
@@ -111,7 +86,7 @@ class Intake:
     game: Rules
     _: KW_ONLY
     bus: Bus
-    ledger: LearnerLedger
+    ledger: AnyLedger
     segments: SegmentLog
     window: Window
     consumer: str

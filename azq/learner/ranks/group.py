@@ -194,7 +194,6 @@ def _made(size: int) -> tuple[str, mmap.mmap | None]:
 
 
 def _told(path: str, mark: bytes) -> tuple[str, bytes]:
-    """Rank 0's path and mark, at every rank."""
     data = torch.zeros(_PATH_BYTES, dtype=torch.uint8)
     sent = mark + os.fsencode(path) if mark and len(path) < _PATH_BYTES - _MARK_BYTES else b""
     data[: len(sent)] = torch.frombuffer(bytearray(sent), dtype=torch.uint8) if sent else data[:0]

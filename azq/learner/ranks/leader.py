@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace as changed
@@ -19,7 +20,7 @@ from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
-from azq.learner.rounds import OneRank, RanksFigures, RoundTiming, TrainingRound
+from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.trainer import Sync, Trainer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -33,8 +34,8 @@ TABLE_LIFE_S = 60.0
 log = logs.get(__name__)
 
 
-class Leader:
-    """A `Ranks` of this process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
+class Leader(Ranks):
+    """This process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
 
     def __init__(
         self,
@@ -48,16 +49,14 @@ class Leader:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(trainer, feed)
         self._run = run
         self._bus = bus
         self._config = config
-        self._trainer = trainer
-        self._feed = feed
         self._place = place
         self._meetings = meetings
         self._clock = clock
-        self._outage = CircuitBreaker(clock=clock)
-        self._alone = OneRank(trainer, feed)
+        self._broker = CircuitBreaker(clock=clock)
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
         self._group: RankGroup | None = None
         self._sync: Sync | None = None
@@ -69,37 +68,31 @@ class Leader:
         self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
 
     def look(self) -> None:
-        """Invites who is free; keeps the others waiting in peace."""
         now = self._clock()
         if now < self._due_s:
             return
         self._due_s = now + LOOK_S
-        beats = self._outage.attempt(self._read_beats)
+        beats = self._broker.attempt(self._read_beats)
         if beats is None or self._table is None:
             return
         table = next_table(self._table, beats, broken=self._broken)
         if table is not self._table:
             self._begin(table)
         elif self._group is not None:
-            self._tell_idle()
-        self._outage.attempt(self._put_table)
+            self._holds(partial(self._group.tell, Word("idle")))
+        self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
         """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
-        if self._group is not None and self._trainer.module is not self._module:
+        if self._group is not None and self.trainer.module is not self._module:
             self._tell_leave()  # the network grew: the others meet again to get it
             self._part()
         if self._group is None:
-            return self._alone.train(planned)
-        before, lost = self._trainer.snapshot(), ""
-        try:
-            self._together(planned)
-        except RuntimeError as error:
-            lost = _first_line(error)
-        if not lost:
+            return super().train(planned)
+        before = self.trainer.snapshot()
+        if self._holds(partial(self._together, planned)):
             return planned.steps
-        self._lose(lost)
-        self._trainer.restore(before)
+        self.trainer.restore(before)
         return 0
 
     def _together(self, planned: TrainingRound) -> None:
@@ -110,15 +103,14 @@ class Leader:
         start = time.perf_counter()
         group.tell(Word("train", planned=planned, rows=rows))
         sync.share(0, rows)
-        timings = train_together(group, sync, self._trainer, self._feed, planned, Order(planned.step, rows[0], planned.size))
+        timings = train_together(group, sync, self.trainer, self.feed, planned, Order(planned.step, rows[0], planned.size))
         self._last = (time.perf_counter() - start, tuple(timings))
         self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
 
     def figures(self) -> RanksFigures:
-        """How the ranks do."""
         wall_s, timings = self._last
         if self._group is None or not timings:
-            return replace(self._alone.figures(), ranks=self._place.ranks, failures=self._failures)
+            return replace(super().figures(), ranks=self._place.ranks, failures=self._failures)
         steps = max(1, timings[0].steps)
         own_s = sum(timing.own_s for timing in timings) / len(timings)
         done = sum(timing.rows for timing in timings) * steps
@@ -133,10 +125,9 @@ class Leader:
         )
 
     def close(self) -> None:
-        """Lets the members go."""
         self._tell_leave()
         self._release()
-        self._alone.close()
+        super().close()
 
     def _read_beats(self) -> list[RankBeat]:
         if self._table is None:
@@ -158,41 +149,32 @@ class Leader:
         if not table.members:
             log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self._place.ranks)
             return
-        lost = ""
-        try:
-            self._meet(self._table)
-        except RuntimeError as error:
-            lost = _first_line(error)
-        if lost:
-            self._lose(lost)
+        self._holds(partial(self._meet, self._table))
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
         store, name = open_store(self._meetings, self._place.host, size, timeout_s=JOIN_S)
         self._table = changed(table, meeting=name)
-        self._outage.attempt(self._put_table)
-        self._group = RankGroup(store, table.epoch, 0, size, self._trainer.device, timeouts(self._config.rank_timeout_s, 0))
-        self._group.send_state(self._trainer.tensors(), self._trainer.step)
-        self._module = self._trainer.module
-        self._sync = sync_of(self._module, self._config, self._trainer.device)
-        self._trainer.join(self._sync)
+        self._broker.attempt(self._put_table)
+        self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self._config.rank_timeout_s, 0))
+        self._group.send_state(self.trainer.tensors(), self.trainer.step)
+        self._module = self.trainer.module
+        self._sync = sync_of(self._module, self._config, self.trainer.device)
+        self.trainer.join(self._sync)
         log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self._place.ranks)
 
-    def _tell_idle(self) -> None:
+    def _holds(self, call: Callable[[], None]) -> bool:
+        """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
         lost = ""
         try:
-            assert self._group is not None
-            self._group.tell(Word("idle"))
+            call()
         except RuntimeError as error:
-            lost = _first_line(error)
-        if lost:
-            self._lose(lost)
-
-    def _lose(self, reason: str) -> None:
-        """Goes on without the group. Called outside of the handler: an error holds what holds connections."""
-        self._failures += 1
-        log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=reason)
-        self._part()
+            lost = str(error).partition("\n")[0][:200] or type(error).__name__
+        if lost:  # outside of the handler: an error holds what holds connections
+            self._failures += 1
+            log.warning("rank_lost", epoch=self._table.epoch if self._table else 0, reason=lost)
+            self._part()
+        return not lost
 
     def _part(self) -> None:
         """Alone until those that are left say that they are free."""
@@ -210,13 +192,9 @@ class Leader:
     def _release(self) -> None:
         group, self._group, self._sync = self._group, None, None
         self._last, self._speeds = (0.0, ()), ()
-        self._trainer.leave()
+        self.trainer.leave()
         if group is not None:
             group.close()
-
-
-def _first_line(error: RuntimeError) -> str:
-    return str(error).partition("\n")[0][:200] or type(error).__name__
 
 
 def _beat(frame: bytes) -> RankBeat | None:

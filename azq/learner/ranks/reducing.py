@@ -75,7 +75,6 @@ class CudaStopwatch:
 
 
 def stopwatch(device: torch.device) -> Stopwatch:
-    """What measures work on a device."""
     return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
 
 

@@ -40,7 +40,6 @@ class RunNetworks:
     spec: NetSpec
 
     def make(self, network: NetworkConfig) -> Network:
-        """A freshly initialised one."""
         return build(network, self.spec, seed=self.sections.run.seed)
 
     def described(self, description: Mapping[str, Any]) -> NetworkConfig:

@@ -63,7 +63,6 @@ def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
 
 
 def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
-    """The sum that is minimised."""
     weights = {
         "policy": 1.0,
         "value": config.value_weight,

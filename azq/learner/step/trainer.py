@@ -24,6 +24,8 @@ from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
 from azq.phases import DeviceEvent, Phases
 from azq.replay.samples import Samples
 
+MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
+
 
 class Sync:
     """What a training step asks of those that it trains with: nobody here; ways to train with other ranks start from it."""
@@ -48,9 +50,6 @@ class Sync:
     def waited_s(self) -> float:
         """Seconds in which this rank did nothing but wait for others, since the last call."""
         return 0.0
-
-
-MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Trainer:
 
     def join(self, sync: Sync) -> None:
         """From now on trains with others."""
-        self._sync = sync
+        self.sync = sync
         self._optimizer.zero_grad(set_to_none=True)
 
     def leave(self) -> None:
@@ -132,12 +131,12 @@ class Trainer:
         found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
-            self._sync.backward(weighted(found, self._config))
+            self.sync.backward(weighted(found, self._config))
         with self.phases("update"):
             nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
         with self.phases("sync"):
-            self._sync.after_step(self.step)
+            self.sync.after_step(self.step)
         with self.phases("update"):
             self._ema.update(self.module, self.step)
             self._add_up(found)
@@ -221,7 +220,7 @@ class Trainer:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
         with self.phases("forward"), torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None):
-            outputs = self._sync.forward(planes, scalars)
+            outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets)
 

@@ -9,7 +9,7 @@ from waiting import until
 
 from azq.errors import DeviceError, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.fallback import Mode
+from azq.inference.device.engine import Mode
 from azq.wire import keys
 
 NAN = answering(np.nan)
@@ -66,7 +66,7 @@ def test_weights_that_evaluate_to_nan_by_themselves_are_named_to_the_client(conn
     server = connect.server(shelf, engine=engine)
     with serving(server):
         ask(client, observations(4))
-    server._served[RUN].borrow(1)._reference.policy.weight.data.fill_(np.nan)
+    server.served[RUN].borrow(1).reference.policy.weight.data.fill_(np.nan)
     engine.failing |= dict.fromkeys(Mode, NAN)
     with serving(server), pytest.raises(EvaluatorFailure, match="weights version 1 evaluated to NaN or infinity"):
         ask(client, observations(4))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from azq.cli.app import COMMANDS, GROUPS, app
 from azq.cli.options import with_client, with_settings
 
-HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic", "azq._core")
+HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic")
 
 
 def test_help_loads_nothing_heavy() -> None:

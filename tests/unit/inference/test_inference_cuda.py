@@ -11,9 +11,8 @@ from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
 from azq.config import NetworkConfig
 from azq.inference.device.cuda import SLOTS, GraphForward
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import CaptureRefused, Mode, Rung
-from azq.inference.device.forward import EagerForward, Landed, buckets
+from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.forward import CaptureRefused, EagerForward, Landed, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.nets import build, from_bytes

@@ -11,8 +11,8 @@ from inference_doubles import CONFIG, NETWORK, SPEC, FakeEngine, answering, obse
 
 from azq.config import NetworkConfig
 from azq.errors import DeviceError, ExitCode, WeightsError
-from azq.inference.device.fallback import SMALLEST_BATCH, CaptureRefused, Failure, Leave, Mode, Rung, after, classify, modes_on
-from azq.inference.device.forward import Landed, all_finite
+from azq.inference.device.engine import SMALLEST_BATCH, Leave, Mode, Rung, after, modes_on
+from azq.inference.device.forward import CaptureRefused, Failure, Landed, all_finite, classify
 from azq.inference.device.model import Model
 from azq.nets import build, from_bytes, to_bytes, unpack
 
@@ -157,7 +157,7 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
 
     data, packed = weights(1), observations(250)
     model.load(data)
-    plain = engine.forward(model._reference, Rung(Mode.PLAIN, 256))[1]
+    plain = engine.forward(model.reference, Rung(Mode.PLAIN, 256))[1]
     engine.failing[Mode.FAST] = small_only
     logits, values = model.evaluate(packed)
     assert model.rung == Rung(Mode.FAST, 64)
@@ -201,7 +201,7 @@ def test_weights_whose_reference_is_not_finite_are_to_blame_themselves():
     model, engine = make({})
     model.load(weights(1))
     with torch.no_grad():
-        model._reference.policy.weight.fill_(float("inf"))
+        model.reference.policy.weight.fill_(float("inf"))
     engine.failing[Mode.FAST] = NAN
     with pytest.raises(WeightsError, match="weights version 1 evaluated to NaN or infinity"):
         model.evaluate(observations(3))

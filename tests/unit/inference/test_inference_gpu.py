@@ -17,9 +17,8 @@ from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.cuda import GraphSlot, Lane
-from azq.inference.device.engine import Engine
-from azq.inference.device.fallback import CaptureRefused, Mode, Rung
-from azq.inference.device.forward import EagerForward
+from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.forward import CaptureRefused, EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation
@@ -66,7 +65,7 @@ def test_graphs_op_by_op_and_the_reference_agree(pairs, precision, counts, seed)
     for rows, flight in zip(packed, flights, strict=True):
         logits, values = graph.land(flight, rows)
         beside = eager.evaluate(rows)
-        expected = graph._plain(rows)
+        expected = graph.plain(rows)
         # Bit for bit in float32; in bfloat16 cuDNN tries kernels, and may choose another one for each.
         most = (0.0, 0.0) if precision == "float32" else (0.1, 0.03)
         assert np.abs(logits.astype(np.float32) - beside[0]).max() <= most[0]
@@ -182,7 +181,7 @@ def test_memory_that_runs_out_makes_batches_smaller():
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert model.rung.max_batch < 65536 or model.rung.mode is not Mode.FAST
-    assert np.abs(logits[:64].astype(np.float32) - model._plain(packed[:64])[0].numpy()).max() <= 0.15
+    assert np.abs(logits[:64].astype(np.float32) - model.plain(packed[:64])[0].numpy()).max() <= 0.15
 
 
 def test_a_capture_refused_by_the_slot(monkeypatch):
@@ -191,7 +190,7 @@ def test_a_capture_refused_by_the_slot(monkeypatch):
 
     monkeypatch.setattr(GraphSlot, "capture", refuse)
     model = loaded(engine_of(BRIEF), mode=Mode.EAGER)
-    assert isinstance(model._built[2], EagerForward)
+    assert isinstance(model.built[2], EagerForward)
     assert len(model.evaluate(observations(33))[0]) == 33
 
 
@@ -200,7 +199,7 @@ def test_outputs_that_are_not_finite_are_seen_on_the_device():
     packed = observations(40)
     expected = model.evaluate(packed)[0]
     with torch.no_grad():
-        next(iter(model._built[1].parameters())).fill_(float("nan"))  # the device's copy alone
+        next(iter(model.built[1].parameters())).fill_(float("nan"))  # the device's copy alone
     torch.cuda.synchronize()
     assert not model.launch(packed).finite()
     logits, _ = model.evaluate(packed)
@@ -213,7 +212,7 @@ def test_compiled_networks_run_as_graphs():
     config = BRIEF.model_copy(update={"compile": True})
     model = loaded(engine_of(config), config=config)
     packed = observations(100)
-    assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model._plain(packed)[0].numpy()).max() <= 0.15
+    assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15
 
 
 def test_a_capture_that_torch_refuses_leaves_a_device_that_works(monkeypatch):
@@ -233,6 +232,6 @@ def test_a_capture_that_torch_refuses_leaves_a_device_that_works(monkeypatch):
     monkeypatch.undo()
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     packed = observations(33)
-    assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model._plain(packed)[0].numpy()).max() <= 0.15
+    assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15
     again = loaded(engine_of(BRIEF))  # and another engine records as before
     assert len(again.evaluate(packed)[0]) == 33

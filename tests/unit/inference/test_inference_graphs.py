@@ -19,8 +19,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.cuda import SLOTS
-from azq.inference.device.engine import Engine, fastest_layout
-from azq.inference.device.fallback import Mode, Rung
+from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
 from azq.inference.device.forward import EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement
@@ -128,7 +127,7 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     model.load(weights(1))
     packed = observations(100)
     expected = model.evaluate(packed)
-    old = weakref.ref(model._built[2]._slots[0])
+    old = weakref.ref(model.built[2]._slots[0])
     fake_cuda.fail = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     sizes, seen = engine.sizes, []
 
@@ -174,11 +173,11 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
     try:
         until(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
         first = client.submit(observations(64))
-        until(lambda: server.step(5) == 0 and bool(server._flying), "the first is launched")
+        until(lambda: server.step(5) == 0 and bool(server.flying), "the first is launched")
         ended = threading.Event()
-        server._flying[0].flight.done = ended.is_set  # a long batch
+        server.flying[0].flight.done = ended.is_set  # a long batch
         second = client.submit(observations(64, seed=2))
-        until(lambda: server.step(5) >= 0 and len(server._flying) + server.stats.evaluations // 64 == 2, "the second is launched")
+        until(lambda: server.step(5) >= 0 and len(server.flying) + server.stats.evaluations // 64 == 2, "the second is launched")
         assert server.stats.evaluations == 64  # two are as many as there may be: the first was waited for, the second is under way
         assert client.result(first, timeout_s=1.0) is not None
         until(lambda: server.step(5) == 64, "the second is answered")
@@ -195,7 +194,7 @@ def test_other_networks_run_as_graphs_too(engine, kind):
     assert model.rung.mode is Mode.FAST
     packed = observations(30)
     logits, values = model.evaluate(packed)
-    expected = model._plain(packed)
+    expected = model.plain(packed)
     assert np.allclose(logits, expected[0].numpy(), atol=2e-3)
     assert np.allclose(values, expected[1].numpy(), atol=2e-3)
 
@@ -222,7 +221,7 @@ def test_tuning_records_the_sizes_that_full_batches_will_have(engine):
     enough = tune(model, engine, config).limits.enough
     likely = [size for size in engine.sizes(model.rung) if 2 * size > enough]
     assert likely
-    assert all(slot.holds(size) for slot in model._built[2]._slots for size in likely)
+    assert all(slot.holds(size) for slot in model.built[2]._slots for size in likely)
     assert not engine._lanes.in_use  # of later networks, those sizes are recorded that come
 
 
@@ -239,9 +238,9 @@ def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine
         until(lambda: one.step(5) == 64, "the first says how large requests are")
         handles = [client.submit(observations(64, seed=seed)) for seed in range(8)]
         one.step(5)
-        assert sum(1 for _ in one._held()) == 2
+        assert sum(1 for _ in one.held()) == 2
         other.step(5)
-        assert sum(1 for _ in other._held()) >= 2
+        assert sum(1 for _ in other.held()) >= 2
         with serving(one), serving(other):
             assert all(client.result(handle, timeout_s=10.0) is not None for handle in (first, *handles))
     finally:

@@ -84,7 +84,7 @@ def test_a_run_made_again_with_another_game_is_served_as_that() -> None:
         place.spec = OTHER_GAME
         place.make_again()
         place.shelf.publish(1, weights(2, spec=OTHER_GAME))
-        until(lambda: place.server._served[RUN].spec == OTHER_GAME, "the other game")
+        until(lambda: place.server.served[RUN].spec == OTHER_GAME, "the other game")
         answer = ask(place.client("c2"), observations(8, spec=OTHER_GAME))
     assert answer.logits.shape == (8, OTHER_GAME.num_actions)
 
@@ -94,10 +94,10 @@ def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
     place.shelf.publish(1, weights(1))
     with serving(place.server):
         until(lambda: place.server.versions == {RUN: 1}, "the weights")
-        before = place.server._served[RUN]
+        before = place.server.served[RUN]
         looks = place.runs.looks
         until(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
-        assert place.server._served[RUN] is before
+        assert place.server.served[RUN] is before
 
 
 def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,7 @@ from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.engine import SMALLEST_EXACT, fastest_layout
-from azq.inference.device.fallback import Mode
+from azq.inference.device.engine import SMALLEST_EXACT, Mode, fastest_layout
 from azq.inference.device.forward import bucket_of, buckets, gather
 from azq.inference.device.model import Model
 from azq.inference.serve import served

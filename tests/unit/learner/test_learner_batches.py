@@ -10,7 +10,7 @@ import torch
 
 from azq import games
 from azq.bench.learner import full_window
-from azq.learner.data.batches import Batch, Direct, Draws, Order, Prefetcher, feed_of
+from azq.learner.data.batches import Batch, Draws, Feed, Order, Prefetcher, feed_of
 from azq.nets import NetSpec
 from azq.replay.samples import Samples
 from azq.replay.window import Window
@@ -59,7 +59,7 @@ def test_draws_are_uniform_over_the_newest_and_the_symmetries():
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_prefetched_batches_are_those_of_a_direct_feed_while_the_window_grows_and_sizes_change(ahead):
     ours, theirs = window_of(500), window_of(500)
-    prefetcher, direct = Prefetcher(ours, DRAWS, ahead, CPU), Direct(theirs, DRAWS)
+    prefetcher, direct = Prefetcher(ours, DRAWS, ahead, CPU), Feed(theirs, DRAWS)
     script = np.random.default_rng(1)
     step = 0
     for turn in range(60):
@@ -128,4 +128,4 @@ def test_what_gathering_raises_is_raised_where_the_batch_is_taken():
 
 
 def test_none_ahead_is_a_direct_feed():
-    assert isinstance(feed_of(window_of(10), DRAWS, 0, CPU), Direct)
+    assert isinstance(feed_of(window_of(10), DRAWS, 0, CPU), Feed)

@@ -10,7 +10,7 @@ from azq import games
 from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
-from azq.learner.data.batches import Direct, Draws, Order, Prefetcher
+from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
 from azq.learner.ranks.group import RankGroup, open_store
 from azq.learner.ranks.reducing import CudaStopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
@@ -29,7 +29,7 @@ def test_training_on_prefetched_batches_equals_training_on_direct_ones():
     spec = NetSpec.of(game)
     window = full_window(game, spec, 20_000)
     weights = []
-    for make in (lambda draws: Prefetcher(window, draws, 3, device), lambda draws: Direct(window, draws)):
+    for make in (lambda draws: Prefetcher(window, draws, 3, device), lambda draws: Feed(window, draws)):
         config = LearnerConfig(device="cuda", precision="float32", batch_size=512)
         network = build(NetworkConfig(kind="mlp", blocks=2, channels=64), spec, seed=1)
         trainer = Trainer(network, spec, config, device, Symmetries(game, device))
@@ -64,7 +64,7 @@ def steps_on(device, *, precision="float32", join=None, count=20):
     trainer = Trainer(network, spec, config, device, Symmetries(game, device))
     if join is not None:
         trainer.join(join(trainer.module, config))
-    feed = Direct(window, Draws(3, trainer.num_symmetries))
+    feed = Feed(window, Draws(3, trainer.num_symmetries))
     for step in range(count):
         with feed.take(Order(step, 256, 5_000)) as batch:
             trainer.train_on(batch, 0.0)
@@ -91,7 +91,7 @@ def test_a_checkpoint_of_the_device_goes_on_there_and_on_the_cpu(tmp_path):
         _, _, other = steps_on(device, count=3)
         other.load_tensors(load(path).tensors, trainer.step)
         assert all(torch.equal(tensor.cpu(), other.tensors()[name].cpu()) for name, tensor in trainer.tensors().items())
-        with Direct(full_window(GAME, NetSpec.of(GAME), 1_000), Draws(3, other.num_symmetries)).take(Order(30, 64, 1_000)) as batch:
+        with Feed(full_window(GAME, NetSpec.of(GAME), 1_000), Draws(3, other.num_symmetries)).take(Order(30, 64, 1_000)) as batch:
             other.train_on(batch, 0.0)
         assert np.isfinite(other.mean_losses().policy)
 
@@ -112,7 +112,7 @@ def test_a_group_of_one_trains_with_nccl_as_one_alone(tmp_path):
             bound = 1e-2 if options else 1e-3
             assert all(np.abs(alone[name] - weights[name]).mean() <= bound for name in alone)
             group.meet()
-            assert trainer._sync.waited_s() >= 0.0
+            assert trainer.sync.waited_s() >= 0.0
             trainer.leave()
         assert [timing.rows for timing in group.gather(RoundTiming(1, 256, 0.1, 0.0))] == [256]
     finally:
