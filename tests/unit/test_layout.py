@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -40,3 +42,27 @@ def test_the_architecture_page_draws_the_same_layers() -> None:
 def test_a_room_loads_nothing_that_it_must_do_without(module: str, strangers: set[str]) -> None:
     found = subprocess.run([sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, check=True)
     assert strangers & set(found.stdout.split()) == set()
+
+
+def sources() -> list[Path]:
+    return sorted(file for package in ("azq", "daemon", "workers") for file in (ROOT / package).rglob("*.py"))
+
+
+def test_no_two_classes_share_a_name() -> None:
+    found: dict[str, list[str]] = {}
+    for file in sources():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def test_no_module_is_longer_than_four_hundred_lines() -> None:
+    assert [str(file) for file in sources() if file.read_text("utf-8").count("\n") >= 400] == []
+
+
+def test_pages_name_files_that_there_are() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    path = re.compile(r"(?<![\w/])((?:azq|daemon|workers|ops|tests)/[\w/.]+\.(?:py|hpp|cpp|lua|sh|toml))\b")
+    named = {(page.name, found) for page in pages for found in path.findall(page.read_text("utf-8"))}
+    assert sorted((page, found) for page, found in named if not (ROOT / found).exists()) == []
