@@ -70,7 +70,7 @@ class Place:
         return (self.folder / f"learner-{self.processes.index(process)}.log").read_text()
 
     def output(self, process: subprocess.Popen[bytes]) -> str:
-        process.wait(timeout=30)
+        process.wait(timeout=90)
         return self.log(process)
 
     def stop(self, process: subprocess.Popen[bytes]) -> str:

@@ -67,7 +67,7 @@ def test_direct_requirements_hold_for_the_versions_that_are_locked(requirements:
 
 @pytest.mark.parametrize("installer", INSTALLERS, ids=lambda path: path.name)
 def test_whatever_installs_asks_for_hashes(installer: Path) -> None:
-    text = installer.read_text("utf-8").replace("$(LOCKED)", "pip install --require-hashes")
+    text = installer.read_text("utf-8").replace("$(LOCKED)", "pip install --require-hashes").replace("$(WHAT)", "-e .")
     lines = [line for line in text.splitlines() if "pip install" in line]
     assert lines or installer.name == "run"
     for line in lines:
