@@ -12,9 +12,9 @@ from azq.errors import ConfigError
 class Done:
     """What a run has behind it, in the units of its goals."""
 
-    minutes: float = 0.0  # spent running
-    games: float = 0  # finished
-    steps: float = 0  # of training
+    minutes: float  # spent running
+    games: float  # finished
+    steps: float  # of training
 
     @classmethod
     def of(cls, active_ms: int, games: int, steps: int) -> Done:

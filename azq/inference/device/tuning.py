@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
-
-import numpy as np
-import torch
-
-from azq import logs
-from azq.config import InferenceConfig
-from azq.inference.device.engine import Engine
-from azq.inference.device.forward import bucket_of
-from azq.inference.device.model import Model
 
 THROUGHPUT_GIVEN_UP = 0.05  # of the best, for a smaller batch
 THREAD_WORTH = 0.5  # a further thread must add so much of what the first one does
@@ -94,52 +84,3 @@ class Tuned:
         """Notes a batch that ran alone; one much smaller than `enough` says little."""
         if 2 * leaves >= self._enough:
             self._latency_s += SHARE_OF_LATENCY * (latency_s - self._latency_s)
-
-
-BUDGET_S = 0.5  # for batches, and half of it for threads
-
-
-def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callable[[], float] = time.monotonic) -> Tuned:
-    """The limits of a model that is not in service, and `engine.threads`; what the operator set is not measured.
-
-    Runs on one thread but for what it measures.
-    """
-    deadline_s = None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
-    on_cpu = engine.placement.device.type == "cpu"
-    measure_threads = on_cpu and not config.threads
-    if config.batch and deadline_s is not None and not measure_threads:
-        return Tuned(min(config.batch, config.max_batch), deadline_s, deadline_s=deadline_s)
-    in_flight = engine.in_flight
-
-    def evaluate(size: int) -> None:
-        packed = np.zeros((size, model.spec.packed_size), np.uint8)
-        for flight in [model.launch(packed) for _ in range(in_flight)]:
-            model.land(flight, packed)
-
-    def on_threads(count: int) -> None:
-        engine.threads = count
-        torch.set_num_threads(count)
-        evaluate(batch)
-
-    sizes = engine.sizes(model.rung)
-    at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
-    try:
-        torch.set_num_threads(engine.threads)
-        latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
-        batch = choose_batch(latencies_s)
-        latency_s = latencies_s[batch] / in_flight
-        for size in sizes if in_flight > 1 else ():
-            if batch < 2 * size and size not in latencies_s:
-                evaluate(size)  # what a device records of it now holds up no batch in service
-        if measure_threads:
-            by_threads_s = measure(on_threads, range(1, engine.placement.cores + 1), clock_s, budget_s=BUDGET_S / 2)
-            engine.threads = choose_threads(by_threads_s)
-            latency_s = by_threads_s[engine.threads]
-    finally:
-        torch.set_num_threads(1)
-        engine.forget_sizes()
-    tuned = Tuned(min(config.batch, config.max_batch) or batch, latency_s, deadline_s=deadline_s)
-    enough, wait_s = tuned.limits
-    figures = {"batch": enough, "deadline_ms": round(wait_s * 1e3, 3), "threads": engine.threads, "latency_ms": round(latency_s * 1e3, 3)}
-    logs.get(__name__).info("tuned", network=model.network.kind, rung=str(model.rung), **figures)
-    return tuned

@@ -23,7 +23,7 @@ from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
 from azq.inference.device.forward import EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement
-from azq.inference.device.tuning import tune
+from azq.inference.device.tuner import tune
 from azq.nets import build, from_bytes
 
 EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})

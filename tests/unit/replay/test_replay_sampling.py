@@ -191,6 +191,13 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
 TIC_TAC_TOE = games.load("tic_tac_toe")
 
 
+def test_games_are_numbered_from_one():
+    event = play_game(TIC_TAC_TOE, 1)
+    nameless = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=0))
+    with pytest.raises(WireError, match="count from 1"):
+        samples_of(TIC_TAC_TOE, nameless, 0.0)
+
+
 def with_policy(uid: int, *targets: tuple[int, float]):
     """A game with a target of its own at its first ply."""
     event = play_game(TIC_TAC_TOE, uid)
