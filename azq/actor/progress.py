@@ -56,8 +56,8 @@ SEARCH_COUNTERS = tuple(counter for counter in _COUNTERS.values() if counter not
 
 
 def counts_of(searches: Sequence[Search]) -> Counter[str]:
-    """What searches counted since they were made, together; a search that does not know of a counter has nothing to count."""
-    return Counter({name: sum(getattr(search, name, 0) for search in searches) for name in SEARCH_COUNTERS})
+    """What searches counted since they were made, together."""
+    return Counter({name: sum(getattr(search, name) for search in searches) for name in SEARCH_COUNTERS})
 
 
 class Meter:

@@ -100,6 +100,7 @@ class PlayerKind:
     make: Callable[[str, Ground], Player]
     games: tuple[str, ...] = ()  # that it knows; none: it says so itself
     network: bool = False  # whether it needs an evaluator of the run's weights
+    requested: str = ""  # the pattern of names that requests may have, where it is narrower
 
 
 def _network(name: str, ground: Ground) -> Player:
@@ -153,12 +154,11 @@ PLAYERS = (
     PlayerKind("solver", "solver", _solver, games=("connect_four",)),
     PlayerKind("gnubg:<plies>", "gnubg:[0-9]", _gnubg, games=("backgammon",)),
     PlayerKind("pubeval", "pubeval", _gnubg, games=("backgammon",)),
-    PlayerKind(
-        "gtp:<command>", r"gtp: *[^\x00-\x20\x7f][^\x00-\x1f\x7f]*", _gtp
-    ),  # what it may start is the worker's own setting, worker.engines
+    # What it may start is the worker's own setting, worker.engines.
+    PlayerKind("gtp:<command>", r"gtp: *[^\x00-\x20\x7f][^\x00-\x1f\x7f]*", _gtp, requested="gtp:[ -~]{1,200}"),
 )
 FORMS = ", ".join(kind.form for kind in PLAYERS)
-PATTERN = f"^({'|'.join(kind.pattern for kind in PLAYERS)})$"
+PATTERN = f"^({'|'.join(kind.requested or kind.pattern for kind in PLAYERS)})$"  # of what requests name
 
 
 def kind_of(name: str) -> PlayerKind:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, emit
+from azq.cli.options import AsJson, RunName, emit, with_settings
 from azq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from azq.config import Config
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 
 
-def _bench(name: str, as_json: bool, config: Path | None, overrides: list[str] | None, **options: Any) -> None:
+def _bench(name: str, config: Config, as_json: bool, **options: Any) -> None:
     from azq.bench import as_text, measure
-    from azq.config import load
 
-    result = measure(name, load(config, overrides or []), **options)
+    result = measure(name, config, **options)
     emit(result, as_json, as_text(name, result))
 
 
@@ -25,143 +27,143 @@ BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to
 
 
 @bench_app.command("search")
-def bench_search(
-    seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None
-) -> None:
+@with_settings
+def bench_search(config: Config, seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False) -> None:
     """The search core alone, with the built-in uniform evaluator."""
-    _bench("search", as_json, config, overrides, seconds=seconds, game=game)
+    _bench("search", config, as_json, seconds=seconds, game=game)
 
 
 @bench_app.command("selfplay")
+@with_settings
 def bench_selfplay(
+    config: Config,
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
     seconds: BenchSeconds = 20.0,
     game: str = "connect_four",
     preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
     if evaluator not in ("stream", "local"):
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
-    _bench("selfplay", as_json, config, overrides, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
+    _bench("selfplay", config, as_json, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
 
 
 @bench_app.command("inference")
+@with_settings
 def bench_inference(
+    config: Config,
     seconds: BenchSeconds = 5.0,
     game: str = "connect_four",
     batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """The network's forward pass, bare and through the stream, and what the stream adds to a round trip."""
-    _bench("inference", as_json, config, overrides, seconds=seconds, game=game, batch=batch)
+    _bench("inference", config, as_json, seconds=seconds, game=game, batch=batch)
 
 
 @bench_app.command("learner")
+@with_settings
 def bench_learner(
+    config: Config,
     seconds: BenchSeconds = 10.0,
     game: str = "connect_four",
     ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """The learner's step against a bare training loop; with --ranks, several learners against one."""
-    _bench("learner", as_json, config, overrides, seconds=seconds, game=game, ranks=ranks)
+    _bench("learner", config, as_json, seconds=seconds, game=game, ranks=ranks)
 
 
 @bench_app.command("bus")
+@with_settings
 def bench_bus(
+    config: Config,
     seconds: BenchSeconds = 5.0,
     clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
     consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
     sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """Requests and replies over the data plane: what one costs, what one broker carries."""
     chosen = tuple(sizes or (16 * 1024, 64 * 1024))
-    _bench("bus", as_json, config, overrides, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen, tls=tls)
+    _bench("bus", config, as_json, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen, tls=tls)
 
 
 @bench_app.command("weights")
+@with_settings
 def bench_weights(
+    config: Config,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
     publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
     stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
     chosen = tuple(stores or ("file", "redis", "s3"))
-    _bench("weights", as_json, config, overrides, workers=workers, publications=publications, stores=chosen)
+    _bench("weights", config, as_json, workers=workers, publications=publications, stores=chosen)
 
 
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
 @bench_app.command("daemon")
+@with_settings
 def bench_daemon(
+    config: Config,
     workers: Workers = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
     seconds: BenchSeconds = 10.0,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """The daemon's tick in front of a large fleet with nothing to do."""
-    _bench("daemon", as_json, config, overrides, workers=workers, runs=runs, seconds=seconds)
+    _bench("daemon", config, as_json, workers=workers, runs=runs, seconds=seconds)
 
 
 @bench_app.command("rest")
+@with_settings
 def bench_rest(
+    config: Config,
     workers: Workers = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
     rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
     seconds: BenchSeconds = 10.0,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
-    _bench("rest", as_json, config, overrides, workers=workers, runs=runs, rate=rate, seconds=seconds)
+    _bench("rest", config, as_json, workers=workers, runs=runs, rate=rate, seconds=seconds)
 
 
 @bench_app.command("replay")
+@with_settings
 def bench_replay(
+    config: Config,
     games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """Opening a long segment log, and storing games in it."""
-    _bench("replay", as_json, config, overrides, games=games)
+    _bench("replay", config, as_json, games=games)
 
 
 @bench_app.command("peers")
-def bench_peers(seconds: BenchSeconds = 20.0, as_json: AsJson = False, config: ConfigFile = None, overrides: Overrides = None) -> None:
+@with_settings
+def bench_peers(config: Config, seconds: BenchSeconds = 20.0, as_json: AsJson = False) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
-    _bench("peers", as_json, config, overrides, seconds=seconds)
+    _bench("peers", config, as_json, seconds=seconds)
 
 
 @bench_app.command("strength")
+@with_settings
 def bench_strength(
+    config: Config,
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
     as_json: AsJson = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> None:
     """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
-    _bench("strength", as_json, config, overrides, run=run, weights=weights, num_simulations=num_simulations)
+    _bench("strength", config, as_json, run=run, weights=weights, num_simulations=num_simulations)
 
 
 @bench_app.command("all")

@@ -145,6 +145,6 @@ class RunLook:
 def split_job_id(job_id: str) -> tuple[str, int]:
     """Run and number of a job id, `<run>:<number>`. Raises `NotFound` for anything else."""
     run, separator, number = job_id.rpartition(":")
-    if not separator or not run or not number.isascii() or not number.isdigit():
+    if not separator or not run or not number.isascii() or not number.isdigit() or number.startswith("0"):
         raise NotFound(f"no job {job_id!r}; job ids look like connect_four:17")
     return run, int(number)

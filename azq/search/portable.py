@@ -6,8 +6,6 @@ Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,12 +38,16 @@ class PortableSearch:
         slot: int,
         uid: int,
         actions: NDArray[np.uint16],
-        **targets: NDArray[Any] | None,
+        policies: NDArray[np.float16] | None = None,
+        root_values: NDArray[np.float32] | None = None,
+        simulations: NDArray[np.uint16] | None = None,
+        weight_versions: NDArray[np.uint32] | None = None,
     ) -> None:
-        """Puts a game into a slot after replaying its actions, with the targets recorded so far: policies, root_values, ...
+        """Puts a game into a slot after replaying its actions, with the targets recorded so far.
 
         Raises `IllegalActionError`, or `GameContractError` where the game's own rules fail; both leave the slot empty.
         """
+        targets = {"policies": policies, "root_values": root_values, "simulations": simulations, "weight_versions": weight_versions}
         self._at_rest(slot).start(uid, actions, targets)
 
     def start_at(self, slot: int, uid: int, state: State) -> None:

@@ -29,7 +29,7 @@ def goals(until: Until) -> dict[str, float]:
 
 
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
-PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN, max_length=204)]
+PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
 # The words alone: a type that is an enumeration would be a schema of its own, with a text for other readers.
 JobKind = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([kind.value for kind in Kind]))]

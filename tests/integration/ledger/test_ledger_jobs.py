@@ -38,6 +38,12 @@ def test_an_unknown_job_is_not_found(world, job_id):
             call(job_id)
 
 
+def test_a_job_has_one_id(world):
+    assert world.ledger.enqueue(Job("", "r", "selfplay", "cpu")).job.job_id == "r:1"
+    with pytest.raises(NotFound, match="no job"):
+        world.ledger.job("r:01")
+
+
 def test_jobs_of_a_paused_run_wait_and_of_a_finished_run_only_evaluate(world):
     selfplay, evaluation = (world.ledger.enqueue(Job("", "r", kind, "cpu")).job.job_id for kind in ("selfplay", "eval"))
     world.ledger.set_run_state("r", RunState.PAUSED)
