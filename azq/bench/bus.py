@@ -1,15 +1,12 @@
 """Requests and replies over the data plane: what one costs, and what one broker carries.
 
-Run as a module it is one party of the load: a client that asks without pause, or a consumer that answers without a network. It says
-`ready`, reads from standard input between which two moments it counts, and tells what it did then in a line of JSON. Requests and answers
-have the sizes of connect four's.
+Each party of the load is a process: a client that asks without pause, or a consumer that answers without a network. It says `ready`, reads
+from standard input between which two moments it counts, and tells what it did then. Requests and answers have the sizes of connect four's.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -24,11 +21,11 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile
+from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile, say
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
-from azq.config import BrokerConfig, Config, load
+from azq.config import Config, load
 from azq.config.addresses import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
@@ -36,7 +33,7 @@ from azq.host.fronts import FrontPlan, Listen, children
 from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment, run_main
+from azq.process.start import child_environment
 from azq.process.supervisor import Supervisor
 from azq.waiting import until
 from azq.wire import keys
@@ -138,8 +135,8 @@ def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s:
 
 
 def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Mapping[str, int]) -> dict[str, float]:
-    asking = [_party(config, "ask", f"client-{number}", size) for number in range(clients)]
-    answering = [_party(config, "answer", f"consumer-{number}", size) for number in range(consumers)]
+    asking = [child(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
+    answering = [child(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
     start_s = _start([*asking, *answering], seconds)
     end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
@@ -165,9 +162,8 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
     }
 
 
-def _party(config: Config, part: str, name: str, size: int) -> subprocess.Popen[str]:
-    role: Role = "worker" if part == "ask" else "inference"
-    return child("bus", part, name, "--bytes", str(size), env=child_environment(in_roles(config)(role), role))
+def _environment(config: Config, role: Role) -> dict[str, str]:
+    return child_environment(in_roles(config)(role), role)
 
 
 def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
@@ -214,9 +210,10 @@ def _answers(url: str) -> bool:
     return False
 
 
-def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
+def ask(name: str, request_bytes: int) -> dict[str, Any]:
     """Keeps requests on their way until the time is over; CPU-seconds, and the latency in ms of each one answered in it."""
-    game, urls = games.load(GAME), broker.data_planes
+    broker, game = load().broker, games.load(GAME)
+    urls = broker.data_planes
     name = f"{user_in(urls[0])}:{name}"
     place = client_shards(RUN, name, len(urls), broker.shards_per_run)[0]
     bus = RedisBus(connect(urls[place], blocking=True))
@@ -239,9 +236,9 @@ def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
     return {"cpu_s": used_s, "leaves": len(packed), "latencies_ms": latencies_ms}
 
 
-def answer(broker: BrokerConfig, name: str) -> dict[str, Any]:
+def answer(name: str) -> dict[str, Any]:
     """Answers whatever comes until the time is over; CPU-seconds and requests in it."""
-    bus, game = open_requests(broker), games.load(GAME)
+    bus, game = open_requests(load().broker), games.load(GAME)
     size, stream, requests, used_s = game.num_distinct_actions(), keys.eval_stream(RUN), 0, -1.0
     start_s, end_s = _told()
     while (now_s := time.monotonic()) < end_s:
@@ -257,7 +254,7 @@ def answer(broker: BrokerConfig, name: str) -> dict[str, Any]:
 
 def _told() -> tuple[float, float]:
     """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
-    print("ready", flush=True)  # noqa: T201
+    say("ready")
     start_s, end_s = map(float, sys.stdin.readline().split())
     return start_s, end_s
 
@@ -270,19 +267,3 @@ def _answer(bus: RequestBus, stream: str, entries: list[Entry], actions: int, va
         replies.append((keys.reply(request.client), encode(EvalReply(request.request_id, 1, request.count, logits, value))))
     if entries:
         bus.answer(replies, stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
-
-
-def _main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("ask", "answer"))
-    parser.add_argument("name")
-    parser.add_argument("--bytes", type=int, required=True)
-    asked = parser.parse_args()
-    broker = load().broker
-    done = ask(broker, asked.name, asked.bytes) if asked.part == "ask" else answer(broker, asked.name)
-    print(json.dumps(done), flush=True)  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(run_main("bus", _main))

@@ -1,8 +1,12 @@
-"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers."""
+"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers.
+
+Run as a module this is a process of a benchmark: it calls the function that its arguments name, and prints what that returns as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -12,14 +16,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import redis
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -32,7 +38,8 @@ from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
-from azq.process.start import child_environment
+from azq.process.proc import cpu_s
+from azq.process.start import child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.observe import read_workers
 from azq.store import open_store
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 
 RUN = "bench"
 READY_S = 60.0
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +125,17 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
 def own_brokers(config: Config) -> Iterator[tuple[Config, Brokers]]:
     """Embedded brokers in a temporary folder, and the same settings with their addresses and that folder for a home."""
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
-        nowhere = config.broker.model_copy(update={"control_url": "", "data_url": "", "data_urls": ()})
-        apart = config.model_copy(update={"home": Path(folder), "broker": nowhere})
+        apart = changed(config, home=Path(folder), broker={"control_url": "", "data_url": "", "data_urls": ()})
         with Brokers(apart, Path(folder)) as brokers:
             yield brokers.apply(apart), brokers
+
+
+def changed(settings: Settings, **sections: Any) -> Settings:
+    """Settings with some values of some sections changed, where a dictionary names them, or with other sections."""
+    update = {
+        name: getattr(settings, name).model_copy(update=values) if isinstance(values, dict) else values for name, values in sections.items()
+    }
+    return settings.model_copy(update=update)
 
 
 def rules(sections: RunSections) -> games.Game:
@@ -153,11 +169,45 @@ def brokers_cpu_s(urls: Iterable[str]) -> float:
     return sum(used_s.values())
 
 
-def child(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+class Spent(NamedTuple):
+    """What was done, and seconds of the wall clock and of all CPUs that it took."""
+
+    done: int
+    wall_s: float
+    cpu_s: float
+
+
+def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], seconds: float, rounds: int) -> dict[str, Spent]:
+    """Measures functions that work for so many seconds and tell how much they did, each with the processes whose CPU counts.
+
+    They take turns, each warmed up before, so that whatever else the machine does weighs on all alike.
+    """
+    each_s = seconds / rounds / len(turns)
+    spent = {name: Spent(0, 0.0, 0.0) for name in turns}
+    for turn, _ in turns.values():
+        turn(each_s / 2)
+    for _ in range(rounds):
+        for name, (turn, pids) in turns.items():
+            used_s, began_s, before = cpu_s(pids), time.monotonic(), spent[name]
+            done = before.done + turn(each_s)
+            spent[name] = Spent(done, before.wall_s + time.monotonic() - began_s, before.cpu_s + cpu_s(pids) - used_s)
+    return spent
+
+
+def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
+    """The command of a process that calls this function of a benchmark's module with this task; others may read it."""
+    return [sys.executable, "-m", "azq.bench.rig", part.__module__, part.__name__, json.dumps(task)]
+
+
+def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> subprocess.Popen[str]:
     """A part of a benchmark in a process and a session of its own, which answers with lines of JSON."""
-    command = [sys.executable, "-m", f"azq.bench.{module}", *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(command_of(part, **task), env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def say(answer: Any) -> None:
+    """A line of JSON for the process that started this one."""
+    print(json.dumps(answer), flush=True)  # noqa: T201
 
 
 def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:
@@ -171,9 +221,13 @@ def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:
             raise
         raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
     if process.returncode or not said.strip():
-        last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
-        raise EvaluationTimeout(f"the benchmark's process ended with exit code {process.returncode}: {last[:300]}")
+        raise EvaluationTimeout(f"the benchmark's process ended with exit code {process.returncode}: {last_words(complaint)[:300]}")
     return json.loads(said.splitlines()[-1])
+
+
+def last_words(complaint: str) -> str:
+    """What a process said last."""
+    return (complaint.strip().splitlines() or ["it said nothing"])[-1]
 
 
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections) -> bytes:
@@ -188,3 +242,13 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     ledger.create_run(record_of(RUN, sections, directory, made_ms))
     RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
     return data
+
+
+def _main() -> int:
+    module, part, task = sys.argv[1:]
+    say(getattr(importlib.import_module(module), part)(**json.loads(task)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("bench", _main))

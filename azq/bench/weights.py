@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from azq.bench.rig import READY_S, RUN, Rig, observations, percentile, rig, rules
+from azq.bench.rig import READY_S, RUN, Rig, changed, observations, percentile, rig, rules
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
@@ -43,11 +43,10 @@ def bench_weights(config: Config, *, workers: int, publications: int, stores: tu
     if unknown := set(stores) - set(STORES):
         raise ConfigError(f"no store {', '.join(sorted(unknown))} to measure; choose of {', '.join(STORES)}")
     figures: dict[str, Any] = {"workers": workers, "publications": publications}
-    talkative = config.worker.model_copy(update={"heartbeat_s": BEAT_S})
     for store in stores:
         try:
             with _settings(store) as settings:
-                found = _measure(config.model_copy(update={"store": settings, "worker": talkative}), workers, publications)
+                found = _measure(changed(config, store=settings, worker={"heartbeat_s": BEAT_S}), workers, publications)
         except MissingExtra as error:
             figures[f"{store}_left_out"] = str(error)
             continue
