@@ -56,7 +56,7 @@ def go_on(system: System) -> None:
     """Lets a paused run go on and waits until it does."""
     before = system.until(system.counts, "the ledger", STILL_S)
     system.until(lambda: _set_state(system, RunState.RUNNING, GOES_ON), "the end of the pause", STILL_S)
-    system.until(lambda: (now := system.counts()) is not None and now.inserted > before.inserted, "games after the pause", STILL_S)
+    system.until(lambda: system.counted(lambda now: now.inserted > before.inserted), "games after the pause", STILL_S)
 
 
 def read_books(client: redis.Redis, run: str) -> Books:

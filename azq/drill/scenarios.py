@@ -52,8 +52,8 @@ class Scenario:
         return self.role == "selfplay" and self.fault in ("kill", "kill-child")
 
 
-def _nothing() -> None:
-    """For a harm that ends by itself."""
+def nothing() -> None:
+    """Lifts a harm that ends by itself."""
 
 
 @dataclass(slots=True)
@@ -62,12 +62,12 @@ class Harm:
 
     healed: Callable[[], bool]  # whether the harmed part works again
     lasts_s: float = 0.0
-    lift: Callable[[], None] = _nothing
+    lift: Callable[[], None] = nothing
     search_lost_s: float | None = None  # of a killed self-play worker: since its last journal write
 
     def end(self) -> None:
         """Lifts it, once."""
-        lift, self.lift = self.lift, _nothing
+        lift, self.lift = self.lift, nothing
         lift()
 
 

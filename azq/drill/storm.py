@@ -19,10 +19,10 @@ import redis
 
 from azq.drill.audit import DiskAuditor
 from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
-from azq.drill.outcome import Outcome
+from azq.drill.outcome import Outcome, Rehearsal
 from azq.drill.processes import CHILD, processes, signalled
-from azq.drill.rounds import RecoveryWatch, Tell
-from azq.drill.scenarios import BROKERS, PROCESSES, Scenario
+from azq.drill.rehearse import Intent, RecoveryWatch, Tell
+from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
 from azq.drill.system import System
 from azq.errors import AzqError
 
@@ -71,21 +71,17 @@ def _cut(system: System, strike: Strike, pid: int) -> Lift:
             pipe.client_kill_filter(_type=kind, skipme=True)
         pipe.client_pause(int(1000 * strike.lasts_s), all=True)
         pipe.execute()
-    return _over
+    return nothing
 
 
 def _poison(system: System, strike: Strike, pid: int) -> Lift:
     send_poison(system, random.Random(strike.at_s))
-    return _over
+    return nothing
 
 
 def _bad_weights(system: System, strike: Strike, pid: int) -> Lift:
     offer_weights(system, strike.kind)
-    return _over
-
-
-def _over() -> None:
-    """Nothing lasts."""
+    return nothing
 
 
 KINDS: dict[str, StrikeKind] = {
@@ -123,7 +119,7 @@ def victim(strike: Strike, alive: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end."""
+    """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end. The same seed: the same faults."""
 
     mtbf_s: float
     faults: int = 0
@@ -162,10 +158,10 @@ class Weathered:
         return f"{self.made.total()} faults, one each {self.storm.mtbf_s:g} s ({kinds}); {self.games} games on disk"
 
 
-def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, tell: Tell) -> Weathered:
+def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
     """One storm over a system of its own, whose files stay where it did not pass."""
-    system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), game, overrides)
-    found = Weathered(storm, Outcome(SCENARIO, system.journal_s(), patience))
+    system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
+    found = Weathered(storm, Outcome(SCENARIO, system.journal_s(), plan.patience))
     try:
         system.start()
         _Weather(system, found, tell).pass_over()
@@ -173,8 +169,9 @@ def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, t
         found.outcome.failed = str(error)
     finally:
         system.stop()
-    system.put_away(found.outcome.passed(), tell)
-    return found
+    rehearsal = Rehearsal([found.outcome], found)
+    system.put_away(rehearsal.passed(), tell)
+    return rehearsal
 
 
 class _Weather:
@@ -222,11 +219,8 @@ class _Weather:
         before = self._system.until(self._system.counts, "the ledger", FOUND_S)
         patient_s = self._found.outcome.patience * SCENARIO.pause_within_s
         # Noise in the sample stream counts as in transit until the learner put it aside: the sums hold a moment later.
-        self._system.until(
-            lambda: (now := self._system.counts()) and now.balanced and now.inserted > before.inserted,
-            "games and a ledger that balances after the storm",
-            patient_s,
-        )
+        healed = partial(self._system.counted, lambda now: now.balanced and now.inserted > before.inserted)
+        self._system.until(healed, "games and a ledger that balances after the storm", patient_s)
         self._found.outcome.recovery_s.append(time.monotonic() - began_s)
 
     def _wait(self, until_s: float) -> None:

@@ -62,7 +62,7 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: list[str], *, listens: bool = False) -> None:
+    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False) -> None:
         self.folder = folder
         self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
         self.game = game
@@ -88,7 +88,7 @@ class System:
         sets = [word for override in self._overrides for word in ("--set", override)]
         command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         self._process = start(command, self.folder / "up.log")
-        self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
+        self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
 
     def pid_of_all(self) -> int:
         """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
@@ -171,6 +171,11 @@ class System:
         with contextlib.suppress(AzqError), self.client() as client:
             return Ledger(client).counts(RUN)
         return None
+
+    def counted(self, wanted: Callable[[LedgerCounts], bool]) -> bool:
+        """Whether the ledger answers, and what is wanted holds of it."""
+        counts = self.counts()
+        return counts is not None and wanted(counts)
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""

@@ -53,8 +53,7 @@ def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -
         go_on()
 
     def healed() -> bool:
-        counts = system.counts()
-        return counts is not None and counts.inserted > before.inserted and not counts.in_transit and system.pid("learner") is not None
+        return system.counted(lambda now: now.inserted > before.inserted and not now.in_transit) and system.pid("learner") is not None
 
     return Harm(healed, lift=lift)
 
@@ -67,12 +66,7 @@ def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -
     system.stop()
     shutil.rmtree(system.folder / BROKER_FOLDER)
     system.start()
-
-    def healed() -> bool:
-        counts = system.counts()
-        return counts is not None and counts.inserted >= stored and counts.opened >= before.inserted
-
-    return Harm(healed)
+    return Harm(lambda: system.counted(lambda now: now.inserted >= stored and now.opened >= before.inserted))
 
 
 @fault("disk-full", "learner")
@@ -118,7 +112,8 @@ def limit_files(system: System, pid: int) -> Callable[[], None]:
 @fault("poison", "streams")
 def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
-    return _to_be_refused(system, _dead_letters(system) + send_poison(system, rng))
+    wanted = _dead_letters(system) + send_poison(system, rng)
+    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def send_poison(system: System, rng: random.Random) -> int:
@@ -129,9 +124,8 @@ def send_poison(system: System, rng: random.Random) -> int:
 @fault("oversized", "streams")
 def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Frames over the limit, for the learner and for the inference workers."""
-    return _to_be_refused(
-        system, _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
-    )
+    wanted = _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
+    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def _publish(system: System, frames: list[bytes]) -> int:
@@ -140,10 +134,6 @@ def _publish(system: System, frames: list[bytes]) -> int:
             for frame in frames:
                 RedisBus(client).publish(stream, frame)
     return 2 * len(frames)
-
-
-def _to_be_refused(system: System, wanted: int) -> Harm:
-    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def _dead_letters(system: System) -> int:

@@ -21,6 +21,7 @@ from azq.errors import BrokerError, EvaluationTimeout, StateConflict
 from azq.process.proc import children
 from azq.wire import keys
 
+SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP, "stop-child": signal.SIGSTOP}
 NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
 SLOW_S = 10.0
 SLOW_PART_S = 0.9  # of each second
@@ -32,14 +33,15 @@ SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by t
 
 
 @fault("kill", *PROCESSES, *BROKERS)
-def kill(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL; to a self-play worker at a random moment between two journal writes."""
+@fault("stop", *PROCESSES, *BROKERS)
+def strike(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL, to a self-play worker at a random moment between two journal writes; or SIGSTOP: a hang, not a death."""
     before = system.working(scenario.role)
-    lost_s = JournalWatch(system).wait(rng) if scenario.role == "selfplay" else None
+    lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
     if scenario.fsync:
         with system.client() as client:
             client.config_set("appendfsync", scenario.fsync)
-    os.kill(before, signal.SIGKILL)
+    os.kill(before, SIGNALS[scenario.fault])
     return Harm(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
 
 
@@ -54,11 +56,12 @@ def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 @fault("kill-child", "selfplay")
-def kill_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL to the process of a worker's pool that plays."""
+@fault("stop-child", "selfplay")
+def strike_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """The same to the process of a worker's pool that plays."""
     parent, child = _child(system, scenario.role)
-    lost_s = JournalWatch(system).wait(rng)
-    os.kill(child, signal.SIGKILL)
+    lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
+    os.kill(child, SIGNALS[scenario.fault])
     return Harm(lambda: _replaced(parent, child), search_lost_s=lost_s)
 
 
@@ -78,8 +81,7 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
 
     def is_ahead() -> bool:
         time.sleep(SETTLE_S)
-        counts = system.counts()
-        return counts is not None and system.evidence.read().games > counts.inserted
+        return system.counted(lambda now: system.evidence.read().games > now.inserted)
 
     return _kill_when(system, scenario, grows, is_ahead)
 
@@ -93,22 +95,6 @@ def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -
         return any(name.endswith(".tmp") for name in os.listdir(checkpoints)) if checkpoints.is_dir() else False
 
     return _kill_when(system, scenario, draft, draft)
-
-
-@fault("stop", *PROCESSES, *BROKERS)
-def stop(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGSTOP: a hang, not a death."""
-    before = system.working(scenario.role)
-    os.kill(before, signal.SIGSTOP)
-    return Harm(lambda: system.replaced(scenario.role, before))
-
-
-@fault("stop-child", "selfplay")
-def stop_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGSTOP to the process of a worker's pool that plays."""
-    parent, child = _child(system, scenario.role)
-    os.kill(child, signal.SIGSTOP)
-    return Harm(lambda: _replaced(parent, child))
 
 
 @fault("sleep-child", "selfplay")
