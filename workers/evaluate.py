@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from azq import logs
@@ -55,28 +56,25 @@ class Renewal:
 
 def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult | None:
     """Evaluates and commits the result; None where the claim was refused or the work was given up."""
-    with context.held(job_id, attempt) as lease:
-        if lease is None:
-            return None
-        ledger = context.ledger
-        record = ledger.run(lease.job.run).record
-        sections = sections_of(record)
-        game = context.game(sections)
-        evaluator = context.evaluator(record, sections, game)
-        tick = Renewal(ledger, lease, context.stopping)
+    return context.work(job_id, attempt, lambda lease: _commit(context, lease))
+
+
+def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
+    ledger = context.ledger
+    record = ledger.run(lease.job.run).record
+    sections = sections_of(record)
+    game, tick = context.game(sections), Renewal(ledger, lease, context.stopping)
+    with closing(context.evaluator(record, sections, game)) as evaluator:
         try:
             latest = latest_version(RedisBus(context.control), record.run)
             result = evaluate(lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines)
         except Revoked as error:
-            log.info("evaluation_revoked", job=job_id, reason=str(error))
+            log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
             ledger.release(lease, [])
             return None
-        finally:
-            evaluator.close()
-        ledger.complete(lease, encode(result))
-        log.info("evaluated", job=job_id, result=summary(result))
-        return result
-    return None
+    ledger.complete(lease, encode(result))
+    log.info("evaluated", job=lease.job.job_id, result=summary(result))
+    return result
 
 
 def evaluate(

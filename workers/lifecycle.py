@@ -120,12 +120,9 @@ class SoftWorker(Worker):  # type: ignore[misc]
 
     def wait_for_soft_shutdown(self) -> None:
         """Waits until no child holds a job, at most the configured time."""
-        board: Board | None = self.app.azq.board
-        if board is None:
-            return
+        board: Board = self.app.azq.board
         board.stop()
-        deadline = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout
-        pause = threading.Event()
+        deadline, pause = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout, threading.Event()
         while board.busy() and time.monotonic() < deadline:
             pause.wait(0.05)
 

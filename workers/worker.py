@@ -68,7 +68,7 @@ class WorkerParts:
     def __init__(self, config: Config, queues: Sequence[str]) -> None:
         self.config = config
         self.tags = tuple(dict.fromkeys((*detect_tags(), *config.worker.tags, *(split_queue(queue)[1] for queue in queues))))
-        self.board: Board | None = None
+        self.board = Board(1)  # until it is known how many children share it
         self.heart: Heart | None = None
         self.care: Care | None = None
 
@@ -94,7 +94,7 @@ class WorkerParts:
     @cached_property
     def signs(self) -> Signs:
         """What this child says of itself."""
-        return Signs(self.board or Board(1), getattr(current_process(), "index", 0) or 0)
+        return Signs(self.board, getattr(current_process(), "index", 0) or 0)
 
 
 def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
@@ -137,16 +137,14 @@ def _connect_signals(app: Celery) -> None:
     def ready(sender: Any, **_: Any) -> None:
         queues = sorted(app.amqp.queues.consume_from)
         slots = sender.controller.concurrency or 1
-        shared.heart = Heart(shared.open_control, shared.config.worker, shared.board or Board(slots), queues, shared.tags, slots)
+        shared.heart = Heart(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heart.loop_turned_s = time.monotonic()
         shared.heart.start()
-        if shared.board is not None:
-            shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
-            shared.care.start()
+        shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+        shared.care.start()
 
     def shutting_down(**_: Any) -> None:
-        if shared.board is not None:
-            shared.board.stop()
+        shared.board.stop()
         notify(STOPPING, "STATUS=giving work back")
         end_for_sure(STOP_AFTER_S)
 
