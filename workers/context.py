@@ -61,12 +61,10 @@ class Context:
 
     @cached_property
     def control(self) -> redis.Redis:
-        """The connection to the control plane, made at the first use."""
         return connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger."""
         return Ledger(self.control)
 
     def stopping(self) -> bool:
@@ -105,7 +103,6 @@ class Context:
         return sections.model_copy(update={"search": now})
 
     def game(self, sections: RunSections) -> Game:
-        """The run's rules."""
         return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:

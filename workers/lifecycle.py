@@ -137,13 +137,11 @@ class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]
         self._timer: Any = None
 
     def start(self, consumer: Any) -> None:
-        """The consumer is up."""
         self._mark(consumer)
         self._timer = consumer.timer.call_repeatedly(LOOP_TICK_S, self._mark, (consumer,))
         notify(READY, "STATUS=consuming")
 
     def stop(self, consumer: Any) -> None:
-        """The consumer is down."""
         if self._timer is not None:
             self._timer.cancel()
         if consumer.app.azq.heart is not None:

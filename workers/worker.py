@@ -73,11 +73,9 @@ class WorkerParts:
         self.care: Care | None = None
 
     def open_control(self) -> RedisBus:
-        """A new connection to the control plane."""
         return RedisBus(self._connect())
 
     def open_ledger(self) -> Ledger:
-        """The ledger, over a connection of its own."""
         return Ledger(self._connect())
 
     def _connect(self) -> redis.Redis:
@@ -112,13 +110,11 @@ def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
 
 def _add_tasks(app: Celery) -> None:
     def selfplay(job_id: str, attempt: int) -> None:
-        """One slice of self-play."""
         from workers import selfplay
 
         selfplay.run(app.azq.context, job_id, attempt)
 
     def evaluate(job_id: str, attempt: int) -> None:
-        """One match or one grading."""
         from workers import evaluate
 
         evaluate.run(app.azq.context, job_id, attempt)

@@ -44,14 +44,12 @@ STOP_S = 20.0
 SHARES = 10  # of the fleet that beats at once: real workers do not beat in step
 ENDED_JOBS = 20
 MATCHES = 40
-
-
+WARM_UP_TICKS = 5
 LEARNER = LearnerStatus(
     step=3000, samples_inserted=1_000_000, samples_consumed=1_536_000, games_inserted=30_000, duplicates_dropped=0, window=500_000,
     loss_policy=1.1, loss_value=0.5, learning_rate=1e-3, weight_version=3, stall_selfplay=False, waiting=False, samples_per_s=2_000.0,
     sent_ms=0,
 )  # fmt: skip
-WARM_UP_TICKS = 5
 
 
 def bench_daemon(config: Config, *, workers: int, runs: int, seconds: float) -> dict[str, Any]:
@@ -95,7 +93,6 @@ def _cpu_ms(loop: Loop) -> float:
 
 
 def run_name(index: int) -> str:
-    """The name of a simulated run."""
     return f"bench-{index:03d}"
 
 
@@ -126,7 +123,7 @@ def populate(client: redis.Redis, sections: RunSections, *, runs: int, workers: 
 @contextlib.contextmanager
 def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
     """A process that keeps the heartbeats of so many workers alive; all of them live when this is entered."""
-    with contextlib.closing(connect(config.broker.control_url)) as client:
+    with connect(config.broker.control_url) as client:
         send_beats(client, range(workers), config.worker.heartbeat_life_s)
     with serving(config, command_of(beat_for_ever, workers=workers), folder / "fleet.log"):
         yield

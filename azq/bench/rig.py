@@ -79,7 +79,6 @@ class Rig:
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
-        """A client of the inference workers."""
         game = rules(self.sections)
         bus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
         with contextlib.closing(

@@ -148,7 +148,6 @@ def measured(
 
 
 def described(case: Case) -> dict[str, Any]:
-    """A case as JSON has it."""
     return {**dataclasses.asdict(case), "network": case.network.model_dump(mode="json"), "params": dict(case.params)}
 
 

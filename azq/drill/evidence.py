@@ -32,7 +32,6 @@ class Evidence:
         self._begin()
 
     def read(self) -> Tally:
-        """All that is there now."""
         paths = sorted(self._folder.glob("*.seg"))
         if any(path.stat().st_size < self._ends.get(path, 0) for path in paths):
             self._begin()  # a learner cut off what it could not finish

@@ -103,7 +103,6 @@ class HostFleet:
         self.spawn(host, self.hosts[host], command, {"AZQ_JOIN_TOKEN": self.token})
 
     def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
-        """A process on a host."""
         log = self.folder / f"{name}.log"
         self.processes[name] = start(host.command(*command), log, {"OMP_NUM_THREADS": "1", **(env or {})}, self.folder)
 
@@ -114,7 +113,6 @@ class HostFleet:
         return {name: self.processes[name].wait(40) for name in names}
 
     def close(self) -> None:
-        """Ends what is left."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
@@ -130,7 +128,6 @@ class HostFleet:
         return until(lambda: condition() or None, failure, within_s)
 
     def counts(self) -> LedgerCounts:
-        """The ledger."""
         return self.ledger.counts(RUN)
 
     def more(self, games: int, what: str, within_s: float = 40.0) -> LedgerCounts:
@@ -168,11 +165,9 @@ class HostFleet:
         self.stop(*(name for name in self.processes if not name.endswith(PLANES) and name not in players))
 
     def leased(self, host: str) -> list[JobView]:
-        """Jobs that a host holds."""
         return [view for view in self.ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(f"{host}:")]
 
     def log(self, name: str) -> str:
-        """What a process wrote."""
         return (self.folder / name).read_text("utf-8", "replace")
 
     def _answers(self) -> bool:

@@ -72,7 +72,6 @@ class Outcome:
         }
 
     def values(self) -> dict[str, Any]:
-        """The public figures."""
         times = self.recovery_s
         return {
             "name": self.scenario.name,
@@ -146,11 +145,9 @@ class Throughput:
         return cls(second.rates_since(first), third.rates_since(second))
 
     def shares(self) -> dict[str, float]:
-        """How much of the undisturbed rates was left."""
         return {name: round(self.chaos[name] / whole, 4) if whole else 0.0 for name, whole in self.undisturbed.items()}
 
     def values(self) -> dict[str, Any]:
-        """The public figures."""
         digits = {"games": 2, "simulations": 1}
         return {
             "throughput_share": self.shares(),
@@ -159,7 +156,6 @@ class Throughput:
         }
 
     def as_line(self) -> str:
-        """The same for people."""
         before, now, shares = self.undisturbed, self.chaos, self.shares()
         return (
             f"throughput in chaos: {now['games']:.1f} games/s of {before['games']:.1f} undisturbed ({shares['games']:.1%}), "
@@ -186,9 +182,7 @@ class Rehearsal:
         return all(outcome.passed() for outcome in self.outcomes)
 
     def values(self) -> dict[str, Any]:
-        """The public figures."""
         return {"drills": [outcome.values() for outcome in self.outcomes], **(self.chaos.values() if self.chaos else {})}
 
     def as_text(self) -> str:
-        """The same for people."""
         return "\n".join([as_table(self.outcomes), *([self.chaos.as_line()] if self.chaos else [])])

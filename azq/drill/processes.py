@@ -48,6 +48,16 @@ def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
     return found
 
 
+def killed_if(pid: int, is_moment: Callable[[], bool]) -> bool:
+    """Stops a process, looks whether its moment is there, which lasts milliseconds, and kills it or lets it go on."""
+    os.kill(pid, signal.SIGSTOP)
+    if is_moment():
+        os.kill(pid, signal.SIGKILL)
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
 def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
     """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
     files = [os.pidfd_open(pid) for pid in pids]

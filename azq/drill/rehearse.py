@@ -68,13 +68,11 @@ class RecoveryWatch:
         self.begin()
 
     def begin(self) -> None:
-        """Counts from now."""
         self._began_s = self._grown_s = self._clock()
         self._away.clear()
         self.pause_s = 0.0
 
     def passed_s(self) -> float:
-        """Seconds since it began."""
         return self._clock() - self._began_s
 
     def look(self) -> None:
@@ -216,7 +214,6 @@ def odd_game(folder: Path, name: str) -> str:
 
 
 def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
-    """These drills on one system."""
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
     system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
@@ -238,7 +235,6 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
 
 
 def measure(system: System) -> Work:
-    """The work done by now."""
     counts = system.until(system.counts, "the ledger", READY_S)
     return Work(counts.finished, system.evidence.read().simulations, time.monotonic())
 

@@ -87,7 +87,6 @@ def load_all(folder: Path | None = None) -> list[Scenario]:
 
 
 def parse(path: Path) -> Scenario:
-    """One file as a scenario."""
     try:
         values: dict[str, Any] = {"name": path.stem, **tomllib.loads(path.read_text("utf-8"))}
         values.setdefault("pause_within_s", PAUSES * values["within_s"])

@@ -149,7 +149,6 @@ class System:
             yield client
 
     def brokers(self) -> tuple[str, ...]:
-        """The roles of all its brokers."""
         return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
 
     def config(self) -> Config:
@@ -167,7 +166,6 @@ class System:
         return with_game(load(None, self._overrides), self.game)
 
     def counts(self) -> LedgerCounts | None:
-        """The ledger."""
         with contextlib.suppress(AzqError), self.client() as client:
             return Ledger(client).counts(RUN)
         return None
@@ -190,7 +188,6 @@ class System:
         return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
-        """Process id of a plane's server."""
         with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
             return int(client.info("server")["process_id"])
         return None

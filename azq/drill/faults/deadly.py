@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
+from azq.drill.processes import killed_if
 from azq.drill.scenarios import Harm, Scenario, fault
 from azq.drill.system import RUN, System
 from azq.errors import StateConflict
@@ -117,15 +117,14 @@ def _kill_at(system: System, request: EvalRequest, note: str) -> int:
         while time.monotonic() < deadline:
             found = _noted(client, note)
             pid = int(found.rpartition(b":")[2] or 0)
-            if not pid or not alive(pid):
-                continue
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(SETTLE_S)  # what it sent before is done by then
-            if _noted(client, note) == found:
-                os.kill(pid, signal.SIGKILL)
+            if pid and alive(pid) and killed_if(pid, partial(_still, client, note, found)):
                 return int(found.partition(b" ")[0])
-            os.kill(pid, signal.SIGCONT)
     return 0
+
+
+def _still(client: redis.Redis, note: str, found: bytes) -> bool:
+    time.sleep(SETTLE_S)  # what the stopped worker sent before is done by then
+    return _noted(client, note) == found
 
 
 def _noted(client: redis.Redis, note: str) -> bytes:

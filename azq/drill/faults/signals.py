@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from azq.bus.redis import RedisBus
-from azq.drill.processes import signalled
+from azq.drill.processes import killed_if, signalled
 from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System
 from azq.errors import BrokerError, EvaluationTimeout, StateConflict
@@ -184,17 +184,12 @@ class JournalWatch:
 
 
 def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> Harm:
-    """Stops a role when a moment seems to be there, looks, and kills it or lets it go on; the moments last milliseconds."""
+    """Kills a role at a moment: it is stopped when that seems to be there, and looked at."""
     pid = system.working(scenario.role)
     deadline = time.monotonic() + CATCH_S
     while time.monotonic() < deadline:
-        if not seems():
-            continue
-        os.kill(pid, signal.SIGSTOP)
-        if is_there():
-            os.kill(pid, signal.SIGKILL)
+        if seems() and killed_if(pid, is_there):
             return Harm(lambda: system.replaced(scenario.role, pid))
-        os.kill(pid, signal.SIGCONT)
     raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
 
 
