@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile, say
+from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile, running, say
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
@@ -34,7 +34,6 @@ from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
 from azq.process.start import child_environment
-from azq.process.supervisor import Supervisor
 from azq.waiting import until
 from azq.wire import keys
 from azq.wire.acl import user_in
@@ -134,15 +133,15 @@ def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s:
     return latencies_ms
 
 
-def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Mapping[str, int]) -> dict[str, float]:
+def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Sequence[int]) -> dict[str, float]:
     asking = [child(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
     answering = [child(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
     start_s = _start([*asking, *answering], seconds)
     end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
-    before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts.values())
+    before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts)
     pause.wait(end_s - time.monotonic())
-    broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts.values()) - fronts_before_s
+    broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts) - fronts_before_s
     asked, answered = ([answer_of(process, PATIENCE_S) for process in party] for party in (asking, answering))
     latencies_ms = [latency for one in asked for latency in one["latencies_ms"]]
     if not latencies_ms:
@@ -181,22 +180,18 @@ def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
 
 
 @contextlib.contextmanager
-def _reached(brokers: Brokers, config: Config, folder: Path) -> Iterator[tuple[Config, Mapping[str, int]]]:
-    """Settings with the addresses to use, and the fronts' processes by name. Raises `EvaluationTimeout` where a front does not come up."""
-    applied, supervisor = brokers.apply(config), Supervisor()
+def _reached(brokers: Brokers, config: Config, folder: Path) -> Iterator[tuple[Config, Sequence[int]]]:
+    """Settings with the addresses to use, and the fronts' process ids. Raises `EvaluationTimeout` where a front does not come up."""
+    applied = brokers.apply(config)
     if not brokers.fronts:
-        yield applied, {}
+        yield applied, ()
         return
-    try:
-        for spec in children(brokers.fronts, folder):
-            supervisor.start(spec)
+    with running(children(brokers.fronts, folder)) as pids:
         own = (applied.broker.control_url, *applied.broker.data_planes)
         urls = [_through(url, plan) for url, plan in zip(own, brokers.fronts, strict=True)]
         for url in urls:
             until(partial(_answers, url), f"a front does not answer, see {folder}", UP_WITHIN_S)
-        yield with_urls(applied, *urls), {name: one.process.pid for name, one in supervisor.children.items() if one.process}
-    finally:
-        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+        yield with_urls(applied, *urls), pids
 
 
 def _through(url: str, front: FrontPlan) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Any
 import msgspec
 import redis
 
-from azq.bench.rig import command_of, own_brokers, percentile
+from azq.bench.rig import command_of, own_brokers, percentile, running
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load
@@ -29,7 +28,7 @@ from azq.ledger.types import JobState
 from azq.metrics import EVAL_LATENCY_MS, GAMES_PER_S, SIMULATIONS_PER_S
 from azq.process.proc import cpu_s
 from azq.process.start import child_environment
-from azq.process.supervisor import ChildSpec, spawn
+from azq.process.supervisor import ChildSpec
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
@@ -40,7 +39,6 @@ from daemon.serve.loop import DaemonLock, Loop, build
 
 TAG = "cpu"
 LEASE_S = 3600.0
-STOP_S = 20.0
 SHARES = 10  # of the fleet that beats at once: real workers do not beat in step
 ENDED_JOBS = 20
 MATCHES = 40
@@ -125,19 +123,9 @@ def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
     """A process that keeps the heartbeats of so many workers alive; all of them live when this is entered."""
     with connect(config.broker.control_url) as client:
         send_beats(client, range(workers), config.worker.heartbeat_life_s)
-    with serving(config, command_of(beat_for_ever, workers=workers), folder / "fleet.log"):
+    beats = ChildSpec("fleet", command_of(beat_for_ever, workers=workers), folder / "fleet.log")
+    with running([beats], child_environment(config, "daemon")):
         yield
-
-
-@contextlib.contextmanager
-def serving(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process under these settings that ends with the block; addresses with passwords reach it by its environment."""
-    process = spawn(ChildSpec(log.stem, command, log), child_environment(config, "daemon"))
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(STOP_S)
 
 
 def beat_for_ever(workers: int) -> None:

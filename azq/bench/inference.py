@@ -77,16 +77,12 @@ def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
             bare_ms.append(_ms(lambda: model.evaluate(packed)))
             trip_ms.append(_ms(lambda: client.result(client.submit(packed), timeout_s=PATIENCE_S)))
         spent = phases.shares()
-    bare_p50 = percentile(bare_ms, 0.5)
-    figures = {
-        "bare_p50_ms": bare_p50,
-        "bare_p99_ms": percentile(bare_ms, 0.99),
-        "round_trip_p50_ms": percentile(trip_ms, 0.5),
-        "round_trip_p99_ms": percentile(trip_ms, 0.99),
-        "added_p50_ms": percentile(trip_ms, 0.5) - bare_p50,
-        "added_p99_ms": percentile(trip_ms, 0.99) - bare_p50,
+    added_ms = [value - percentile(bare_ms, 0.5) for value in trip_ms]
+    rounded = {
+        f"{name}_p{share}_ms": round(percentile(values, share / 100), 3)
+        for name, values in {"bare": bare_ms, "round_trip": trip_ms, "added": added_ms}.items()
+        for share in (50, 99)
     }
-    rounded = {name: round(value, 3) for name, value in figures.items()}
     return {"batch": batch, "requests": len(trip_ms), **rounded, "client_phases": spent}
 
 

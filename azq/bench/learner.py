@@ -14,7 +14,7 @@ import torch
 
 from azq import games
 from azq.bench.rig import changed, in_turns, rules
-from azq.config import Config
+from azq.config import Config, RunSections
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
 from azq.learner.step.loss import Symmetries, losses
@@ -45,14 +45,10 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
 
     The window holds random bytes in the game's shapes, `window_samples` of them.
     """
-    game = rules(config.run_sections())
-    device, spec = pick_device(config.learner.device), NetSpec.of(game)
+    device, batch = pick_device(config.learner.device), config.learner.batch_size
     prepare_process(pick_threads(config.learner, device))
-    window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
-    trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
-    draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size
-    feed = feed_of(window, draws, config.learner.prefetch_batches, device)
-    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, spec, device)}
+    trainer, window, feed = workplace(config.run_sections(), device, window_samples)
+    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, device)}
     spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
@@ -74,6 +70,15 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
         "window_bytes_per_sample": window.bytes_per_sample,
         "peak_rss_mb": round(peak_resident_bytes() / 1e6, 1),
     }
+
+
+def workplace(sections: RunSections, device: torch.device, samples: int, rank: int = 0) -> tuple[Trainer, Window, Feed]:
+    """A trainer of a run, a full window of so many random samples, and what feeds the one from the other."""
+    game, config = rules(sections), sections.learner
+    spec = NetSpec.of(game)
+    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
+    window = full_window(game, spec, samples, Columns.of(game, sections.network.auxiliary))
+    return trainer, window, feed_of(window, Draws(0, trainer.num_symmetries, rank), config.prefetch_batches, device)
 
 
 def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:
@@ -101,9 +106,9 @@ def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None
     return step
 
 
-def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[[], None]:
+def _bare_step(config: Config, device: torch.device) -> Callable[[], None]:
     """The least a training loop does: forward, loss, backward, AdamW on tensors that are there already."""
-    batch, dtype = config.learner.batch_size, autocast_dtype(config.learner, device)
+    spec, batch, dtype = NetSpec.of(rules(config.run_sections())), config.learner.batch_size, autocast_dtype(config.learner, device)
     module = build(config.network, spec, seed=0).to(device)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=device.type in ("cpu", "cuda"))
     planes = torch.rand(batch, spec.planes, spec.rows, spec.cols, device=device).round()

@@ -17,21 +17,18 @@ from typing import Any
 import torch
 from pydantic import validate_call
 
-from azq.bench.learner import full_window
-from azq.bench.rig import child, last_words, rules, say
+from azq.bench.learner import workplace
+from azq.bench.rig import child, last_words, say
 from azq.config import Config, RunSections
 from azq.errors import AzqError
-from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
 from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.device import pick_device
-from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Sync, Trainer
-from azq.nets import NetSpec, build
 from azq.nets.process import prepare_process
-from azq.replay.samples import Columns
 
 WINDOW = 100_000
 TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
@@ -129,14 +126,10 @@ def _take_core(place: int) -> None:
 
 
 def _rank(sections: RunSections, device: torch.device, group: RankGroup) -> _Rank:
-    game = rules(sections)
-    spec, config = NetSpec.of(game), sections.learner
-    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
-    window = full_window(game, spec, WINDOW, Columns.of(game, sections.network.auxiliary))
-    feed = feed_of(window, Draws(0, trainer.num_symmetries, group.place), config.prefetch_batches, device)
-    sync = sync_of(trainer.module, config, device)
-    sync.share(group.place, (config.batch_size,) * group.size)
-    return _Rank(group, trainer, feed, sync, config.batch_size)
+    trainer, _, feed = workplace(sections, device, WINDOW, group.place)
+    sync, rows = sync_of(trainer.module, sections.learner, device), sections.learner.batch_size
+    sync.share(group.place, (rows,) * group.size)
+    return _Rank(group, trainer, feed, sync, rows)
 
 
 def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:

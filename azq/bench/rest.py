@@ -18,11 +18,13 @@ from typing import Any
 
 import httpx2
 
-from azq.bench.daemon import beating, populate, run_name, serving
-from azq.bench.rig import READY_S, answer_of, changed, child, free_port, own_brokers, percentile
+from azq.bench.daemon import beating, populate, run_name
+from azq.bench.rig import READY_S, answer_of, changed, child, free_port, own_brokers, percentile, running
 from azq.config import Config
 from azq.config.access import with_own_token
 from azq.process.proc import cpu_s
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec
 from azq.waiting import until
 
 STOP_S = 60.0
@@ -49,15 +51,15 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
         home, port = config.home, free_port()
         populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
         served = changed(config, daemon={"host": "127.0.0.1", "port": port})
-        command = [sys.executable, "-m", "azq", "daemon"]
-        with beating(config, home, workers), serving(served, command, home / "daemon.log") as daemon:
+        daemon = ChildSpec("daemon", [sys.executable, "-m", "azq", "daemon"], home / "daemon.log")
+        with beating(config, home, workers), running([daemon], child_environment(served, "daemon")) as pids:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
-            before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
+            before = (cpu_s(pids), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
             asking = child(ask, {**os.environ, TOKEN_VARIABLE: token}, url=url, rate=rate, seconds=seconds, runs=runs)
             found = answer_of(asking, seconds + STOP_S)
-            spent = (cpu_s([daemon.pid]) - before[0], cpu_s(brokers.pids[:1]) - before[1])
+            spent = (cpu_s(pids) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}
 
 

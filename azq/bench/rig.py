@@ -44,10 +44,8 @@ from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.observe import read_workers
 from azq.store import open_store
 from azq.waiting import until
-from azq.wire import keys
-from azq.wire.codec import encode
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat, WeightEvent
+from azq.wire.messages import Heartbeat
 
 if TYPE_CHECKING:
     from azq.inference.device.model import Model
@@ -107,17 +105,24 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
         config, home = with_game(config, sections.run.game), config.home
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
-        supervisor = Supervisor(env=child_environment(in_roles(config)("inference"), "inference"))
-        try:
-            for number in range(inference):
-                log = home / f"inference-{number}.log"
-                supervisor.start(ChildSpec(f"inference-{number}", [sys.executable, "-m", "azq", "inference"], log))
-            workers = tuple(child.process.pid for child in supervisor.children.values() if child.process)
+        names = [f"inference-{number}" for number in range(inference)]
+        specs = [ChildSpec(name, [sys.executable, "-m", "azq", "inference"], home / f"{name}.log") for name in names]
+        with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
             machine = Rig(config, sections, brokers.control, ledger, weights, (*brokers.pids, *workers))
             until(lambda: machine.serving(1) == inference, f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
-        finally:
-            supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+@contextlib.contextmanager
+def running(specs: Iterable[ChildSpec], env: Mapping[str, str] | None = None) -> Iterator[tuple[int, ...]]:
+    """Process ids of children that end with the block; addresses with passwords reach them by their environment."""
+    supervisor = Supervisor(os.environ if env is None else env)
+    try:
+        for spec in specs:
+            supervisor.start(spec)
+        yield tuple(child.process.pid for child in supervisor.children.values() if child.process)
+    finally:
+        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
 
 
 @contextlib.contextmanager
@@ -230,16 +235,16 @@ def last_words(complaint: str) -> str:
 
 
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections) -> bytes:
+    from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 
     game = rules(sections)
     meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
     data = to_bytes(build(sections.network, NetSpec.of(game)), meta)
     directory = config.home / RUN
-    sha256, uri = open_store(config.store, directory=directory / "weights", client=control).put(data)
-    made_ms = now_ms()
-    ledger.create_run(record_of(RUN, sections, directory, made_ms))
-    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
+    ledger.create_run(record_of(RUN, sections, directory, now_ms()))
+    store = open_store(config.store, directory=directory / "weights", client=control)
+    Publisher(RedisBus(control), store, RUN).publish(data, 1, 0)
     return data
 
 

@@ -34,7 +34,7 @@ class DiskAuditor:
 
     def audit_at_the_end(self) -> Discrepancy:
         """The last look, which reads all of the log again; the run stays paused."""
-        self._system.evidence = self._system.evidence.anew()
+        self._system.evidence.begin()
         return self._compare().since(self._before)
 
     def _compare(self) -> Discrepancy:

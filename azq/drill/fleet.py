@@ -27,8 +27,8 @@ from azq.drill.audit import read_books
 from azq.drill.evidence import Evidence
 from azq.drill.hosts import Host, lan
 from azq.drill.outcome import Outcome
-from azq.drill.processes import start
 from azq.drill.proof import Books, Disk, compare
+from azq.drill.system import start
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token

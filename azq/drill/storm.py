@@ -20,10 +20,9 @@ import redis
 from azq.drill.audit import DiskAuditor
 from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
 from azq.drill.outcome import Outcome, Rehearsal
-from azq.drill.processes import CHILD, processes, signalled
 from azq.drill.rehearse import Intent, RecoveryWatch, Tell
 from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
-from azq.drill.system import System
+from azq.drill.system import CHILD, System, processes, signalled
 from azq.errors import AzqError
 
 COMPARE_EVERY = 100  # faults

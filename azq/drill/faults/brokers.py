@@ -14,9 +14,8 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
-from azq.drill.processes import signalled
 from azq.drill.scenarios import BROKERS, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System
+from azq.drill.system import READY_S, RUN, System, signalled
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
 from azq.store import open_store

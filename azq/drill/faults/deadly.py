@@ -15,9 +15,8 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
-from azq.drill.processes import killed_if
 from azq.drill.scenarios import Harm, Scenario, fault
-from azq.drill.system import RUN, System
+from azq.drill.system import RUN, System, killed_if
 from azq.errors import StateConflict
 from azq.inference.serve.requests import name_of
 from azq.ledger import Ledger

@@ -17,9 +17,8 @@ from typing import Any
 
 import msgspec
 
-from azq.drill.processes import ended, start
 from azq.drill.scenarios import MACHINE, Harm, Scenario, fault
-from azq.drill.system import RUN, System
+from azq.drill.system import RUN, System, ended, start
 from azq.errors import ExitCode, StateConflict
 from azq.host.users import in_roles
 from azq.ledger import Ledger

@@ -14,9 +14,8 @@ from typing import Any
 import redis
 
 from azq.bus.redis import RedisBus
-from azq.drill.processes import killed_if, signalled
 from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
-from azq.drill.system import LEASE_S, READY_S, RUN, System
+from azq.drill.system import LEASE_S, READY_S, RUN, System, killed_if, signalled
 from azq.errors import BrokerError, EvaluationTimeout, StateConflict
 from azq.process.proc import children
 from azq.wire import keys
