@@ -54,7 +54,6 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("beasty bar transformer 4x256", "beasty_bar", _network("transformer", 4, 256, heads=8), 2048, 4096, 4, groups=3),
     ),
 }
-SIZES = tuple(CASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +74,8 @@ class Part:
         return f"{self.kind}/{self.case}" + (f"/{self.num_simulations}" if self.num_simulations else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """How long each part may measure, in their order, and the parts that do not fit."""
-
-    seconds: dict[str, float]
-    left_out: tuple[str, ...]
-
-
-def split(parts: Sequence[Part], budget_s: float) -> Split:
-    """Seconds for each part so that all of them, overheads included, take no more than the budget.
+def split(parts: Sequence[Part], budget_s: float) -> dict[str, float]:
+    """Seconds for each part that fits, by name, so that all of them, overheads included, take no more than the budget.
 
     Parts come in the order of their importance: the first ones that fit with their least time stay, a part that does not fit is left out
     and a smaller one after it may still fit. What is left over is shared by weight, up to each part's most.
@@ -104,7 +95,7 @@ def split(parts: Sequence[Part], budget_s: float) -> Split:
             seconds[part.name] += more
             left_s -= more
         open_ = [part for part in open_ if seconds[part.name] < part.max_s - 1e-6]
-    return Split(seconds, tuple(part.name for part in parts if part.name not in seconds))
+    return seconds
 
 
 def cases(size: str) -> tuple[Case, ...]:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -58,22 +59,23 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """Everything a measurement needs; `pids` are the processes besides this one."""
+    """Everything a measurement needs; `pids` are the processes besides this one, so many of them `inference` workers."""
 
     config: Config
     sections: RunSections
     control: redis.Redis
     ledger: Ledger
     weights: bytes
+    inference: int
     pids: tuple[int, ...]
 
     def beats(self) -> list[Heartbeat]:
         """Heartbeats of the inference workers."""
         return [beat for beat in read_workers(RedisBus(self.control)) if beat.role == "inference"]
 
-    def serving(self, version: int) -> int:
-        """Inference workers that serve this version of the weights or a newer one, by their heartbeats."""
-        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats())
+    def serving(self, version: int) -> bool:
+        """Whether every inference worker serves this version of the weights or a newer one, by their heartbeats."""
+        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats()) == self.inference
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
@@ -108,8 +110,8 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
         names = [f"inference-{number}" for number in range(inference)]
         specs = [ChildSpec(name, [sys.executable, "-m", "azq", "inference"], home / f"{name}.log") for name in names]
         with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
-            machine = Rig(config, sections, brokers.control, ledger, weights, (*brokers.pids, *workers))
-            until(lambda: machine.serving(1) == inference, f"inference workers do not serve, see {home}/inference-*.log", READY_S)
+            machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
+            until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
 
 

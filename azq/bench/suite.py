@@ -12,6 +12,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def run_all(
             "summary": summary(which, figures),
         }
 
-    measure = measure or _in_a_process(about["device"])
+    measure = measure or partial(_in_a_process, about["device"])
     found = measured(todo, which, began_s + 60 * minutes, measure, clock, lambda *so_far: keep(result(*so_far)))
     return result(*found)
 
@@ -130,7 +131,7 @@ def measured(
     figures: dict[str, dict[str, Any]] = {}
     reasons: dict[str, str] = {}
     for number, part in enumerate(todo):
-        seconds = split(todo[number:], end_s - clock()).seconds.get(part.name)
+        seconds = split(todo[number:], end_s - clock()).get(part.name)
         if seconds is None:
             reasons[part.name] = (
                 f"does not fit into the time: it needs {part.overhead_s + part.min_s:.0f} s, {max(0.0, end_s - clock()):.0f} are left"
@@ -178,22 +179,16 @@ def write_tables(result: dict[str, Any], folder: Path) -> None:
         publish_file(folder / name, text.encode())
 
 
-def _in_a_process(device: str) -> Measure:
-    """Each part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
-
-    def measure(part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
-        if part.kind in PEERS:
-            network = case.network
-            return peer_figures(
-                part.kind, seconds, limit_s, num_simulations=part.num_simulations, blocks=network.blocks, channels=network.channels,
-                games=case.batch, device=device,
-            )  # fmt: skip
-        task = {"kind": part.kind, "case": described(case), "num_simulations": part.num_simulations, "seconds": seconds, "device": device}
-        # Without settings of azq: a part is measured as it is described.
-        figures: dict[str, Any] = answer_of(child(measure_part, foreign_environment(), **task), limit_s)
-        return figures
-
-    return measure
+def _in_a_process(device: str, part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
+    """A part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
+    asked: dict[str, Any] = {"num_simulations": part.num_simulations, "device": device}
+    if part.kind in PEERS:
+        shape = {"blocks": case.network.blocks, "channels": case.network.channels, "games": case.batch}
+        return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
+    # Without settings of azq: a part is measured as it is described.
+    process = child(measure_part, foreign_environment(), kind=part.kind, case=described(case), seconds=seconds, **asked)
+    figures: dict[str, Any] = answer_of(process, limit_s)
+    return figures
 
 
 @validate_call

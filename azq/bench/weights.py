@@ -56,10 +56,10 @@ def bench_weights(config: Config, *, workers: int, publications: int, stores: tu
 
 def _measure(config: Config, workers: int, publications: int) -> dict[str, float]:
     sections = config.run_sections().model_copy(update={"network": NETWORK})
-    with rig(config, sections, inference=workers) as machine, _load(machine, workers) as load:
+    with rig(config, sections, inference=workers) as machine, _load(machine) as load:
         threading.Event().wait(QUIET_S)
         quiet_s = load.longest_gap_s()
-        seconds, published_s, size, parameters = _publish_all(machine, workers, publications)
+        seconds, published_s, size, parameters = _publish_all(machine, publications)
         return {
             "parameters": float(parameters),
             "blob_bytes": float(size),
@@ -73,7 +73,7 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
         }
 
 
-def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[float], list[float], int, int]:
+def _publish_all(machine: Rig, publications: int) -> tuple[list[float], list[float], int, int]:
     """Seconds from publishing to the last switch, and of them those that publishing took, one a publication; bytes and parameters."""
     from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
@@ -89,13 +89,9 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
         began_s = time.monotonic()
         publisher.publish(data, version, step)
         published_s.append(time.monotonic() - began_s)
-        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
+        until(partial(machine.serving, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
         seconds.append(time.monotonic() - began_s)
     return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
-
-
-def _all_serve(machine: Rig, workers: int, version: int) -> bool:
-    return machine.serving(version) == workers
 
 
 @dataclass(slots=True)
@@ -128,9 +124,9 @@ class Load:
 
 
 @contextlib.contextmanager
-def _load(machine: Rig, workers: int) -> Iterator[Load]:
+def _load(machine: Rig) -> Iterator[Load]:
     with machine.client(max_in_flight=64) as evaluator:
-        load = Load(evaluator, IN_FLIGHT * workers, observations(machine.sections, LEAVES))
+        load = Load(evaluator, IN_FLIGHT * machine.inference, observations(machine.sections, LEAVES))
         thread = threading.Thread(target=load.run, name="load")
         thread.start()
         try:

@@ -63,13 +63,13 @@ class RecoveryWatch:
         self._system = system
         self._clock = clock
         self._looked_s = 0.0
-        self._away: dict[str, float] = {}
+        self.serving_s: dict[str, float] = {}  # roles that were not serving at some time, and when they were again
         self._inserted = -1
         self.begin()
 
     def begin(self) -> None:
         self._began_s = self._grown_s = self._clock()
-        self._away.clear()
+        self.serving_s.clear()
         self.pause_s = 0.0
 
     def passed_s(self) -> float:
@@ -82,15 +82,11 @@ class RecoveryWatch:
             return
         self._looked_s = now
         serving = self._system.serving()
-        self._away |= {role: self.passed_s() for role in (*PROCESSES, *self._system.brokers()) if serving.get(role) is None}
+        self.serving_s |= {role: self.passed_s() for role in (*PROCESSES, *self._system.brokers()) if serving.get(role) is None}
         counts = self._system.counts()
         if counts is not None and counts.inserted > self._inserted:
             self._inserted, self._grown_s = counts.inserted, now
         self.pause_s = max(self.pause_s, now - self._grown_s)
-
-    def serving_s(self) -> dict[str, float]:
-        """Roles that were not serving at some time, and when they were again."""
-        return dict(self._away)
 
 
 class Rounds:
@@ -160,7 +156,7 @@ class Rounds:
             system.until(goes_on, "further games", GIVE_UP_S)
             outcome.recovery_s.append(watch.passed_s())
         outcome.pause_s.append(watch.pause_s)
-        _note_serving(outcome, watch.serving_s(), healed_s)
+        _note_serving(outcome, watch.serving_s, healed_s)
         return system.until(system.counts, "the ledger", GIVE_UP_S)
 
 
