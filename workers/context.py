@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_LIMIT = 2**31  # a stopped worker is not the job's fault
+LOOK_BACK = 16  # weight events; one that does not decode must not set a run's progress back to nothing
 
 log = logs.get(__name__)
 
@@ -97,7 +98,7 @@ class Context:
         if not sections.search.schedule:
             return sections
         games = self.ledger.counts(view.record.run).finished
-        newest = read_weights(RedisBus(self.control), view.record.run) if "steps" in until else []
+        newest = read_weights(RedisBus(self.control), view.record.run, LOOK_BACK) if "steps" in until else []
         steps = newest[0].step if newest else 0
         now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
         return sections.model_copy(update={"search": now})
