@@ -11,7 +11,7 @@ from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
-from azq.arena.player import Ground, Player
+from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -104,14 +104,11 @@ def evaluate(
 
 def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
     slots = matches.whole_groups(spec.games, ground.game.num_players())
-    players: list[Player] = []
-    try:
-        for name, seed in ((spec.first, spec.seed), (spec.second, spec.seed + 1)):
-            players.append(make_player(name, replace(ground, slots=slots, seed=seed)))
-        return matches.play_match(spec, ground.game, *players)
-    finally:
-        for player in players:
-            player.close()
+    with (
+        closing(make_player(spec.first, replace(ground, slots=slots, seed=spec.seed))) as first,
+        closing(make_player(spec.second, replace(ground, slots=slots, seed=spec.seed + 1))) as second,
+    ):
+        return matches.play_match(spec, ground.game, first, second)
 
 
 def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:

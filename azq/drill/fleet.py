@@ -27,7 +27,7 @@ from azq.drill.audit import read_books
 from azq.drill.evidence import Evidence
 from azq.drill.hosts import Host, lan
 from azq.drill.outcome import Outcome
-from azq.drill.proof import Books, Disk, compare
+from azq.drill.proof import Discrepancy, compare
 from azq.drill.system import start
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
@@ -148,15 +148,11 @@ class HostFleet:
         self.beats("")
         return int(sum(self._resent.values()))
 
-    def books(self) -> Books:
-        """The ledger's account of every game; read after the end."""
-        return read_books(self.client, RUN)
-
-    def disk(self) -> Disk:
-        """The games of the log; read after the end."""
+    def discrepancy(self) -> Discrepancy:
+        """Where ledger and disk disagree; read after the end."""
         evidence = Evidence(self.folder / RUN / "segments", GAME)
         evidence.read()
-        return evidence.disk()
+        return compare(read_books(self.client, RUN), evidence.disk())
 
     def drain(self, *players: str) -> None:
         """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
@@ -201,7 +197,7 @@ def rehearse_cut(outcome: Outcome, rounds: int, rng: random.Random, tell: Callab
             outcome.evaluations_resent = found.resent()
             found.drain(*PLAYERS)
             outcome.balanced &= found.counts().balanced
-            outcome.note(compare(found.books(), found.disk()))
+            outcome.note(found.discrepancy())
         except EvaluationTimeout as error:
             outcome.failed = str(error)
             tell(f"{outcome.scenario.name}: FAILED: {error}")

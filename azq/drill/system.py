@@ -155,6 +155,12 @@ class System:
         with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
             yield client
 
+    def asked(self, question: Callable[[redis.Redis], T], plane: str = "control") -> T | None:
+        """What a broker answers; None while it is away."""
+        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
+            return question(client)
+        return None
+
     def brokers(self) -> tuple[str, ...]:
         return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
 
@@ -173,9 +179,7 @@ class System:
         return with_game(load(None, self._overrides), self.game)
 
     def counts(self) -> LedgerCounts | None:
-        with contextlib.suppress(AzqError), self.client() as client:
-            return Ledger(client).counts(RUN)
-        return None
+        return self.asked(lambda client: Ledger(client).counts(RUN))
 
     def counted(self, wanted: Callable[[LedgerCounts], bool]) -> bool:
         """Whether the ledger answers, and what is wanted holds of it."""
@@ -184,20 +188,16 @@ class System:
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats: tuple[Heartbeat, ...] = ()
-        with contextlib.suppress(AzqError), self.client() as client:
-            beats = read_workers(RedisBus(client))
-            for beat in beats:
-                self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
+        beats = self.asked(lambda client: read_workers(RedisBus(client))) or ()
+        for beat in beats:
+            self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         for beat in beats:
             if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
                 raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
         return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
-        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
-            return int(client.info("server")["process_id"])
-        return None
+        return self.asked(lambda client: int(client.info("server")["process_id"]), plane)
 
     def pid(self, role: str) -> int | None:
         """Process id of a role's process, once it does its work."""

@@ -13,7 +13,7 @@ import pytest
 from azq.drill import Intent, choose, load_all, rehearse
 from azq.drill.fleet import AZQ, GAME, PASSWORD, RUN, HostFleet, fleet
 from azq.drill.hosts import why_not
-from azq.drill.proof import Discrepancy, compare
+from azq.drill.proof import Discrepancy
 from azq.ledger.types import JobView
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
@@ -105,7 +105,7 @@ def test_draining_the_fleet_leaves_a_balanced_ledger_and_every_game_once(found: 
     assert set(found.stop("learner", "eyes", "daemon").values()) == {0}
     counts = found.counts()
     assert counts.balanced
-    assert compare(found.books(), found.disk()) == Discrepancy()
+    assert found.discrepancy() == Discrepancy()
     events = learned_from(found)
     assert len(events) == counts.inserted
     assert {event.worker.partition(":")[0] for event in events} == {"cora", "dora"}

@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import redis
-
 from azq.bus.redis import RedisBus
 from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System, killed_if, signalled
-from azq.errors import BrokerError, EvaluationTimeout, StateConflict
+from azq.errors import EvaluationTimeout, StateConflict
 from azq.process.proc import children
 from azq.wire import keys
 
@@ -170,11 +168,9 @@ class JournalWatch:
         return time.monotonic() - self._written_s
 
     def _look(self) -> float | None:
-        try:
-            with self._system.client() as client:
-                now = time.monotonic()
-                found: Any = client.hgetall(keys.open_games(RUN))
-        except (BrokerError, redis.RedisError):
+        now = time.monotonic()
+        found: Any = self._system.asked(lambda client: client.hgetall(keys.open_games(RUN)))
+        if found is None:
             return self._written_s
         if any(frame and self._seen.get(uid, frame) != frame for uid, frame in found.items()):
             self._written_s = self._looked_s
@@ -204,9 +200,8 @@ def _replaced(parent: int, child: int) -> bool:
 
 
 def _last_request(system: System, plane: str) -> str:
-    with contextlib.suppress(redis.RedisError), system.client(plane) as client:  # away, or without a stream as yet
-        return bytes(client.xinfo_stream(keys.eval_stream(RUN))["last-generated-id"]).decode()
-    return NO_REQUEST
+    facts: Any = system.asked(lambda client: client.xinfo_stream(keys.eval_stream(RUN)), plane)  # none: away, or without a stream as yet
+    return bytes(facts["last-generated-id"]).decode() if facts else NO_REQUEST
 
 
 def _waiting(system: System) -> int:
