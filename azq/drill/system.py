@@ -45,6 +45,7 @@ START_S = 90.0
 STOP_S = 120.0
 READY_S = 60.0
 POLL_S = 0.02
+SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
 NO_SETTING: dict[str, str] = {}
@@ -280,6 +281,7 @@ def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
 def killed_if(pid: int, is_moment: Callable[[], bool]) -> bool:
     """Stops a process, looks whether its moment is there, which lasts milliseconds, and kills it or lets it go on."""
     os.kill(pid, signal.SIGSTOP)
+    time.sleep(SETTLE_S)
     if is_moment():
         os.kill(pid, signal.SIGKILL)
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ KILLED = "killed its worker"  # in the reason for which a game is set aside
 CLIENT = "drill-killer"
 CATCH_S = 90.0
 SEND_AGAIN_S = 4.0
-SETTLE_S = 0.02
 DEATHS = 2  # after which a request has to be refused
 REFUSED = "killed their inference worker"
 
@@ -114,16 +112,15 @@ def _kill_at(system: System, request: EvalRequest, note: str) -> int:
     deadline = time.monotonic() + SEND_AGAIN_S
     with system.client() as client:
         while time.monotonic() < deadline:
-            found = _noted(client, note)
-            pid = int(found.rpartition(b":")[2] or 0)
-            if pid and alive(pid) and killed_if(pid, partial(_still, client, note, found)):
-                return int(found.partition(b" ")[0])
+            if death := _caught(client, note):
+                return death
     return 0
 
 
-def _still(client: redis.Redis, note: str, found: bytes) -> bool:
-    time.sleep(SETTLE_S)  # what the stopped worker sent before is done by then
-    return _noted(client, note) == found
+def _caught(client: redis.Redis, note: str) -> int:
+    found = _noted(client, note)
+    pid = int(found.rpartition(b":")[2] or 0)
+    return int(found.partition(b" ")[0]) if pid and alive(pid) and killed_if(pid, lambda: _noted(client, note) == found) else 0
 
 
 def _noted(client: redis.Redis, note: str) -> bytes:

@@ -26,7 +26,6 @@ CREDITS = 8  # requests of one self-play process on their way, and a few times a
 MOST_ENTRIES = 4 * CREDITS
 MOST_GROWTH = 8 << 20  # bytes
 CATCH_S = 60.0
-SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 
 
 @fault("kill", *PROCESSES, *BROKERS)
@@ -76,11 +75,7 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
         before, known[0] = known[0], size()
         return known[0] > before
 
-    def is_ahead() -> bool:
-        time.sleep(SETTLE_S)
-        return system.counted(lambda now: system.evidence.read().games > now.inserted)
-
-    return _kill_when(system, scenario, grows, is_ahead)
+    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.evidence.read().games > now.inserted))
 
 
 @fault("kill-in-checkpoint", "learner")
