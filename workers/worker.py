@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import warnings
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, SoftWorker, end_for_sure, node_name
+
+TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
 
 
 def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
@@ -96,31 +99,24 @@ class WorkerParts:
 
 
 def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
-    """The app with both tasks, able to serve `queues`; raises `ConfigError` where no broker is configured or a queue is malformed."""
+    """The app with its tasks, able to serve `queues`; raises `ConfigError` where no broker is configured or a queue is malformed."""
     control_url = control_url_of(config.broker)
     shared = WorkerParts(config, queues)
     app = make_app(control_url, tags=shared.tags)
     app.conf.worker_redirect_stdouts = False  # the log lines are complete as they are
     app.azq = shared
     app.steps["consumer"].add(LoopMark)
-    _add_tasks(app)
+    for kind, module in TASKS.items():
+        _add_task(app, kind, module)
     _connect_signals(app)
     return app
 
 
-def _add_tasks(app: Celery) -> None:
-    def selfplay(job_id: str, attempt: int) -> None:
-        from workers import selfplay
+def _add_task(app: Celery, kind: Kind, module: str) -> None:
+    def run(job_id: str, attempt: int) -> None:
+        importlib.import_module(module).run(app.azq.context, job_id, attempt)
 
-        selfplay.run(app.azq.context, job_id, attempt)
-
-    def evaluate(job_id: str, attempt: int) -> None:
-        from workers import evaluate
-
-        evaluate.run(app.azq.context, job_id, attempt)
-
-    app.task(name=task_name(Kind.SELFPLAY), max_retries=3, default_retry_delay=5)(selfplay)
-    app.task(name=task_name(Kind.EVAL), max_retries=3, default_retry_delay=5)(evaluate)
+    app.task(name=task_name(kind), max_retries=3, default_retry_delay=5)(run)
 
 
 def _connect_signals(app: Celery) -> None:
