@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile, running, say
+from azq.bench.rig import answer_of, brokers_cpu_s, child, percentile, running, say
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
@@ -29,7 +29,7 @@ from azq.config import Config, load
 from azq.config.addresses import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
-from azq.host.fronts import FrontPlan, Listen, children
+from azq.host.fronts import FrontPlan, Listen, children, free_port
 from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
@@ -71,7 +71,7 @@ def bench_bus(
     """
     with (
         tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
-        Brokers(config, Path(folder), Listen("127.0.0.1", free_port()) if tls else None) as brokers,
+        Brokers(config, Path(folder), Listen("127.0.0.1", free_port(1 + config.broker.data_shards)) if tls else None) as brokers,
         _reached(brokers, config, Path(folder)) as (config, fronts),
     ):
         figures: dict[str, Any] = alone(config.broker.data_planes[0], seconds)

@@ -19,9 +19,10 @@ from typing import Any
 import httpx2
 
 from azq.bench.daemon import beating, populate, run_name
-from azq.bench.rig import READY_S, answer_of, changed, child, free_port, own_brokers, percentile, running
+from azq.bench.rig import READY_S, answer_of, changed, child, own_brokers, percentile, running
 from azq.config import Config
 from azq.config.access import with_own_token
+from azq.host.fronts import free_port
 from azq.process.proc import cpu_s
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -157,12 +156,6 @@ def observations(sections: RunSections, batch: int) -> NDArray[np.uint8]:
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that so large a share of the values does not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-
-
-def free_port() -> int:
-    """A port of this machine that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def brokers_cpu_s(urls: Iterable[str]) -> float:

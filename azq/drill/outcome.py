@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from azq.drill.proof import Discrepancy
 from azq.drill.scenarios import Scenario
@@ -163,26 +163,20 @@ class Throughput:
         )
 
 
-class Chaotic(Protocol):
-    """What only chaos shows."""
-
-    def values(self) -> dict[str, Any]: ...
-    def as_line(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What the drills showed, and the chaos where there was some."""
+    """What the drills showed; of chaos also its own figures and its line for people."""
 
     outcomes: list[Outcome]
-    chaos: Chaotic | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    line: str = ""
 
     def passed(self) -> bool:
         """Whether every drill passed."""
         return all(outcome.passed() for outcome in self.outcomes)
 
     def values(self) -> dict[str, Any]:
-        return {"drills": [outcome.values() for outcome in self.outcomes], **(self.chaos.values() if self.chaos else {})}
+        return {"drills": [outcome.values() for outcome in self.outcomes], **self.figures}
 
     def as_text(self) -> str:
-        return "\n".join([as_table(self.outcomes), *([self.chaos.as_line()] if self.chaos else [])])
+        return f"{as_table(self.outcomes)}\n{self.line}".rstrip()

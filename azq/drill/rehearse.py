@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -182,7 +182,7 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
     rehearsal = Rehearsal([])
     for group in systems if plan.chaos is None else systems[:1]:
         also = _rehearse(group, plan, tell)
-        rehearsal = Rehearsal([*rehearsal.outcomes, *also.outcomes], also.chaos)
+        rehearsal = replace(also, outcomes=[*rehearsal.outcomes, *also.outcomes])
     for scenario in hosts if plan.chaos is None else ():
         if systems and (reason := why_not()):
             tell(f"{scenario.name}: left out: {reason}")
@@ -213,17 +213,18 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
     system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
-    rounds, throughput = Rounds(system, scenarios, plan.patience, rng, tell), None
+    rounds = Rounds(system, scenarios, plan.patience, rng, tell)
     try:
         system.start()
         if plan.chaos is None:
             # In turn, so that no process dies so often in a row that its restarts are put off.
             rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
+            rehearsal = Rehearsal(rounds.end())
         else:
             first, second = undisturbed(system, plan.chaos), measure(system)
             rounds.make(scenarios_at_random(system, scenarios, plan.chaos, rng), compares=False)
             throughput = Throughput.of(first, second, measure(system))
-        rehearsal = Rehearsal(rounds.end(), throughput)
+            rehearsal = Rehearsal(rounds.end(), throughput.values(), throughput.as_line())
     finally:
         system.stop()
     system.put_away(rehearsal.passed(), tell)

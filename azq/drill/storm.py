@@ -136,7 +136,6 @@ def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
     """One storm over a system of its own, whose files stay where it did not pass."""
     system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
     found = Weather(system, storm, plan.patience, tell)
-    rehearsal = Rehearsal([found.outcome], found)
     try:
         system.start()
         found.pass_over()
@@ -144,8 +143,8 @@ def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
         found.outcome.failed = str(error)
     finally:
         system.stop()
-    system.put_away(rehearsal.passed(), tell)
-    return rehearsal
+    system.put_away(found.outcome.passed(), tell)
+    return Rehearsal([found.outcome], found.values(), found.as_line())
 
 
 class Weather:

@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from azq.drill.evidence import Evidence
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
+from azq.host.fronts import free_port
 from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
@@ -72,7 +72,7 @@ class System:
 
     def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False) -> None:
         self.folder = folder
-        self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
+        self._listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
         self.game = game
         self._overrides = [
             f'home="{folder}"',
@@ -236,15 +236,6 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
         working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
         return beat.pid if working and alive(beat.pid) else None
     return None
-
-
-def _free_ports() -> int:
-    """A port that nobody listens at, nor at the next one."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as first:
-            port = int(first.getsockname()[1])
-            with socket.create_server(("127.0.0.1", port + 1)):
-                return port
 
 
 def start(arguments: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
