@@ -52,7 +52,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
-    per_cpu_s = {name: round(batch * done / cpu_s) for name, (done, _, cpu_s) in spent.items()}
+    per_cpu_s = {name: round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()}
     return {
         "game": config.run.game,
         "network": f"{config.network.kind} {config.network.blocks}x{config.network.channels}",
