@@ -94,7 +94,7 @@ class Care(threading.Thread):
         ledger: Callable[[], AnyLedger],
         *,
         max_attempts: int,
-        is_child: Callable[[int], bool] | None = None,
+        is_child: Callable[[int], bool] = is_my_child,
         kill: Callable[[int, int], None] = os.kill,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,7 +103,7 @@ class Care(threading.Thread):
         self._make_ledger = ledger
         self._ledger: AnyLedger | None = None
         self._max_attempts = max_attempts
-        self._is_child = is_child or is_my_child
+        self._is_child = is_child
         self._kill = kill
         self._clock = clock
         self._before: Claims = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import sys
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ from azq.config import Config
 from azq.config.access import with_own_token
 from azq.host.fronts import free_port
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment
+from azq.process.start import AZQ, child_environment
 from azq.process.supervisor import ChildSpec
 from azq.waiting import until
 
@@ -52,7 +51,7 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
         home, port = config.home, free_port()
         populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
         served = changed(config, daemon={"host": "127.0.0.1", "port": port})
-        daemon = ChildSpec("daemon", [sys.executable, "-m", "azq", "daemon"], home / "daemon.log")
+        daemon = ChildSpec("daemon", [*AZQ, "daemon"], home / "daemon.log")
         with beating(config, home, workers), running([daemon], child_environment(served, "daemon")) as pids:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)

@@ -39,7 +39,7 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment, run_main
+from azq.process.start import AZQ, child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.observe import read_workers
 from azq.store import open_store
@@ -107,7 +107,7 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
         names = [f"inference-{number}" for number in range(inference)]
-        specs = [ChildSpec(name, [sys.executable, "-m", "azq", "inference"], home / f"{name}.log") for name in names]
+        specs = [ChildSpec(name, [*AZQ, "inference"], home / f"{name}.log") for name in names]
         with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
             machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
             until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)

@@ -9,7 +9,6 @@ import contextlib
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,13 +34,13 @@ from azq.host.join.token import Token
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
+from azq.process.start import AZQ
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire import tls
 from azq.wire.connect import open_client, translate
 from azq.wire.messages import Heartbeat
 
-AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
 PLANES = ("control", "data")
 RUN, GAME = "ttt", "tic_tac_toe"

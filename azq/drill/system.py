@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import PROC, alive, children, command, stat_of
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire.connect import open_client
@@ -94,7 +93,7 @@ class System:
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
-        arguments = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
+        arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         self._process = start(arguments, self.folder / "up.log")
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from azq.drill import Intent, choose, load_all, rehearse
-from azq.drill.fleet import AZQ, GAME, PASSWORD, RUN, HostFleet, fleet
+from azq.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
 from azq.drill.hosts import why_not
 from azq.drill.proof import Discrepancy
 from azq.ledger.types import JobView
+from azq.process.start import AZQ
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode
