@@ -1,4 +1,4 @@
-"""The learner process: one run's `azq.learner.Learner` with its lock, its heartbeats and its signals."""
+"""The learner process: one run's `azq.learner.Learner` with its right to learn, its heartbeats and its signals."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from azq.learner.ranks.rules import RankPlace, place_of
 from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
+from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
@@ -34,7 +35,6 @@ from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
-from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched
 
 OPENING_EVERY_S = 2.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import resource
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ class FrontPlan:
         """What follows `azq` on its command line."""
         files = ("--certificate", str(self.certificate), "--key", str(self.key))
         return ("front", "--listen", self.address, "--server", str(self.server), *files)
+
+
+def free_port(count: int = 1) -> int:
+    """A port of this machine that nobody listened at a moment ago, nor at those after it, so many in all."""
+    while True:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            first = int(held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1])
+            for port in range(first + 1, first + count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
 
 
 def parse_listen(text: str | None, plaintext: bool = False) -> Listen | None:

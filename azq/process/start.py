@@ -16,6 +16,7 @@ from azq.config import Config, load
 from azq.errors import AzqError, ExitCode
 from azq.wire.keys import Role
 
+AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
 PARENT_VARIABLE = "AZQ_PARENT_PID"
 MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference")
 _PR_SET_PDEATHSIG = 1
