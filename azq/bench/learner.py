@@ -14,11 +14,10 @@ from azq import games
 from azq.bench.rig import rules
 from azq.config import Config
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
-from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.opening import prepare_training
 from azq.learner.step.loss import Symmetries, losses
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.trainer import Trainer, autocast_dtype
 from azq.nets import NetSpec, build
-from azq.nets.process import prepare_process
 from azq.process.proc import peak_resident_bytes
 from azq.replay.samples import NO_COLUMNS, Columns, Samples
 from azq.replay.window import Window
@@ -45,8 +44,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     The window holds random bytes in the game's shapes, `window_samples` of them.
     """
     game = rules(config.run_sections())
-    device, spec = pick_device(config.learner.device), NetSpec.of(game)
-    prepare_process(pick_threads(config.learner, device))
+    device, spec = prepare_training(config.learner), NetSpec.of(game)
     window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
     trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
     draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size

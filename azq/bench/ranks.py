@@ -23,15 +23,15 @@ from azq.bench.rig import child, rules
 from azq.config import Config, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.opening import training_device
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.device import pick_device
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import NetSpec, build
-from azq.nets.process import prepare_process
+from azq.nets.device import prepare_process
 from azq.replay.samples import Columns
 
 WINDOW = 100_000
@@ -85,7 +85,7 @@ class _Rank:
 
     def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
-        watch = stopwatch(self.trainer.device)
+        watch = Stopwatch(self.trainer.device)
         self.trainer.leave()
         watch.begin()
         run_round(self.trainer, self.feed, planned, self._order())
@@ -106,7 +106,7 @@ def main(text: str) -> None:
     task = json.loads(text)
     place, size = int(task["place"]), int(task["ranks"])
     sections = RunSections.model_validate(task["sections"])
-    device = pick_device(sections.learner.device, place)
+    device = training_device(sections.learner, place)
     if device.type == "cpu":
         _take_core(place)
     if place == 0:

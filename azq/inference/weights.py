@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
@@ -13,6 +12,7 @@ from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError, WireError
 from azq.inference.device.model import Model, network_of
 from azq.nets import from_bytes
+from azq.store import Store
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -59,14 +59,7 @@ class WeightCatalog:
 Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do
 
 
-class Verifying(Protocol):
-    """What weights come from; every `azq.store.Store` fulfils it."""
-
-    def get(self, uri: str, sha256: str) -> bytes:
-        """A blob whose hash is this one. Raises `StoreError` where it is missing and `WeightsError` where it is damaged."""
-
-
-def fetch_from(store: Verifying) -> Fetch:
+def fetch_from(store: Store) -> Fetch:
     """Weights as a store has them, verified by it."""
     return lambda event: store.get(event.uri, event.sha256)
 

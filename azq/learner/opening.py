@@ -12,20 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import NetworkConfig, RunSections
+from azq.config import LearnerConfig, NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.learner import checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
-from azq.learner.publish import Blobs, Publisher
+from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
 from azq.learner.rounds import Ranks
-from azq.learner.step.device import pick_device
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetric, Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
@@ -33,17 +34,37 @@ from azq.learner.tracking import Tracker
 from azq.ledger import AnyLedger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
+from azq.nets.device import pick_device, prepare_process
 from azq.nets.spec import GameShape
 from azq.nets.weights import describe
+from azq.process.proc import usable_cores
 from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Columns, Rules, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
+from azq.store import Store
 from azq.store.chunks import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
 log = logs.get(__name__)
+
+
+def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
+    """Where this process trains, as number `local` of those on its host. Raises `ConfigError` for a device that is not there."""
+    return pick_device(config.device, "learner.device", local)
+
+
+def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
+    """Settles this process for training, and says where it trains; raises as `training_device`."""
+    device = training_device(config, local)
+    prepare_process(pick_threads(config, device))
+    return device
+
+
+def pick_threads(config: LearnerConfig, device: torch.device) -> int:
+    """Threads for torch: the setting, else a rank's share of half the cores on a CPU, since self-play wants the others."""
+    return config.threads or (max(1, usable_cores() // 2 // config.ranks) if device.type == "cpu" else 1)
 
 
 class LearnerGame(Rules, Symmetric, GameShape, Protocol):
@@ -64,7 +85,7 @@ class LearnerSetup:
     _: KW_ONLY
     bus: Bus
     ledger: AnyLedger
-    store: Blobs
+    store: Store
     tracker: Tracker
     consumer: str
     place: RankPlace = field(default_factory=RankPlace)
@@ -168,7 +189,7 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Learne
 
 def _trained(sections: RunSections, game: LearnerGame, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
     """What every rank of a run has: its networks, the first of them in training, and the columns that its samples need."""
-    device, networks = pick_device(sections.learner.device, place.local), RunNetworks(sections, NetSpec.of(game))
+    device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
     return networks, trainer, Columns.of(game, sections.network.auxiliary)

@@ -76,6 +76,11 @@ def cpu_s(pids: Iterable[int]) -> float:
     return sum(found.cpu_s for pid in pids if (found := stat_of(pid)) is not None)
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def peak_resident_bytes() -> int:
     """The largest resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -16,12 +15,12 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
-from azq.learner.step.device import autocast_dtype
 from azq.learner.step.growth import grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
-from azq.phases import DeviceEvent, Phases
+from azq.nets.device import device_mark, fastest_dtype
+from azq.phases import Phases
 from azq.replay.samples import Samples
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
@@ -90,7 +89,7 @@ class Trainer:
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
-        self.phases = Phases(make_event=_timing_event if device.type == "cuda" else None)
+        self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
         self.learning_rate = learning_rate(config, 0, 0.0)
 
@@ -249,8 +248,10 @@ class Trainer:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
-def _timing_event() -> DeviceEvent:
-    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype | None:
+    """bfloat16 where it is asked for or faster; None for plain float32."""
+    asked = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(config.precision) or fastest_dtype(device)
+    return asked if asked is torch.bfloat16 else None
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,9 +10,10 @@ import torch
 from azq.config import LearnerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.learner.breaker import CircuitBreaker
-from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
+from azq.learner.step.trainer import autocast_dtype
 from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
 from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
@@ -54,7 +55,7 @@ def test_moving_average_forgets_the_random_start():
 
 
 def test_device_and_precision_follow_the_settings():
-    cpu = pick_device("cpu")
+    cpu = training_device(LearnerConfig(device="cpu"))
     assert autocast_dtype(LearnerConfig(precision="float32"), cpu) is None
     assert autocast_dtype(LearnerConfig(precision="bfloat16"), cpu) is torch.bfloat16
     capable = torch.cpu.get_capabilities().get("avx512_bf16") or torch.cpu.get_capabilities().get("amx_bf16")
@@ -62,7 +63,7 @@ def test_device_and_precision_follow_the_settings():
     assert pick_threads(LearnerConfig(threads=3), cpu) == 3
     assert pick_threads(LearnerConfig(), cpu) >= 1
     with pytest.raises(ConfigError, match=r"learner\.device = 'abacus'"):
-        pick_device("abacus")
+        training_device(LearnerConfig(device="abacus"))
 
 
 def test_elo_difference_is_odd_and_finite():
