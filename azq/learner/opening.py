@@ -151,7 +151,7 @@ class LearnerSetup:
         feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        return Leader(self.run, self.bus, config, trainer, feed, place, self.directory / MEETINGS)
+        return Leader(trainer, feed, self.run, self.bus, config, place, self.directory / MEETINGS)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:

@@ -65,12 +65,14 @@ class RanksFigures:
     shares: tuple[int, ...] = ()  # rows of a step, by rank
 
 
+@dataclass(eq=False)
 class Ranks:
     """Those that train: this process alone here; `azq.learner.ranks.leader.Leader` has others beside it."""
 
-    def __init__(self, trainer: Trainer, feed: Feed) -> None:
-        self.trainer = trainer
-        self.feed = feed
+    trainer: Trainer
+    feed: Feed
+
+    def __post_init__(self) -> None:
         self._timing = RoundTiming(0, 0, 0.0, 0.0)
 
     def look(self) -> None:

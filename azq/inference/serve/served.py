@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from azq import logs
 from azq.bus.base import Bus
@@ -77,17 +77,17 @@ class ServedRun:
             self.tuned.observe(leaves, latency_s)
 
 
+@dataclass(eq=False)
 class RunLoader:
     """A run for the loading thread: follows its weight events and makes what it loads usable for the serving thread (`served`)."""
 
-    def __init__(
-        self, served: ServedRun, catalog: WeightCatalog, tune: Callable[[Model], Tuned], first: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self.served = served
-        self.catalog = catalog
-        self.problem = ""  # why the newest weights are not used
-        self._tune = tune
-        self._first = first  # surrounds the loading of the first weights
+    served: ServedRun
+    catalog: WeightCatalog
+    tune: Callable[[Model], Tuned]
+    first: Callable[[], AbstractContextManager[None]]  # surrounds the loading of the first weights
+    problem: str = field(default="", init=False)  # why the newest weights are not used
+
+    def __post_init__(self) -> None:
         self._tuned_for: NetworkConfig | None = None
         self._since_ms = now_ms()
         self._refused: dict[int, float] = {}  # version -> when to try again
@@ -148,10 +148,10 @@ class RunLoader:
         served = self.served
         try:
             # Later weights are of a network that lived through its first.
-            with nullcontext() if served.current else self._first():
+            with nullcontext() if served.current else self.first():
                 model = served.models.get(event, keep=served.current)
                 if self._tuned_for != model.network:
-                    served.tuned, self._tuned_for = self._tune(model), model.network
+                    served.tuned, self._tuned_for = self.tune(model), model.network
         except NOT_THE_RUNS:
             raise
         except Exception as error:

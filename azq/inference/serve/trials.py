@@ -45,27 +45,29 @@ def judge(notes: int, age_s: float, patience: Patience) -> Verdict:
     return Verdict.REFUSE if notes >= patience.deaths else Verdict.TRY
 
 
+@dataclass(eq=False)
 class Trials:
     """The notes of one kind as one worker sees and writes them; used by one thread."""
 
-    def __init__(self, control: Bus, worker: str, patience: Patience, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._control = control
-        self._worker = worker
-        self._patience = patience
-        self._clock_s = clock_s
+    control: Bus
+    worker: str
+    patience: Patience
+    clock_s: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._seen: dict[str, tuple[bytes, float]] = {}  # key -> a note, and when it was met first: no two clocks are compared
         self._mute_until_s = float("-inf")
 
     def begin(self, key: str) -> Verdict:
         """Whether to try what this key names, which is then noted; `end` strikes it out. Without the control plane nothing is noted."""
-        if self._clock_s() < self._mute_until_s:
+        if self.clock_s() < self._mute_until_s:
             return Verdict.TRY
         try:
-            note = self._control.get(key)
+            note = self.control.get(key)
             notes = _number(note)
-            verdict = judge(notes, self._age_s(key, note), self._patience)
+            verdict = judge(notes, self._age_s(key, note), self.patience)
             if verdict is Verdict.TRY:
-                self._control.put(key, f"{notes + 1} {self._worker}".encode(), life_s=LIFE_S)
+                self.control.put(key, f"{notes + 1} {self.worker}".encode(), life_s=LIFE_S)
         except BrokerError as error:
             self._mute(error)
             return Verdict.TRY
@@ -74,10 +76,10 @@ class Trials:
     def end(self, key: str) -> None:
         """It was no death."""
         self._seen.pop(key, None)
-        if self._clock_s() < self._mute_until_s:
+        if self.clock_s() < self._mute_until_s:
             return
         try:
-            self._control.delete(key)
+            self.control.delete(key)
         except BrokerError as error:
             self._mute(error)
 
@@ -98,12 +100,12 @@ class Trials:
         """Both in one; `EvaluationRefused` names `what` where it has killed too often."""
         if self.begin(key) is Verdict.REFUSE:
             remedy = f"mend it; it is tried again {LIFE_S / 60:.0f} minutes after the last time"
-            raise EvaluationRefused(f"{what} has killed its inference worker {self._patience.deaths} times here; {remedy}")
+            raise EvaluationRefused(f"{what} has killed its inference worker {self.patience.deaths} times here; {remedy}")
         with self.survived(key):
             yield
 
     def _age_s(self, key: str, note: bytes | None) -> float:
-        now_s = self._clock_s()
+        now_s = self.clock_s()
         if note is None:
             self._seen.pop(key, None)
             return 0.0
@@ -113,7 +115,7 @@ class Trials:
         return now_s - before[1]
 
     def _mute(self, error: BrokerError) -> None:
-        self._mute_until_s = self._clock_s() + MUTE_S
+        self._mute_until_s = self.clock_s() + MUTE_S
         logs.get(__name__).warning("trials_not_noted", error=str(error), seconds=MUTE_S)
 
 

@@ -63,15 +63,8 @@ def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
 
 
 def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
-    weights = {
-        "policy": 1.0,
-        "value": config.value_weight,
-        "outcome": config.outcome_weight,
-        "reply": config.reply_weight,
-        "margin": config.margin_weight,
-        "hidden": config.hidden_weight,
-    }
-    return torch.stack([weights[name] * loss for name, loss in found.items()]).sum()
+    """The policy's loss counts fully, each other one by its `<head>_weight` of the settings."""
+    return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in found.items()]).sum()
 
 
 def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:
