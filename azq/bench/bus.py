@@ -29,7 +29,7 @@ from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import BrokerConfig, Config, load
-from azq.config.addresses import trusting
+from azq.config.host import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
 from azq.host.fronts import FrontPlan, Listen, children

@@ -27,8 +27,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What some random games showed."""
-
     game: str
     games: int
     plies: int
@@ -37,7 +35,6 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
         return not self.findings
 
 

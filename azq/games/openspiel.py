@@ -114,15 +114,12 @@ class _OpenSpielState:
         return getattr(self._state, name)
 
     def observation_tensor(self, player: int) -> Any:
-        """Flat floats."""
         return self._state.observation_tensor(player) if self._observes else self._state.information_state_tensor(player)
 
     def action_to_string(self, action: int) -> str:
-        """For whoever is to move."""
         return str(self._state.action_to_string(self._state.current_player(), action))
 
     def clone(self) -> _OpenSpielState:
-        """A copy."""
         return _OpenSpielState(self._state.clone(), self._absent, self._observes)
 
     def _resample(self, player: int, rng: Any) -> _OpenSpielState:

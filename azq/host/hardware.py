@@ -42,7 +42,6 @@ class Service:
 
     @property
     def unit(self) -> str:
-        """Its systemd unit."""
         return f"azq-{self.kind}@{self.instance}.service"
 
     @property
@@ -58,7 +57,6 @@ class Service:
 
 
 def detect(devices: Path = Path("/dev")) -> Machine:
-    """This machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(socket.gethostname(), usable_cores(), memory, len(list(devices.glob("nvidia[0-9]*"))), detect_tags())
 

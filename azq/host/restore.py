@@ -25,7 +25,6 @@ from workers.place import held_place, lock_folder
 
 
 def holds_games(directory: Path) -> bool:
-    """Whether a run's folder has a segment log."""
     return any((directory / "segments").glob("*.seg"))
 
 

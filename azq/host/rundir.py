@@ -20,8 +20,6 @@ PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The folder of one run."""
-
     home: Path
     name: str
 
@@ -32,7 +30,6 @@ class RunDir:
 
     @property
     def settings(self) -> Path:
-        """The file that holds the run's settings."""
         return self.path / "run.toml"
 
     def log(self, name: str) -> Path:
@@ -40,7 +37,6 @@ class RunDir:
         return self.path / "logs" / f"{name}.log"
 
     def exists(self) -> bool:
-        """True once the run was created."""
         return self.settings.is_file()
 
     def create(self, sections: RunSections) -> None:
@@ -59,7 +55,6 @@ class RunDir:
             raise ConfigError(f"{self.settings} is not readable TOML: {error}; mend the file") from None
 
     def sections(self) -> RunSections:
-        """The settings."""
         return parse_run(self.values(), str(self.settings))
 
 
@@ -89,7 +84,6 @@ def check_name(name: str) -> str:
 
 
 def list_runs(home: Path) -> list[str]:
-    """Names of the runs under a home folder."""
     return sorted(path.parent.name for path in home.glob("*/run.toml"))
 
 

@@ -15,7 +15,7 @@ import msgspec
 import redis
 
 from azq.config import BrokerConfig, Config
-from azq.config.addresses import password_in, with_user
+from azq.config.host import password_in, with_user
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, NotFound, StateConflict
 from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
@@ -32,8 +32,6 @@ LEAST_PASSWORD = 16
 
 @dataclass(frozen=True, slots=True)
 class SeenMachine:
-    """A machine as it stands."""
-
     name: str
     machine: AdmittedMachine
     addresses: tuple[str, ...]  # that its connections to the control plane come from
@@ -97,7 +95,6 @@ class Machines:
                 self._set_user(user, [f"#{passwords[0]}", *words_of(name, machine)])
 
     def all(self) -> dict[str, AdmittedMachine]:
-        """Machines by name."""
         with translate(self._control):
             found: Any = self._control.hgetall(keys.MACHINES)
         return {name.decode(): decode(frame, AdmittedMachine) for name, frame in found.items()}
@@ -127,12 +124,10 @@ class Machines:
 
 
 def as_row(seen: SeenMachine) -> dict[str, Any]:
-    """For machines."""
     return {"name": seen.name, **msgspec.structs.asdict(seen.machine), "addresses": seen.addresses}
 
 
 def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:
-    """One line each, for people."""
     lines = [
         f"{seen.name:<24} {','.join(seen.machine.roles):<26} {_left(seen.machine, now_ms):<18} {' '.join(seen.addresses) or '-'}"
         for seen in found
@@ -163,7 +158,6 @@ def _addresses(config: Config) -> list[str]:
 
 
 def users_of(server: redis.Redis) -> list[str]:
-    """The names of a server's users."""
     return [user.decode() for user in _ask(server, "ACL", "USERS")]
 
 

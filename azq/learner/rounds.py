@@ -14,8 +14,6 @@ from azq.learner.step.trainer import Trainer
 
 @dataclass(frozen=True, slots=True)
 class TrainingRound:
-    """Steps of one plan."""
-
     step: int  # the first
     steps: int
     rows: int  # samples of one step, of all ranks together
@@ -84,7 +82,6 @@ class Ranks:
         return planned.steps
 
     def figures(self) -> RanksFigures:
-        """How the ranks do."""
         timing = self._timing
         return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
 

@@ -35,7 +35,6 @@ class Block(nn.Module):
         nn.init.zeros_(self.b.bias)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
         return F.relu(x + self.b(F.relu(self.a(x))))
 
 

@@ -18,8 +18,6 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """A process at one moment."""
-
     state: str  # one letter: T was told to stop, Z is dead and waits for its parent to notice
     parent: int
     cpu_s: float  # user and system, of all its threads

@@ -55,7 +55,6 @@ class PortableSearch:
         self._at_rest(slot).start_at(uid, state)
 
     def clear(self, slot: int) -> None:
-        """Empties a slot."""
         self._at_rest(slot).clear()
 
     def _at_rest(self, number: int) -> PortableGame:
@@ -94,15 +93,12 @@ class PortableSearch:
         return [number for number, slot in enumerate(self._slots) if slot.status == status and not slot.broken]
 
     def finished_slots(self) -> list[int]:
-        """Slots whose game ended."""
         return self._with(SlotStatus.FINISHED)
 
     def idle_slots(self) -> list[int]:
-        """Without autoplay: slots whose budget is spent."""
         return self._with(SlotStatus.IDLE)
 
     def empty_slots(self) -> list[int]:
-        """Slots without a game."""
         return self._with(SlotStatus.EMPTY)
 
     def broken_slots(self) -> dict[int, tuple[int, str]]:
@@ -110,18 +106,15 @@ class PortableSearch:
         return {n: (slot.uid, slot.broken) for n, slot in enumerate(self._slots) if slot.broken}
 
     def changed_slots(self) -> list[int]:
-        """Open games that grew since this was last asked."""
         changed = [number for number, slot in enumerate(self._slots) if slot.changed and slot.open]
         for number in changed:
             self._slots[number].changed = False
         return changed
 
     def record(self, slot: int) -> PortableRecord:
-        """The game so far, as `azq._core.Record`."""
         return self._slots[slot].record()
 
     def result(self, slot: int) -> PortableResult:
-        """The spent search's answer, as `azq._core.Result`."""
         if self._slots[slot].broken:
             raise GameContractError(self._slots[slot].broken)
         if self._slots[slot].status != SlotStatus.IDLE:
@@ -129,19 +122,15 @@ class PortableSearch:
         return self._slots[slot].result()
 
     def play(self, slot: int, action: int) -> None:
-        """Without autoplay: plays anyone's action and searches on."""
         self._at_rest(slot).play(action)
 
     def state(self, slot: int) -> State:
-        """The position of a slot."""
         return self._slots[slot].state.clone()
 
     @property
     def simulations(self) -> int:
-        """Done since creation."""
         return sum(slot.simulations for slot in self._slots)
 
     @property
     def plies(self) -> int:
-        """Played since creation."""
         return sum(slot.total_plies for slot in self._slots)

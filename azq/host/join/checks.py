@@ -17,7 +17,7 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import OLDEST
 from azq.config import StoreConfig
 from azq.config.access import is_loopback
-from azq.config.addresses import TLS_SCHEME
+from azq.config.host import TLS_SCHEME
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger
@@ -78,7 +78,6 @@ def judge_broker(info: Mapping[str, Any], plane: str, place: str) -> list[Check]
 
 
 def check_clock(client: redis.Redis) -> Check:
-    """This machine's clock beside the control plane's."""
     with translate(client):
         before_s = time.time()
         seconds, micros = client.time()
@@ -182,7 +181,6 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
 
 
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:
-    """A broker's refusal in the words of whoever joins."""
     what = "is wrong there" if token else "is needed: --token-file FILE, or the variable AZQ_JOIN_TOKEN"
     remedy = "`azq join-token` on the first machine prints it"
     return type(error)(f"broker at {address(url)} lets nobody in without its token, which {what}; {remedy}")

@@ -11,22 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config.addresses import data_settings
+from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.hardware import Service
-from azq.host.systemd.install import (
-    CONFIG_FOLDER,
-    UNIT_FOLDER,
-    Places,
-    assets,
-    below,
-    first_steps,
-    hidden_from_service,
-    home_folders,
-    installed_version,
-    render,
-)
+from azq.host.systemd import install
+from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile
 from azq.wire.connect import address
 
@@ -161,27 +151,32 @@ def runs_here() -> bool:
 
 def read_templates() -> dict[str, str]:
     """The units that a joined machine has, by the name they get."""
-    folder = assets() / "systemd"
+    folder = install.assets() / "systemd"
     named = {name: (folder / name).read_text("utf-8") for name in TEMPLATES}
     return {**named, TARGET: (folder / JOINED_TARGET).read_text("utf-8")}
 
 
 def check_readable(places: Places) -> None:
     """Raises `ConfigError` where services could not start this azq."""
-    if hidden := hidden_from_service((places.prefix, Path(sys.executable).resolve()), home_folders()):
+    if hidden := install.hidden_from_service((places.prefix, Path(sys.executable).resolve()), install.home_folders()):
         raise ConfigError(hidden)
 
 
 def here() -> Places:
     """This installation. A joined machine runs no broker, so none is looked for."""
-    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version(), users=False)
+    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=install.installed_version(), users=False)
 
 
 def plan_units(
-    member: Membership, services: Sequence[Service], places: Places, templates: Mapping[str, str], force: bool, root: Path = Path("/")
+    member: Membership,
+    services: Sequence[Service],
+    places: Places,
+    templates: Mapping[str, str],
+    force: bool,
+    root: Path = Path("/"),
 ) -> tuple[list[Step], list[str]]:
     """The steps of a join, in order, and what is to be said of files that stay. `root` is where files are looked for."""
-    config, folder = below(root, CONFIG_FOLDER), below(root, UNIT_FOLDER)
+    config, folder = install.below(root, install.CONFIG_FOLDER), install.below(root, install.UNIT_FOLDER)
     files = plan_files(config, member, force)
     for service in services:
         if service.kind == "worker":
@@ -190,7 +185,7 @@ def plan_units(
     changed = any(plan.step for plan in (*files, *units))
     names = tuple(service.unit for service in services)
     steps: list[Step] = [
-        *first_steps(root, places),
+        *install.first_steps(root, places),
         *(file.step for file in (*files, *units) if file.step),
         RunCommand(("systemctl", "daemon-reload")),
         RunCommand(("systemctl", "enable", TARGET, *names)),
@@ -206,7 +201,7 @@ def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
 
 
 def _unit(folder: Path, name: str, template: str, places: Places) -> FilePlan:
-    return plan_text(folder / name, render(template, places.variables()), 0o644, force=True)
+    return plan_text(folder / name, install.render(template, places.variables()), 0o644, force=True)
 
 
 def _keeps_brokers(folder: Path, name: str) -> bool:

@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config
-from azq.config.addresses import TLS_SCHEME, trusting, with_user
+from azq.config.host import TLS_SCHEME, trusting, with_user
 from azq.errors import ConfigError
 from azq.host import brokers
 from azq.host.fronts import own_fingerprint
@@ -183,7 +183,6 @@ class Trust:
     file: Path | None = None  # where it lies while the fleet is looked at
 
     def of(self, url: str) -> str:
-        """A broker's address that is verified so."""
         return url if self.file is None else trusting(url, str(self.file))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azq.bus import certificate
 from azq.config import load
-from azq.config.addresses import data_settings
+from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
 from azq.host.fronts import Listen, parse_listen
@@ -58,7 +58,6 @@ def host_settings(folder: Path, count: int, listen: Listen | None) -> str:
 
 
 def conf_file(role: str) -> str:
-    """A server's settings."""
     return f"broker-{role}.conf"
 
 
@@ -131,7 +130,6 @@ def front_files(config: Path, listen: Listen | None, roles: Sequence[str]) -> It
 
 
 def notes(config: Path, count: int, listen: Listen | None) -> Iterator[str]:
-    """What an operator must do or know beyond the steps."""
     if renews(config, count):
         yield "the data planes change: `systemctl restart azq.target` starts them and lets every service read the new addresses"
     elif _leads_elsewhere(config):

@@ -127,12 +127,10 @@ class StreamEvaluator:
         return self._failures > 0
 
     def unanswered(self) -> dict[int, EvalRequest]:
-        """The requests without an answer, by handle."""
         return {number: waiting.request for number, waiting in self._outstanding.items()}
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not answered."""
         return sum(waiting.sent_s is not None for waiting in self._outstanding.values())
 
     def _pump(self, timeout_s: float) -> None:

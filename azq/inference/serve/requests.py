@@ -41,7 +41,6 @@ class Pending:
 
     @property
     def count(self) -> int:
-        """Leaves."""
         return self.request.count
 
     @property
@@ -55,7 +54,6 @@ class Pending:
 
 
 def key_of(entry: Entry) -> EntryKey:
-    """Where an entry stands."""
     return entry.stream, entry.id
 
 

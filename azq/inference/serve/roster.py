@@ -102,7 +102,6 @@ class Unserved:
         self._tell()
 
     def mended(self, life: Life) -> None:
-        """This run is served."""
         if self._failures.pop(life, None) is not None:
             logs.get(__name__).info("run_served", run=life[0])
             self._tell()

@@ -51,7 +51,6 @@ class ServedRun:
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     def resolve(self, weight_version: int) -> int:
-        """The version that a request means at this moment."""
         return self.current if weight_version == LATEST else weight_version
 
     def ready(self, version: int) -> bool:

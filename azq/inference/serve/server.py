@@ -257,7 +257,6 @@ class InferenceServer:
                 self._request_leaves = pending.count
 
     def held(self) -> Iterator[Pending]:
-        """Requests without an answer."""
         yield from self._pending
         for batch in self.flying:
             yield from batch.members

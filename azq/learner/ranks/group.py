@@ -71,7 +71,6 @@ class RankGroup:
         dist.broadcast(self._buffer, 0)
 
     def hear(self) -> Word:
-        """The next word of rank 0."""
         dist.broadcast(self._buffer, 0)
         data = self._buffer.numpy().tobytes()
         (length,) = _LENGTH.unpack_from(data)
@@ -95,7 +94,6 @@ class RankGroup:
         dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
 
     def take_state(self, word: Word) -> dict[str, Tensor]:
-        """The tensors that rank 0 sends."""
         data = torch.empty(word.state_bytes, dtype=torch.uint8)
         dist.broadcast(data, 0)
         return safetensors.torch.load(data.numpy().tobytes())

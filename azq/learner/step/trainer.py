@@ -63,8 +63,6 @@ class MeanLosses:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A trainer's tensors at a step."""
-
     step: int
     tensors: dict[str, Tensor]
 
@@ -95,7 +93,6 @@ class Trainer:
 
     @property
     def averaged(self) -> nn.Module:
-        """The module that is published."""
         return self._ema.module
 
     @property
@@ -152,7 +149,6 @@ class Trainer:
         return MeanLosses(means.pop("policy"), means.pop("value"), self._summed, means)
 
     def reset_losses(self) -> None:
-        """Starts new means."""
         self._sums.zero_()
         self._summed = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_the_token_names_the_certificate_and_a_look_finds_the_way(first: First) 
 
 def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
-    monkeypatch.setattr("azq.host.join.foreground.work", lambda config, services, folder: seen.append(config) or 0)
+    monkeypatch.setattr(sys.modules[join.__module__], "work", lambda config, services, folder: seen.append(config) or 0)
     folder = first.config.home / "second"
     token = first.token()
     for _ in range(2):  # and again
