@@ -39,8 +39,10 @@ class NetSpec:
     has_margin: bool = False
 
     @classmethod
-    def of(cls, game: GameShape) -> NetSpec:
-        """The spec of a game; raises ConfigError for one that declares outcomes and a value per seat."""
+    def of(cls, game: GameShape | NetSpec) -> NetSpec:
+        """The spec of a game, or this one; raises ConfigError for one that declares outcomes and a value per seat."""
+        if isinstance(game, NetSpec):
+            return game
         weights, bias = game.outcome_combination() or ((), 0.0)
         if len(weights) and game.value_size() != 1:
             raise ConfigError(

@@ -94,7 +94,4 @@ def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
     if (own := stat_of(pid, proc)) is None:
         return {}
     tree = [own, *(found for child in children(pid, proc) if (found := stat_of(child, proc)) is not None)]
-    return {
-        CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree),
-        RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree)),
-    }
+    return {CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree), RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree))}

@@ -17,15 +17,7 @@ from azq.search.portable_game import PortableGame, PortableRecord, PortableResul
 class PortableSearch:
     """See `azq._core.Search`. A game that raises ends in `broken_slots`, with the reason, and harms no other."""
 
-    def __init__(
-        self,
-        game: Game,
-        config: SearchConfig,
-        *,
-        num_slots: int,
-        seed: int,
-        autoplay: bool = True,
-    ) -> None:
+    def __init__(self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, autoplay: bool = True) -> None:
         self._game = game
         self._slots = [PortableGame(game, config, seed, autoplay) for _ in range(num_slots)]
         self._waiting: list[PortableGame] = []

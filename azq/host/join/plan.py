@@ -85,19 +85,14 @@ def plan_files(folder: Path, member: Membership, force: bool) -> list[FilePlan]:
     """
     secrets, settings = folder / SECRETS, folder / SETTINGS
     return [
-        _plan(secrets, member.secrets(), 0o600, force, secret=True),
+        _plan(secrets, member.secrets(), 0o600, force=force, secret=True),
         # The token vouched for it today, whatever was there before.
-        *([plan_text(folder / CERTIFICATE, member.certificate, 0o644, force=True)] if member.certificate else []),
-        _plan(settings, member.settings(), 0o644, force, secret=False),
+        *([_plan(folder / CERTIFICATE, member.certificate, force=True)] if member.certificate else []),
+        _plan(settings, member.settings(), force=force),
     ]
 
 
-def plan_text(path: Path, wanted: str, mode: int, force: bool) -> FilePlan:
-    """A file of no secret."""
-    return _plan(path, wanted, mode, force, secret=False)
-
-
-def _plan(path: Path, wanted: str, mode: int, force: bool, *, secret: bool) -> FilePlan:
+def _plan(path: Path, wanted: str, mode: int = 0o644, *, force: bool, secret: bool = False) -> FilePlan:
     there = _read(path)
     step = WriteFile(path, lambda: wanted, mode, secret=secret)
     if there is None or (secret and not _addresses(there)):
@@ -181,7 +176,8 @@ def plan_units(
     for service in services:
         if service.kind == "worker":
             files.append(_sizing(folder, service, force))
-    units = [_unit(folder, name, text, places) for name, text in templates.items() if not _keeps_brokers(folder, name)]
+    shown = {name: install.render(text, places.variables()) for name, text in templates.items() if not _keeps_brokers(folder, name)}
+    units = [_plan(folder / name, text, force=True) for name, text in shown.items()]
     changed = any(plan.step for plan in (*files, *units))
     names = tuple(service.unit for service in services)
     steps: list[Step] = [
@@ -197,11 +193,7 @@ def plan_units(
 
 def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
     text = f"[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY={service.concurrency}\n"
-    return plan_text(folder / f"{service.unit}.d" / "concurrency.conf", text, 0o644, force)
-
-
-def _unit(folder: Path, name: str, template: str, places: Places) -> FilePlan:
-    return plan_text(folder / name, install.render(template, places.variables()), 0o644, force=True)
+    return _plan(folder / f"{service.unit}.d" / "concurrency.conf", text, force=force)
 
 
 def _keeps_brokers(folder: Path, name: str) -> bool:
