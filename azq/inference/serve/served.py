@@ -67,14 +67,6 @@ class ServedRun:
             raise reason
         return model
 
-    def give_back(self, version: int) -> None:
-        self.models.give_back(version)
-
-    def observe(self, leaves: int, latency_s: float) -> None:
-        """Notes what a batch took that had the device for itself."""
-        if self.tuned:
-            self.tuned.observe(leaves, latency_s)
-
 
 @dataclass(eq=False)
 class RunLoader:

@@ -146,7 +146,7 @@ class InferenceServer:
         """Forgets everything held after the broker was lost; the streams say what is still to be done."""
         while self.flying:
             batch = self.flying.popleft()
-            batch.served.give_back(batch.group.weight_version)
+            batch.served.models.give_back(batch.group.weight_version)
         self._pending.clear()
         self._not_before_s.clear()
         self._claim_at_s = 0.0
@@ -288,7 +288,7 @@ class InferenceServer:
         except NOT_THE_RUNS:
             raise
         except Exception as error:
-            served.give_back(group.weight_version)
+            served.models.give_back(group.weight_version)
             self._part(members, error)
             return
         self.flying.append(FlyingBatch(served, group, members, model, flight, began_s, alone))
@@ -345,10 +345,10 @@ class InferenceServer:
             self._part(batch.members, error)
             return 0
         finally:
-            batch.served.give_back(batch.group.weight_version)
+            batch.served.models.give_back(batch.group.weight_version)
         self.stats.batch(batch.leaves, busy_s)
-        if batch.alone:
-            batch.served.observe(batch.leaves, busy_s)
+        if batch.alone and batch.served.tuned:
+            batch.served.tuned.observe(batch.leaves, busy_s)
         with self.phases("reply"):
             self._answer(batch.members, replies)
         return batch.leaves
