@@ -9,12 +9,13 @@ import contextlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import redis
 
-from azq.config import BrokerConfig, Config
+from azq.config import Config
 from azq.config.host import password_in, with_user
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, NotFound, StateConflict
 from azq.wire import acl, keys
@@ -227,7 +228,9 @@ NO_USERS = (
 
 def as_role(config: Config, role: Role) -> Config:
     """The same settings with the addresses of a role's user; addresses of another user than the owner stay, and those without password."""
-    return config.model_copy(update={"broker": _with_users(config.broker, lambda url: user_url(url, role))})
+    broker, of = config.broker, partial(user_url, role=role)
+    urls = {"control_url": of(broker.control_url), "data_url": of(broker.data_url), "data_urls": tuple(map(of, broker.data_urls))}
+    return config.model_copy(update={"broker": broker.model_copy(update=urls)})
 
 
 def knows_roles(config: Config) -> bool:
@@ -247,11 +250,6 @@ def knows_roles(config: Config) -> bool:
 def in_roles(config: Config) -> Callable[[Role], Config]:
     """The settings of each role, which are these where the brokers keep no users."""
     return (lambda role: as_role(config, role)) if knows_roles(config) else (lambda role: config)
-
-
-def _with_users(broker: BrokerConfig, of: Callable[[str], str]) -> BrokerConfig:
-    urls = {"control_url": of(broker.control_url), "data_url": of(broker.data_url), "data_urls": tuple(map(of, broker.data_urls))}
-    return broker.model_copy(update=urls)
 
 
 def user_url(url: str, role: Role) -> str:

@@ -269,15 +269,13 @@ class Learner:
             return
         self._look_at_losses()
         version = self.publisher.next_version()
-        data = to_bytes(self.trainer.averaged, self._stamped(version, step))
+        meta = replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
+        data = to_bytes(self.trainer.averaged, meta)
         event = self.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self._track()
         self.trainer.reset_losses()
-
-    def _stamped(self, version: int, step: int) -> WeightsMeta:
-        return replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
 
     def _track(self) -> None:
         status = self.status()

@@ -6,6 +6,8 @@ Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,21 +27,11 @@ class PortableSearch:
         self.evaluations = self.memory_bytes = 0
         self.exact_simulations = self.cache_lookups = self.cache_hits = self.merged_leaves = 0  # it proves and remembers nothing
 
-    def start(
-        self,
-        slot: int,
-        uid: int,
-        actions: NDArray[np.uint16],
-        policies: NDArray[np.float16] | None = None,
-        root_values: NDArray[np.float32] | None = None,
-        simulations: NDArray[np.uint16] | None = None,
-        weight_versions: NDArray[np.uint32] | None = None,
-    ) -> None:
-        """Puts a game into a slot after replaying its actions, with the targets recorded so far.
+    def start(self, slot: int, uid: int, actions: NDArray[np.uint16], **targets: NDArray[Any] | None) -> None:
+        """Puts a game into a slot after replaying its actions, with the targets recorded so far, by their names in `PortableRecord`.
 
         Raises `IllegalActionError`, or `GameContractError` where the game's own rules fail; both leave the slot empty.
         """
-        targets = {"policies": policies, "root_values": root_values, "simulations": simulations, "weight_versions": weight_versions}
         self._at_rest(slot).start(uid, actions, targets)
 
     def start_at(self, slot: int, uid: int, state: State) -> None:

@@ -25,7 +25,7 @@ from azq.host.systemd.steps import Step, carry_out
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import child_environment
-from azq.process.supervisor import ChildSpec, Supervisor, last_line
+from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
@@ -207,16 +207,8 @@ def _child(config: Config, service: Service, folder: Path) -> ChildSpec:
 
 def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:
     """Starts again what died until a stop is asked for or nothing is left that may be started."""
-    said: set[str] = set()
     while not interrupts.count:
-        for name, code in supervisor.tick():
-            log.warning("child_died", name=name, exit_code=code, log=str(supervisor.children[name].spec.log))
-        failed = supervisor.failed()
-        for name in failed.keys() - said:
-            path = supervisor.children[name].spec.log
-            log.error("child_given_up", name=name, exit_code=failed[name], reason=last_line(path), log=str(path))
-            said.add(name)
-        if len(failed) == len(supervisor.children):
+        if len(failed := supervisor.look()) == len(supervisor.children):
             return next(iter(failed.values()))
         interrupts.pause(TICK_S)
     return int(ExitCode.OK)

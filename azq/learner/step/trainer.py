@@ -114,11 +114,6 @@ class Trainer:
         """From now on trains alone."""
         self.join(Sync(self.module))
 
-    def train(self, samples: Samples, rng: np.random.Generator, progress: float) -> None:
-        """Takes one step on samples; `rng` draws their symmetries."""
-        count = self.num_symmetries
-        self.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), progress)
-
     def train_on(self, batch: Batch, progress: float) -> None:
         """Takes one step on a batch; `progress` is the run's share behind."""
         self.learning_rate = learning_rate(self._config, self.step, progress)
