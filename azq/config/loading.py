@@ -37,7 +37,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     file = path or Path("azq.toml")
     values: dict[str, Any] = merge({}, base or {})
     if file.is_file():
-        values = merge(values, _read_toml(file))
+        values = merge(values, read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
     below = values
@@ -91,7 +91,8 @@ def _credentials() -> Path | None:
     return file if file is not None and file.is_file() else None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's values; `ConfigError` where it cannot be read."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from azq.config import RUN_NAME_PATTERN, Config, RunSections, dump_run, parse_run
-from azq.config.loading import to_toml
+from azq.config.loading import read_toml, to_toml
 from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
 from azq.games import GameFiles
@@ -49,10 +48,7 @@ class RunDir:
         """The settings as plain values; `NotFound` names the runs there are."""
         if not self.exists():
             raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
-        try:
-            return tomllib.loads(self.settings.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.settings} is not readable TOML: {error}; mend the file") from None
+        return read_toml(self.settings)
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))

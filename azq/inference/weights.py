@@ -92,9 +92,9 @@ class ResidentModels:
 
         Raises WeightsError, StoreError or DeviceError; whatever was resident before still is, except the version overwritten.
         """
-        model = self._find(event.version)
-        if model is not None:
-            return model
+        with self._changing:
+            if (model := self._used(event.version)) is not None:
+                return model
         state, meta = from_bytes(self._fetch(event))  # damaged bytes cost no resident version
         if self._game and meta.game != self._game:
             raise WeightsError(f"weights version {event.version} of run {event.run} are for {meta.game}, the run plays {self._game}")
@@ -120,9 +120,7 @@ class ResidentModels:
     def borrow(self, version: int) -> Model | None:
         """A resident version, which is not overwritten until it is given back."""
         with self._changing:
-            model = self._models.get(version)
-            if model is not None:
-                self._models.move_to_end(version)
+            if (model := self._used(version)) is not None:
                 self._borrowed[version] += 1
             return model
 
@@ -130,11 +128,10 @@ class ResidentModels:
         with self._changing:
             self._borrowed[version] -= 1
 
-    def _find(self, version: int) -> Model | None:
-        with self._changing:
-            if version in self._models:
-                self._models.move_to_end(version)
-            return self._models.get(version)
+    def _used(self, version: int) -> Model | None:
+        if version in self._models:
+            self._models.move_to_end(version)
+        return self._models.get(version)
 
     def _spare(self, network: NetworkConfig, keep: int) -> Model:
         fitting = next((spare for spare in self._spares if spare.network == network), None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -18,6 +18,7 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig, NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
+from azq.games import Game
 from azq.learner import checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
@@ -28,18 +29,17 @@ from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
 from azq.learner.rounds import Ranks
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.loss import Symmetric, Symmetries
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import Tracker
 from azq.ledger import AnyLedger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import pick_device, prepare_process
-from azq.nets.spec import GameShape
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
 from azq.replay.readers import SegmentFollower
-from azq.replay.samples import Columns, Rules, count_samples, count_trained
+from azq.replay.samples import Columns, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.store import Store
@@ -67,13 +67,6 @@ def pick_threads(config: LearnerConfig, device: torch.device) -> int:
     return config.threads or (max(1, usable_cores() // 2 // config.ranks) if device.type == "cpu" else 1)
 
 
-class LearnerGame(Rules, Symmetric, GameShape, Protocol):
-    """What the learner asks of a game."""
-
-    @property
-    def name(self) -> str: ...
-
-
 @dataclass(eq=False)
 class LearnerSetup:
     """What the learner of a run is put together from; with a `place` among several ranks it is rank 0 of them."""
@@ -81,7 +74,7 @@ class LearnerSetup:
     run: str
     directory: Path  # of the run
     sections: RunSections
-    game: LearnerGame
+    game: Game
     _: KW_ONLY
     bus: Bus
     ledger: AnyLedger
@@ -166,7 +159,7 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
 
 
-def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: RankPlace) -> Follower:
+def open_follower(run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace) -> Follower:
     """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments."""
     config = sections.learner
     networks, trainer, columns = _trained(sections, game, place)
@@ -187,7 +180,7 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Learne
     )
 
 
-def _trained(sections: RunSections, game: LearnerGame, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
+def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
     """What every rank of a run has: its networks, the first of them in training, and the columns that its samples need."""
     device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None

@@ -57,10 +57,7 @@ class Mlp(Network):
 
 
 class ResNet(Network):
-    """`blocks` residual blocks of K = `channels`, of 3x3 convolutions.
-
-    Raises ConfigError for a game without planes.
-    """
+    """`blocks` residual blocks of K = `channels`, of 3x3 convolutions. Raises ConfigError for a game without planes."""
 
     def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
         super().__init__(spec, auxiliary)

@@ -142,7 +142,8 @@ def invitation(config: Config, guest: Invitee) -> dict[str, Any]:
     resolved, client = brokers.open_control(config)
     with contextlib.closing(client):
         frame = RedisBus(client).get(keys.FLEET)
-    url = decode(frame, Fleet).control_url if frame else _public(resolved)
+    own = resolved.broker.public_control_url or resolved.broker.control_url
+    url = decode(frame, Fleet).control_url if frame else "" if own.startswith("unix://") else address(own)
     if not url:
         raise ConfigError(
             "the brokers listen on unix sockets only, which no other machine reaches; use `azq up --listen HOST`, "
@@ -168,11 +169,6 @@ def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
         "roles": list(machine.roles),
         "expires_ms": machine.expires_ms,
     }
-
-
-def _public(config: Config) -> str:
-    url = config.broker.public_control_url or config.broker.control_url
-    return "" if url.startswith("unix://") else address(url)
 
 
 @dataclass(frozen=True, slots=True)

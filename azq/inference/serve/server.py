@@ -224,17 +224,15 @@ class InferenceServer:
         room = 2 * self._config.max_batch - sum(pending.count for pending in self._pending)
         if streams and room > 0:
             with self.phases("idle" if block_ms else "collect"):
-                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=self._entries_for(room), block_ms=block_ms)
+                # Requests of the size seen last that fit: where each is a batch, what one worker reads ahead another waits for.
+                count = min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=count, block_ms=block_ms)
             self._take(entries)
             return bool(entries)
         if block_ms and not streams:
             with self.phases("idle"):
                 self._loading.news.wait(block_ms / 1e3)
         return False
-
-    def _entries_for(self, room: int) -> int:
-        """How many requests of the size seen last fit: where each is a batch, what one worker reads ahead another waits for."""
-        return min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
 
     def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
         held = {pending.key for pending in self.held()}
