@@ -83,7 +83,7 @@ class Leader(Ranks):
         before = self.trainer.snapshot()
         if self._holds(partial(self._together, planned)):
             return planned.steps
-        self.trainer.restore(before)
+        self.trainer.restore(*before)
         return 0
 
     def _together(self, planned: TrainingRound) -> None:

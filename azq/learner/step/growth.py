@@ -43,13 +43,19 @@ class RunNetworks:
 
     def fitting(self, tensors: Mapping[str, Tensor], module: Network) -> Network:
         """The network that the tensors of another rank's trainer are of: `module`, or a fresh one; `module` too where the run has none."""
-        wanted = {name.removeprefix(WEIGHTS): tensor.shape for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
-        return next((one for one in itertools.chain([module], map(self.make, self.all)) if _shapes(one) == wanted), module)
+        wanted = _shapes(under(WEIGHTS, tensors))
+        candidates = itertools.chain([module], map(self.make, self.all))
+        return next((one for one in candidates if _shapes(one.state_dict()) == wanted), module)
 
     def at(self, network: NetworkConfig, progress: float) -> NetworkConfig:
         """What `network` has grown to at this share of the run's horizon; a horizon that moves away makes nothing smaller."""
         sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in self.sections.learner.growth if stage.at <= progress)]
         return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a trainer's tensors whose names begin so, without that."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def grow(state: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -73,8 +79,7 @@ def grow_tensors(tensors: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> 
     """
     grown: dict[str, Tensor] = {}
     for prefix in (WEIGHTS, AVERAGE):
-        state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        grown |= {prefix + name: tensor for name, tensor in grow(state, fresh).items()}
+        grown |= {prefix + name: tensor for name, tensor in grow(under(prefix, tensors), fresh).items()}
     for name, tensor in tensors.items():
         kind, _, parameter = name.partition("/")
         if kind == "step":
@@ -91,8 +96,8 @@ def _padded(old: Tensor, shape: torch.Size, filled: float) -> Tensor:
     return wide
 
 
-def _shapes(module: Network) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.state_dict().items()}
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in state.items()}
 
 
 def _corner(old: Tensor) -> tuple[slice, ...]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
-from azq.learner.step.growth import grow_tensors
+from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
@@ -59,12 +59,6 @@ class MeanLosses:
     value: float
     steps: int
     others: dict[str, float] = field(default_factory=dict)  # by the name of the head
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    step: int
-    tensors: dict[str, Tensor]
 
 
 class Trainer:
@@ -162,8 +156,8 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averaged weights and optimiser state by name; not copied."""
-        named = {f"weights/{name}": tensor for name, tensor in self.module.state_dict().items()}
-        named |= {f"ema/{name}": tensor for name, tensor in self._ema.module.state_dict().items()}
+        named = {WEIGHTS + name: tensor for name, tensor in self.module.state_dict().items()}
+        named |= {AVERAGE + name: tensor for name, tensor in self._ema.module.state_dict().items()}
         for name, parameter in self.module.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 named[f"{key}/{name}"] = torch.as_tensor(value)
@@ -171,22 +165,22 @@ class Trainer:
 
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit this network."""
-        load_into(self.module, _under("weights/", tensors))
-        load_into(self._ema.module, _under("ema/", tensors))
+        load_into(self.module, under(WEIGHTS, tensors))
+        load_into(self._ema.module, under(AVERAGE, tensors))
         for name, parameter in self.module.named_parameters():
             state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
             if state:
                 self._optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
         self.step = step
 
-    def snapshot(self) -> Snapshot:
-        """A copy of everything that training changes."""
-        return Snapshot(self.step, {name: tensor.detach().clone() for name, tensor in self.tensors().items()})
+    def snapshot(self) -> tuple[dict[str, Tensor], int]:
+        """A copy of everything that training changes, and the step."""
+        return {name: tensor.detach().clone() for name, tensor in self.tensors().items()}, self.step
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Goes back to a snapshot, this trainer's own or another rank's."""
         self._optimizer.state.clear()
-        self.load_tensors(snapshot.tensors, snapshot.step)
+        self.load_tensors(tensors, step)
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
@@ -243,7 +237,3 @@ def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype |
     """bfloat16 where it is asked for or faster; None for plain float32."""
     asked = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(config.precision) or fastest_dtype(device)
     return asked if asked is torch.bfloat16 else None
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
