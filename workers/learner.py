@@ -16,7 +16,6 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ExitCode
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
@@ -26,6 +25,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.phases import Phases
+from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify

@@ -18,7 +18,6 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.goals import Done, Goals
 from azq.learner import checkpoint
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.data.intake import BATCH, Intake
 from azq.learner.publish import Publisher
@@ -30,6 +29,7 @@ from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
 from azq.phases import Phases
+from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
 from azq.wire import keys

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
-from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationRefused
+from azq.process.breaker import CircuitBreaker
+from azq.waiting import Backoff
 
 LIFE_S = 600.0  # of a note: after so long it is tried again, it may have been mended
-MUTE_S = 10.0  # without notes after the control plane failed: evaluation goes on without it
+MUTE = Backoff(10.0, 10.0)  # without notes after the control plane failed: evaluation goes on without it
 
 
 class Verdict(Enum):
@@ -56,32 +58,24 @@ class Trials:
 
     def __post_init__(self) -> None:
         self._seen: dict[str, tuple[bytes, float]] = {}  # key -> a note, and when it was met first: no two clocks are compared
-        self._mute_until_s = float("-inf")
+        self._plane = CircuitBreaker(BrokerError, ("trials_not_noted", "trials_noted"), backoff=MUTE, clock=self.clock_s)
 
     def begin(self, key: str) -> Verdict:
         """Whether to try what this key names, which is then noted; `end` strikes it out. Without the control plane nothing is noted."""
-        if self.clock_s() < self._mute_until_s:
-            return Verdict.TRY
-        try:
-            note = self.control.get(key)
-            notes = _number(note)
-            verdict = judge(notes, self._age_s(key, note), self.patience)
-            if verdict is Verdict.TRY:
-                self.control.put(key, f"{notes + 1} {self.worker}".encode(), life_s=LIFE_S)
-        except BrokerError as error:
-            self._mute(error)
-            return Verdict.TRY
+        return self._plane.attempt(partial(self._begin, key)) or Verdict.TRY
+
+    def _begin(self, key: str) -> Verdict:
+        note = self.control.get(key)
+        notes = _number(note)
+        verdict = judge(notes, self._age_s(key, note), self.patience)
+        if verdict is Verdict.TRY:
+            self.control.put(key, f"{notes + 1} {self.worker}".encode(), life_s=LIFE_S)
         return verdict
 
     def end(self, key: str) -> None:
         """It was no death."""
         self._seen.pop(key, None)
-        if self.clock_s() < self._mute_until_s:
-            return
-        try:
-            self.control.delete(key)
-        except BrokerError as error:
-            self._mute(error)
+        self._plane.attempt(partial(self.control.delete, key))
 
     @contextmanager
     def survived(self, key: str) -> Iterator[None]:
@@ -113,10 +107,6 @@ class Trials:
         if before is None or before[0] != note:
             before = self._seen[key] = note, now_s
         return now_s - before[1]
-
-    def _mute(self, error: BrokerError) -> None:
-        self._mute_until_s = self.clock_s() + MUTE_S
-        logs.get(__name__).warning("trials_not_noted", error=str(error), seconds=MUTE_S)
 
 
 def _number(note: bytes | None) -> int:

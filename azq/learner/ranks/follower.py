@@ -14,7 +14,6 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
@@ -22,6 +21,7 @@ from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Sync, Trainer
+from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.readers import SegmentFollower, uid_of
 from azq.replay.samples import Rules

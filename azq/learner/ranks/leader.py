@@ -15,13 +15,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
 from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.trainer import Sync
+from azq.process.breaker import CircuitBreaker
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable

@@ -8,14 +8,12 @@ import pytest
 import torch
 
 from azq.config import LearnerConfig
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
-from azq.learner.breaker import CircuitBreaker
+from azq.errors import ConfigError
 from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.step.trainer import autocast_dtype
 from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
-from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -90,35 +88,3 @@ def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
     seen = {value.tag: event.step for event in events for value in event.summary.value}
     assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
-
-
-def test_outage_pauses_grow_and_end():
-    now, broker_is_up = [0.0], [False]
-
-    def call() -> str:
-        if not broker_is_up[0]:
-            raise BrokerUnavailable("no broker at unix socket; start it")
-        return "done"
-
-    outage = CircuitBreaker(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
-    tries = []
-    for tick in range(12):
-        now[0] = float(tick)
-        before = outage._until
-        outage.attempt(call)
-        if outage._until != before:
-            tries.append(tick)
-    assert tries == [0, 1, 3, 6, 9]
-    assert outage.active
-    broker_is_up[0] = True
-    now[0] = 20.0
-    assert outage.attempt(call) == "done"
-    assert not outage.active
-
-
-def test_a_broker_that_refuses_is_not_waited_for():
-    def call() -> None:
-        raise BrokerRefused("wrong password")
-
-    with pytest.raises(BrokerRefused):
-        CircuitBreaker().attempt(call)
