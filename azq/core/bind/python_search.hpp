@@ -18,13 +18,6 @@ struct PyRecord {
     bool terminal;
 };
 
-struct PyResult {
-    int action, best_action;
-    nb::object policy, visit_counts, q_values, prior_logits;
-    float root_value;
-    bool proven;
-};
-
 /// The Python class EvaluationCache.
 struct PyCache {
     PyCache(const PyGame& of, std::size_t entries);
@@ -53,7 +46,7 @@ class PySearch {
     std::vector<int> slots_with(SlotStatus status) const;
     std::vector<int> changed_slots();
     PyRecord record(int slot) const;
-    PyResult result(int slot) const;
+    RootStatistics result(int slot) const;
     void play(int slot, int action);
     PyState state(int slot) const;
     nb::dict tree(int slot) const;
