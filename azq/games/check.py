@@ -18,8 +18,6 @@ MAX_PLIES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule, after which actions, and what was seen."""
-
     rule: str
     detail: str
     history: tuple[int, ...] = ()

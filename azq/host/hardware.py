@@ -23,8 +23,6 @@ KEPT_BYTES = 1 << 30  # for everything else on the machine
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its name, cores that azq may use, memory, CUDA devices and detected hardware tags."""
-
     host: str
     cores: int
     memory_bytes: int

@@ -32,7 +32,6 @@ class RunDir:
         return self.path / "run.toml"
 
     def log(self, name: str) -> Path:
-        """Where a process of this name writes its log."""
         return self.path / "logs" / f"{name}.log"
 
     def exists(self) -> bool:

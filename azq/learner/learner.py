@@ -49,8 +49,6 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainingStart:
-    """Where training goes on."""
-
     network: NetworkConfig  # as large as it is now
     published_step: int = -1  # of the newest weights that this learner's own follow
     version: int = 0  # of the newest weights

@@ -28,7 +28,7 @@ class RoundTiming:
     steps: int
     rows: int  # of this rank in one step
     wall_s: float
-    waited_s: float  # of it, for others
+    waited_s: float = 0.0  # of it, for others
 
     @property
     def own_s(self) -> float:
@@ -47,7 +47,7 @@ def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order
         with trainer.phases("load"), feed.take(order) as batch:
             trainer.train_on(batch, planned.progress)
         order = order.following
-    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start, 0.0)
+    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Ranks:
     feed: Feed
 
     def __post_init__(self) -> None:
-        self._timing = RoundTiming(0, 0, 0.0, 0.0)
+        self._timing = RoundTiming(0, 0, 0.0)
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""

@@ -114,7 +114,6 @@ def read_fleet(client: redis.Redis) -> Fleet | None:
 
 
 def check_fleet(fleet: Fleet | None) -> Check:
-    """Whether a daemon lives and which azq it is."""
     if fleet is None:
         return Check("daemon", "warn", "none lives on this control plane: jobs come once it is started (azq daemon, azq up)")
     if fleet.version != __version__:

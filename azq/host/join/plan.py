@@ -16,6 +16,7 @@ from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.hardware import Service
 from azq.host.systemd import install
+from azq.host.systemd.brokers import addresses_in
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile
 from azq.wire.connect import address
@@ -118,8 +119,7 @@ def _meaning(text: str) -> list[str]:
 
 
 def _addresses(text: str) -> list[str]:
-    values = [line.partition("=")[2] for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
-    return [address(part.strip("[]\"' ")) for value in values for part in value.split(",")]
+    return [address(url) for url in addresses_in(line for line in _meaning(text) if line.startswith("AZQ_BROKER__"))]
 
 
 def _plain(value: Any) -> str:

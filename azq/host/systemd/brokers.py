@@ -6,7 +6,7 @@ import functools
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from azq.bus import certificate
@@ -148,8 +148,12 @@ def _leads_elsewhere(config: Path) -> bool:
 
 
 def _data_addresses(config: Path) -> list[str]:
-    values = [line.partition("=")[2] for line in _text(config / ADDRESSES).splitlines() if _names_data(line)]
-    return [part.strip("[]\"' ") for value in values for part in value.split(",")]
+    return addresses_in(line for line in _text(config / ADDRESSES).splitlines() if _names_data(line))
+
+
+def addresses_in(lines: Iterable[str]) -> list[str]:
+    """The addresses that lines of an `azq.env` give, one each or a list."""
+    return [part.strip("[]\"' ") for line in lines for part in line.partition("=")[2].split(",")]
 
 
 def _names_data(line: str) -> bool:

@@ -73,8 +73,6 @@ Life = tuple[str, int]  # a run's name and when it was created
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """How often a run failed, and when it is tried again."""
-
     reason: str
     count: int
     again_s: float

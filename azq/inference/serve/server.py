@@ -46,8 +46,6 @@ UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
 
 @dataclass(frozen=True, slots=True)
 class FlyingBatch:
-    """Requests in flight together."""
-
     served: ServedRun
     group: Group
     members: tuple[Pending, ...]

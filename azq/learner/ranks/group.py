@@ -70,7 +70,6 @@ class RankGroup:
         dist.all_reduce(torch.zeros(1))
 
     def gather(self, timing: RoundTiming) -> list[RoundTiming]:
-        """What a round cost each member."""
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
         table = [torch.empty_like(ours) for _ in range(self.size)]
         dist.all_gather(table, ours)
