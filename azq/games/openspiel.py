@@ -54,7 +54,7 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
         game = pyspiel.load_game(short, dict(params)) if params else pyspiel.load_game(short)
     except Exception as error:
         raise UnknownGameError(f"open_spiel has no game {short!r} with {dict(params)}: {str(error).splitlines()[0]}") from None
-    _check_playable(game, name)
+    _check_playable(name, game, pyspiel.GameType)
     kind = game.get_type()
     hidden = kind.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
     utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
@@ -70,11 +70,9 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
     return adapted(binary=binary, scale=min(SCALE, 127.0 / largest) if largest else SCALE)
 
 
-def _check_playable(game: Any, name: str) -> None:
-    """Raises `ConfigError` for a kind of game that azq does not play."""
-    import pyspiel
-
-    kind, types = game.get_type(), pyspiel.GameType
+def _check_playable(name: str, game: Any, types: Any) -> None:
+    """Raises `ConfigError` for a kind of game that azq does not play; `types` is OpenSpiel's own account of kinds."""
+    kind = game.get_type()
     if kind.dynamics != types.Dynamics.SEQUENTIAL:
         raise ConfigError(f"game {name} has simultaneous moves; azq plays sequential games")
     if game.num_players() == 2 and kind.utility != types.Utility.ZERO_SUM:

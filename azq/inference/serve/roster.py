@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from azq import logs
 from azq.clock import now_ms
 from azq.errors import BrokerError, DeviceError, reason_of
+from azq.ledger import AnyLedger
 from azq.ledger.types import RunState, RunView
 from azq.waiting import Backoff
 
@@ -17,14 +17,6 @@ LOOK_S = 0.25  # between looks at the names and at the runs that are awake
 REST_LOOK_S = 5.0  # between looks at the others
 REST_AFTER_MS = 600_000  # a run paused or finished for so long sleeps until it has jobs again
 SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
-
-
-class Runs(Protocol):
-    """The part of the ledger that tells of runs."""
-
-    def names(self) -> list[str]: ...
-    def runs(self, names: Sequence[str] | None = None) -> list[RunView]: ...
-    def stirring(self, names: Sequence[str]) -> list[str]: ...
 
 
 def rests(view: RunView, at_ms: int) -> bool:
@@ -36,7 +28,7 @@ def rests(view: RunView, at_ms: int) -> bool:
 class Roster:
     """The runs to serve, read with as few requests as that takes."""
 
-    ledger: Runs
+    ledger: AnyLedger
     clock_s: Callable[[], float] = time.monotonic
     clock_ms: Callable[[], int] = now_ms
 

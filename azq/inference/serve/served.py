@@ -33,18 +33,18 @@ from azq.wire.messages import LATEST, WeightEvent
 RETRY_STORE_S = 5.0
 
 
+@dataclass(eq=False)
 class ServedRun:
     """A run for the serving thread: which versions may be evaluated now, and which it waits for."""
 
-    def __init__(self, run: str, spec: NetSpec, models: ResidentModels) -> None:
-        self.run = run
-        self.spec = spec
-        self.models = models
-        self.wanted: set[int] = set()  # pinned versions that requests wait for; the loading thread empties it
-        # Written by the loading thread:
-        self.current = 0  # version of the newest usable weights; 0: none yet
-        self.tuned: Tuned | None = None
-        self.reasons: dict[int, AzqError] = {}  # why wanted versions cannot be had
+    run: str
+    spec: NetSpec
+    models: ResidentModels
+    wanted: set[int] = field(default_factory=set)  # pinned versions that requests wait for; the loading thread empties it
+    # Written by the loading thread:
+    current: int = 0  # version of the newest usable weights; 0: none yet
+    tuned: Tuned | None = None
+    reasons: dict[int, AzqError] = field(default_factory=dict)  # why wanted versions cannot be had
 
     @property
     def limits(self) -> BatchLimits:

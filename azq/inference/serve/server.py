@@ -26,11 +26,12 @@ from azq.inference.device.tuning import BatchLimits
 from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.requests import BadRequest, BatchPlan, EntryKey, Group, Pending, key_of, plan
-from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
+from azq.inference.serve.roster import NOT_THE_RUNS, Roster
 from azq.inference.serve.served import Admission, ServedRun, specs
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
+from azq.ledger import AnyLedger
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
@@ -66,7 +67,7 @@ class InferenceServer:
         self,
         control: Bus,
         data: RequestBus,
-        runs: Runs,
+        ledger: AnyLedger,
         fetch: Callable[[RunView], Fetch],
         config: InferenceConfig,
         worker: str,
@@ -83,7 +84,7 @@ class InferenceServer:
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
-        self._loading = LoadingThread(control, Roster(runs), admit, self.stats)
+        self._loading = LoadingThread(control, Roster(ledger), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
         self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
