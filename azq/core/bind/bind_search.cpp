@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <bit>
+
 #include "modules.hpp"
 #include "python_search.hpp"
 
@@ -55,22 +57,36 @@ void bind_config(nb::module_& module) {
         .def("__getattr__", &setting_of);
 }
 
-void bind_record(nb::module_& module) {
-    nb::class_<PyRecord>(module, "Record", "What self-play keeps of one game.")
-        .def_ro("uid", &PyRecord::uid)
-        .def_ro("actions", &PyRecord::actions)
-        .def_ro("policies", &PyRecord::policies)
-        .def_ro("root_values", &PyRecord::root_values)
-        .def_ro("simulations", &PyRecord::simulations)
-        .def_ro("weight_versions", &PyRecord::weight_versions)
-        .def_ro("returns", &PyRecord::returns)
-        .def_ro("terminal", &PyRecord::terminal);
-}
-
 /// A new array at each look: nobody changes what another looks at.
 template <auto Member>
 nb::object array_of(const RootStatistics& self) {
     return to_numpy(self.*Member);
+}
+
+template <auto Member>
+nb::object by_ply(const PyRecord& self) {
+    return to_numpy(self.game.*Member);
+}
+
+/// The five arrays as they travel, little-endian: no arrays are made on the way, of which self-play journals thousands a second.
+nb::tuple packed(const PyRecord& self) {
+    static_assert(std::endian::native == std::endian::little);
+    const auto bytes = [](const auto& values) { return nb::bytes(values.data(), values.size() * sizeof(values[0])); };
+    const GameRecord& game = self.game;
+    return nb::make_tuple(bytes(game.actions), bytes(game.policies), bytes(game.root_values), bytes(game.simulations), bytes(game.weight_versions));
+}
+
+void bind_record(nb::module_& module) {
+    nb::class_<PyRecord>(module, "Record", "What self-play keeps of one game.")
+        .def_prop_ro("uid", [](const PyRecord& self) { return self.game.uid; })
+        .def_prop_ro("actions", &by_ply<&GameRecord::actions>)
+        .def_prop_ro("policies", [](const PyRecord& self) { return to_numpy(self.game.policies, {self.game.actions.size(), self.num_actions}); })
+        .def_prop_ro("root_values", [](const PyRecord& self) { return to_numpy(self.game.root_values, {self.game.actions.size(), self.value_size}); })
+        .def_prop_ro("simulations", &by_ply<&GameRecord::simulations>)
+        .def_prop_ro("weight_versions", &by_ply<&GameRecord::weight_versions>)
+        .def_prop_ro("returns", [](const PyRecord& self) { return to_numpy(self.returns); })
+        .def_ro("terminal", &PyRecord::terminal)
+        .def("packed", &packed);
 }
 
 void bind_result(nb::module_& module) {

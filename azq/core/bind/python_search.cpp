@@ -184,16 +184,8 @@ std::vector<int> PySearch::changed_slots() {
 
 PyRecord PySearch::record(int slot) const {
     check_filled(slot);
-    const GameRecord& record = search_->record(slot);
-    const std::size_t plies = record.actions.size();
-    return PyRecord{record.uid,
-                    to_numpy(record.actions),
-                    to_numpy(record.policies, {plies, static_cast<std::size_t>(game_.dimensions.actions)}),
-                    to_numpy(record.root_values, {plies, static_cast<std::size_t>(game_.dimensions.value_size)}),
-                    to_numpy(record.simulations),
-                    to_numpy(record.weight_versions),
-                    to_numpy(returns_of(game_, *search_->state(slot))),
-                    search_->status(slot) == SlotStatus::kFinished};
+    return PyRecord{search_->record(slot), returns_of(game_, *search_->state(slot)), search_->status(slot) == SlotStatus::kFinished,
+                    static_cast<std::size_t>(game_.dimensions.actions), static_cast<std::size_t>(game_.dimensions.value_size)};
 }
 
 RootStatistics PySearch::result(int slot) const {

@@ -11,11 +11,12 @@
 
 namespace azq::bind {
 
-/// Fields of a GameRecord as NumPy arrays.
+/// The Python class Record: a game so far, its arrays made when they are looked at.
 struct PyRecord {
-    std::uint64_t uid;
-    nb::object actions, policies, root_values, simulations, weight_versions, returns;
+    GameRecord game;
+    std::vector<float> returns;
     bool terminal;
+    std::size_t num_actions, value_size;
 };
 
 /// The Python class EvaluationCache.
