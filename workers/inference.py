@@ -24,7 +24,7 @@ from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
-from azq.nets.process import prepare_process
+from azq.nets.device import prepare_process
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
@@ -41,7 +41,7 @@ class Serving(Protocol):
     """What the loop asks of a server."""
 
     def step(self) -> int: ...
-    def drain(self) -> None: ...
+    def drain(self) -> int: ...
     def release(self) -> None: ...
 
 

@@ -26,7 +26,7 @@ from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import Config, load
-from azq.config.addresses import trusting
+from azq.config.host import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
 from azq.host.fronts import FrontPlan, Listen, children, free_port

@@ -16,11 +16,10 @@ from azq import games
 from azq.bench.rig import changed, in_turns, rules
 from azq.config import Config, RunSections
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
-from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.opening import prepare_training
 from azq.learner.step.loss import Symmetries, losses
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.trainer import Trainer, autocast_dtype
 from azq.nets import NetSpec, build
-from azq.nets.process import prepare_process
 from azq.process.proc import peak_resident_bytes
 from azq.replay.samples import NO_COLUMNS, Columns, Samples
 from azq.replay.window import Window
@@ -45,8 +44,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
 
     The window holds random bytes in the game's shapes, `window_samples` of them.
     """
-    device, batch = pick_device(config.learner.device), config.learner.batch_size
-    prepare_process(pick_threads(config.learner, device))
+    device, batch = prepare_training(config.learner), config.learner.batch_size
     trainer, window, feed = workplace(config.run_sections(), device, window_samples)
     steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, device)}
     spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)

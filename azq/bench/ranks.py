@@ -22,13 +22,13 @@ from azq.bench.rig import child, last_words, say
 from azq.config import Config, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Feed, Order
+from azq.learner.opening import training_device
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.device import pick_device
 from azq.learner.step.trainer import Sync, Trainer
-from azq.nets.process import prepare_process
+from azq.nets.device import prepare_process
 
 WINDOW = 100_000
 TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
@@ -78,7 +78,7 @@ class _Rank:
 
     def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
-        watch = stopwatch(self.trainer.device)
+        watch = Stopwatch(self.trainer.device)
         self.trainer.leave()
         watch.begin()
         run_round(self.trainer, self.feed, planned, self._order())
@@ -97,7 +97,7 @@ class _Rank:
 @validate_call
 def train(sections: RunSections, ranks: int, seconds: float, folder: Path, place: int, meeting: str = "") -> dict[str, Any] | None:
     """One rank; rank 0 says where they meet, and returns the figures."""
-    device = pick_device(sections.learner.device, place)
+    device = training_device(sections.learner, place)
     if device.type == "cpu":
         _take_core(place)
     if place == 0:

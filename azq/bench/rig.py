@@ -90,7 +90,7 @@ class Rig:
         from azq.inference.device.model import Model
         from azq.inference.device.placement import place
         from azq.nets import NetSpec
-        from azq.nets.process import prepare_process
+        from azq.nets.device import prepare_process
 
         placement = place(self.config.inference)
         prepare_process(placement.threads)

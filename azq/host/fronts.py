@@ -15,7 +15,7 @@ from pathlib import Path
 from azq import logs
 from azq.bus.front import MAX_CLIENTS, Front, listen, serve
 from azq.config import Config
-from azq.config.addresses import TLS_SCHEME
+from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, WATCHDOG, notify
@@ -80,7 +80,6 @@ def parse_listen(text: str | None, plaintext: bool = False) -> Listen | None:
 
 
 def children(plans: Iterable[FrontPlan], logs: Path) -> Iterator[ChildSpec]:
-    """The fronts as child processes."""
     for plan in plans:
         name = f"front-{plan.role}"
         yield ChildSpec(name, [sys.executable, "-m", "azq", *plan.arguments], logs / f"{name}.log", env=bare_environment())

@@ -25,7 +25,6 @@ from azq.wire.messages import RunRecord
 
 
 def holds_games(directory: Path) -> bool:
-    """Whether a run's folder has a segment log."""
     return any((directory / "segments").glob("*.seg"))
 
 
