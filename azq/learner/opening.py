@@ -30,7 +30,7 @@ from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetric, Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import Tracker
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.spec import GameShape
@@ -63,7 +63,7 @@ class LearnerSetup:
     game: LearnerGame
     _: KW_ONLY
     bus: Bus
-    ledger: AnyLedger
+    ledger: Ledger
     store: Blobs
     tracker: Tracker
     consumer: str

@@ -11,10 +11,10 @@ import msgspec
 import redis
 
 from azq import logs
-from azq.errors import LeaseLost, NotFound, WireError
+from azq.errors import LeaseLost, WireError
 from azq.ledger import scripts
-from azq.ledger.rules import lease_ms
 from azq.ledger.rules.runs import active_until
+from azq.ledger.rules.state import lease_ms, no_job, no_run
 from azq.ledger.scripts import JOB_FIELDS, SPELT_FIELDS
 from azq.ledger.types import ONCE_LIFE_S, Directive, JobState, JobView, Lease, LedgerCounts, Once, RunLook, RunState, RunView, split_job_id
 from azq.wire import keys
@@ -68,11 +68,16 @@ class ScriptDoor:
         return first_answer(word, answer)
 
     def call(
-        self, command: str, run: str, *arguments: Argument, number: int | str = "", holder: Holder = NOBODY, once: Once | None = None
+        self, command: str, run: str, *arguments: Argument, number: int = 0, holder: Holder = NOBODY, once: Once | None = None
     ) -> list[Any]:
-        """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text."""
+        """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text.
+
+        Raises `NotFound` where the job it is about, or the run, is not there.
+        """
         with translate(self.client):
-            word, *answer = self._send(self.client, command, run_keys(run, once), number, *holder, *arguments)
+            word, *answer = self._send(self.client, command, run_keys(run, once), number or "", *holder, *arguments)
+        if word == b"missing":
+            raise no_job(run, number) if number else no_run(run, self.names())
         return [bytes(word).decode(), *answer]
 
     def read_all(self, command: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
@@ -112,9 +117,6 @@ class ScriptDoor:
         with translate(self.client):
             names: Any = self.client.smembers(keys.RUNS)
         return sorted(name.decode() for name in names)
-
-    def no_run(self, name: str) -> NotFound:
-        return NotFound(f"no run {name!r}; there are: {', '.join(self.names()) or 'none'}")
 
     def directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
         return Directive(self.commit(command, lease, *arguments)[1].decode())

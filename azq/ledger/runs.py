@@ -8,7 +8,7 @@ import msgspec
 
 from azq.errors import StateConflict
 from azq.ledger.door import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
-from azq.ledger.rules import check_run_name, max_waiting, still_at_work
+from azq.ledger.rules.runs import check_run_name, max_waiting, still_at_work
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -73,9 +73,7 @@ class LedgerRuns(ScriptDoor):
 
     def look_at(self, name: str) -> RunLook:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
-        word, *answer = self.call("runs.look", name)
-        if word == "missing":
-            raise self.no_run(name)
+        _, *answer = self.call("runs.look", name)
         return run_look(name, answer)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
@@ -84,17 +82,13 @@ class LedgerRuns(ScriptDoor):
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
         word, *answer = self.call("runs.set_state", name, state.value, reason)
-        if word == "missing":
-            raise self.no_run(name)
         if word == "conflict":
             raise StateConflict(f"run {name} is {answer[0].decode()} and cannot become {state.value}; resume it first")
         return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
-        if word == "missing":
-            raise self.no_run(record.run)
+        self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
         return self.run(record.run)
 
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
@@ -103,8 +97,6 @@ class LedgerRuns(ScriptDoor):
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
             word, *_ = self.call("runs.replace_record", name, values["record"], encode(changed), max_waiting(changed))
-            if word == "missing":
-                raise self.no_run(name)
             if word == "ok":
                 return self.run(name)
 
@@ -131,16 +123,11 @@ class LedgerRuns(ScriptDoor):
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""
-        word, *answer = self.call("runs.counts", run)
-        if word == "missing":
-            raise self.no_run(run)
-        return counts_of(answer)
+        return counts_of(self.call("runs.counts", run)[1:])
 
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
-        word, *answer = self.call("runs.read", name)
-        if word == "missing":
-            raise self.no_run(name)
-        return int(answer[0]), fields_of(answer[1])
+        _, now_ms, fields = self.call("runs.read", name)
+        return int(now_ms), fields_of(fields)
 
 
 def _new_run(values: Mapping[str, bytes]) -> RunView:

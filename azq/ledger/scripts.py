@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-from azq.ledger.rules import KEPT_ENDED_JOBS, KEPT_EVENTS, TRANSITIONS
 from azq.ledger.rules.learner import WRITTEN_OFF
-from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT
+from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS
+from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
 from azq.ledger.types import ONCE_LIFE_S, RECENT
 from azq.wire import keys

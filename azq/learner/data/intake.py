@@ -11,7 +11,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
 from azq.replay.samples import Rules, Samples, mean_weight_version
@@ -33,7 +33,7 @@ def game_key(sections: RunSections) -> str:
     return sections.run.game + params
 
 
-def restore(run: str, ledger: AnyLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
+def restore(run: str, ledger: Ledger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
     """Makes the ledger agree with the log, whatever it forgot; returns how many games were written off.
 
     Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
@@ -86,7 +86,7 @@ class Intake:
     game: Rules
     _: KW_ONLY
     bus: Bus
-    ledger: AnyLedger
+    ledger: Ledger
     segments: SegmentLog
     window: Window
     consumer: str
