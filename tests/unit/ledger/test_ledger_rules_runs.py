@@ -32,11 +32,15 @@ def test_games_that_may_wait_are_the_settings_or_the_default(sections, games):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_one"), [("a" * 64, True), ("a-1_b", True), ("a" * 65, False), ("", False), ("A", False), ("a:b", False)]
+    ("name", "is_one"),
+    [
+        *((name, True) for name in ("a" * 64, "a-1_b")),
+        *((name, False) for name in ("a" * 65, "", "A", "Upper", "a:b", "../up", "with space")),
+    ],
 )
 def test_run_names(name, is_one):
     if is_one:
-        rules.runs.check_run_name(name)
+        assert rules.runs.check_run_name(name) == name
     else:
         with pytest.raises(ConfigError, match="choose another"):
             rules.runs.check_run_name(name)
