@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from azq.errors import StateConflict, WireError
-from azq.ledger.door import Argument, first_answer, job_view, new_job, spelt
 from azq.ledger.holder import take_place
 from azq.ledger.rules.games import distinct
 from azq.ledger.rules.learner import held_by, superseded
 from azq.ledger.rules.state import lease_ms
 from azq.ledger.runs import LedgerRuns
+from azq.ledger.scripts import Argument, first_answer, job_view, new_job, spelt
 from azq.ledger.types import Directive, JobView, LearnerLease, Lease, Once, split_job_id
 from azq.wire import keys
 from azq.wire.codec import decode, encode

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.door import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
 from azq.ledger.rules.runs import check_run_name, max_waiting, still_at_work
+from azq.ledger.scripts import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
