@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,32 +68,25 @@ class Folder:
     def write(self, uri: str, data: bytes) -> None:
         """Writes it whole: a reader sees all of it or nothing."""
         path = self._path(uri)
-        try:
+        with _refusing("write", path, "free space or mend its rights"):
             make_folders(self._directory)
             publish_file(path, data)
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error.strerror or error}; free space or mend its rights") from None
 
     def read(self, uri: str) -> bytes | None:
         """The file's bytes, or None where there is none."""
         path = self._path(uri)
-        try:
+        with _refusing("read", path), suppress(FileNotFoundError):
             found = path.stat()
             if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BLOB_BYTES:
                 raise too_large(uri)
             return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StoreError(f"cannot read {path}: {error.strerror or error}; mend its rights") from None
+        return None
 
     def remove(self, uri: str) -> None:
         """Deletes the file."""
         path = self._path(uri)
-        try:
+        with _refusing("delete", path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"cannot delete {path}: {error.strerror or error}; mend its rights") from None
 
     def _path(self, uri: str) -> Path:
         return self._directory / f"{hash_in(uri)}{SUFFIX}"
@@ -114,7 +108,7 @@ class ControlPlaneBlobs:
     def write(self, uri: str, data: bytes) -> None:
         """Sets the value."""
         with translate(self._client):
-            self._client.set(keys.blob(hash_in(uri)), data)
+            self._client.set(_key(uri), data)
 
     def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
         """Sets the chunks with a life, then takes it from them and names the blob in one step."""
@@ -122,8 +116,8 @@ class ControlPlaneBlobs:
         with translate(self._client):
             for name, chunk in zip(names, manifest.cut(data), strict=True):
                 self._client.eval(_CHUNK, 1, name, chunk, UNFINISHED_LIFE_S)
-            before: Any = self._client.get(keys.blob(hash_in(uri)))
-            whole: Any = self._client.eval(_WHOLE, 1 + len(names), keys.blob(hash_in(uri)), *names, encode_manifest(manifest))
+            before: Any = self._client.get(_key(uri))
+            whole: Any = self._client.eval(_WHOLE, 1 + len(names), _key(uri), *names, encode_manifest(manifest))
         if not whole:
             raise StoreError(f"chunks of {uri} expired before the last was written; is the control plane that slow? publish again")
         self._drop(set(_chunk_keys(uri, decode_manifest(before or b""))) - set(names))
@@ -131,7 +125,7 @@ class ControlPlaneBlobs:
     def read(self, uri: str) -> bytes | None:
         """The value, or None."""
         with translate(self._client):
-            value: Any = self._client.get(keys.blob(hash_in(uri)))
+            value: Any = self._client.get(_key(uri))
         return None if value is None else bytes(value)
 
     def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
@@ -146,8 +140,8 @@ class ControlPlaneBlobs:
     def remove(self, uri: str) -> None:
         """Deletes the name first, then the chunks."""
         with translate(self._client):
-            held: Any = self._client.get(keys.blob(hash_in(uri)))
-            self._client.delete(keys.blob(hash_in(uri)))
+            held: Any = self._client.get(_key(uri))
+            self._client.delete(_key(uri))
         self._drop(_chunk_keys(uri, decode_manifest(held or b"")))
 
     def _drop(self, names: set[str] | tuple[str, ...]) -> None:
@@ -156,5 +150,17 @@ class ControlPlaneBlobs:
                 self._client.unlink(*names)
 
 
+def _key(uri: str) -> str:
+    return keys.blob(hash_in(uri))
+
+
 def _chunk_keys(uri: str, manifest: Manifest | None) -> tuple[str, ...]:
     return tuple(keys.blob_chunk(hash_in(uri), name) for name in manifest.names) if manifest else ()
+
+
+@contextmanager
+def _refusing(verb: str, path: Path, remedy: str = "mend its rights") -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {verb} {path}: {error.strerror or error}; {remedy}") from None
