@@ -20,7 +20,7 @@ from azq.host.rundir import PARTS, RunDir
 from azq.learner.checkpoint import Checkpoint, TrainState, load_newest, save
 from azq.replay.framing import header, record
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.store.places import Folder
+from azq.store.blobs import Folder
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, SampleEvent
 
