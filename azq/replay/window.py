@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
-from azq.replay.samples import NO_COLUMNS, Columns, Rules, Samples
-from azq.replay.sampling import JOINT_GAMES, samples_of_all
+from azq.replay.samples import JOINT_GAMES, NO_COLUMNS, Columns, Rules, Samples, samples_of_all
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent

@@ -5,6 +5,7 @@ Letters: T plies, A actions, V values per ply.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,55 +36,55 @@ class CoreRecord(Protocol):
     def weight_versions(self) -> NDArray[np.uint32]: ...  # (T,)
 
 
+_KINDS: dict[str, np.dtype[Any]] = {
+    "actions": np.dtype("<u2"),
+    "policies": np.dtype("<f2"),
+    "root_values": np.dtype("<f4"),
+    "simulations": np.dtype("<u2"),
+    "weight_versions": np.dtype("<u4"),
+}
+
+
 def pack_record(record: CoreRecord) -> GameRecord:
     """A game of the core as it travels and is journaled."""
-    return GameRecord(
-        uid=int(record.uid),
-        actions=_bytes(record.actions, "<u2"),
-        policies=_bytes(record.policies, "<f2"),
-        root_values=_bytes(record.root_values, "<f4"),
-        simulations=_bytes(record.simulations, "<u2"),
-        weight_versions=_bytes(record.weight_versions, "<u4"),
-    )
+    arrays = {name: np.ascontiguousarray(getattr(record, name), kind).tobytes() for name, kind in _KINDS.items()}
+    return GameRecord(int(record.uid), **arrays)
 
 
 def outgrown(record: GameRecord) -> str:
     """Why a game's record or sample event is too long to be sent; empty where it is not."""
-    size = sum(len(part) for part in (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions))
+    size = sum(len(getattr(record, name)) for name in _KINDS)
     if size + BESIDES_BYTES <= MAX_FRAME_BYTES:
         return ""
     return f"its record outgrew a message: {size} bytes after {len(record.actions) // 2} plies, of {MAX_FRAME_BYTES} at most"
 
 
 def unpack_record(record: GameRecord, num_actions: int, value_size: int) -> dict[str, NDArray[Any]]:
-    """A record's arrays under the names that `azq._core.Search.start` takes; each is a fresh copy.
+    """Fresh copies of a record's arrays, as `arrays_of` has them, in this machine's byte order.
 
-    actions (T,), policies (T, A), root_values (T, V), simulations (T,), weight_versions (T,). Raises `WireError` naming the array
-    whose length does not agree with the number of plies.
+    Raises `WireError` as it does, and for a number that no game has.
     """
     if not 1 <= record.uid <= LARGEST_UID:
         raise WireError(f"game number {record.uid} is outside 1..{LARGEST_UID}")
+    arrays = arrays_of(record, num_actions, value_size, f"game {record.uid}")
+    return {name: array.astype(array.dtype.newbyteorder("="), copy=True) for name, array in arrays.items()}
+
+
+def arrays_of(record: GameRecord, num_actions: int, value_size: int, whose: str) -> dict[str, NDArray[Any]]:
+    """A record's arrays as they lie in it, under the names that `azq._core.Search.start` takes.
+
+    actions (T,), policies (T, A), root_values (T, V), simulations (T,), weight_versions (T,). Raises `WireError` naming the array
+    whose length does not agree with the number of plies, and `whose` it is.
+    """
     plies, odd = divmod(len(record.actions), 2)
     if odd:
-        raise WireError(f"game {record.uid}: actions of {len(record.actions)} bytes are no whole number of plies")
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "actions": ("<u2", (plies,)),
-        "policies": ("<f2", (plies, num_actions)),
-        "root_values": ("<f4", (plies, value_size)),
-        "simulations": ("<u2", (plies,)),
-        "weight_versions": ("<u4", (plies,)),
-    }
-    return {name: _array(record, name, *kind) for name, kind in shapes.items()}
+        raise WireError(f"{whose}: actions of {len(record.actions)} bytes are no whole number of plies")
+    shapes: dict[str, tuple[int, ...]] = {"policies": (plies, num_actions), "root_values": (plies, value_size)}
+    return {name: _array(getattr(record, name), kind, shapes.get(name, (plies,)), f"{whose}: {name}") for name, kind in _KINDS.items()}
 
 
-def _bytes(array: NDArray[Any], kind: str) -> bytes:
-    return np.ascontiguousarray(array, np.dtype(kind)).tobytes()
-
-
-def _array(record: GameRecord, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    data: bytes = getattr(record, name)
-    dtype = np.dtype(kind)
-    wanted = dtype.itemsize * int(np.prod(shape))
+def _array(data: bytes, kind: np.dtype[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    wanted = kind.itemsize * math.prod(shape)
     if len(data) != wanted:
-        raise WireError(f"game {record.uid}: {name} has {len(data)} bytes, {wanted} expected for shape {shape}; made for another game?")
-    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=True)
+        raise WireError(f"{name} has {len(data)} bytes, {wanted} expected for shape {shape}; made for another game?")
+    return np.frombuffer(data, kind).reshape(shape)

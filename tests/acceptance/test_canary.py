@@ -22,8 +22,7 @@ from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.presets import preset
-from azq.replay.samples import Columns, Samples
-from azq.replay.sampling import samples_of
+from azq.replay.samples import Columns, Samples, samples_of
 from azq.search.search import exploring
 from azq.wire.arrays import pack_record
 from azq.wire.messages import SampleEvent

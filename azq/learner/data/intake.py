@@ -14,8 +14,7 @@ from azq.errors import BrokerUnavailable, StateConflict, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
-from azq.replay.samples import Rules, Samples, mean_weight_version
-from azq.replay.sampling import judge
+from azq.replay.samples import Rules, Samples, judge, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys

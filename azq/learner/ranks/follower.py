@@ -24,8 +24,7 @@ from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Snapshot, Sync, Trainer
 from azq.process.interrupts import StopSign
 from azq.replay.readers import SegmentFollower, uid_of
-from azq.replay.samples import Rules
-from azq.replay.sampling import judge
+from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode

@@ -28,8 +28,7 @@ from azq.learner.ranks.rules import RankPlace
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
-from azq.replay.samples import count_samples
-from azq.replay.sampling import samples_of
+from azq.replay.samples import count_samples, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode

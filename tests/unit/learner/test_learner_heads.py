@@ -17,8 +17,7 @@ from azq.errors import ConfigError
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
-from azq.replay.samples import NO_REPLY, Columns
-from azq.replay.sampling import samples_of
+from azq.replay.samples import NO_REPLY, Columns, samples_of
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")

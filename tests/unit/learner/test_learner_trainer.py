@@ -13,8 +13,7 @@ from azq.errors import WeightsError
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
-from azq.replay.samples import Samples
-from azq.replay.sampling import samples_of
+from azq.replay.samples import Samples, samples_of
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig(blocks=1, channels=16)

@@ -11,7 +11,7 @@ from replay_games import play_game
 from azq import games
 from azq.errors import IllegalActionError, SegmentError, WireError
 from azq.replay import framing
-from azq.replay.sampling import samples_of
+from azq.replay.samples import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.arrays import unpack_record
 from azq.wire.codec import encode

@@ -12,8 +12,7 @@ from replay_games import play_game
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import Samples, count_samples, mean_weight_version
-from azq.replay.sampling import samples_of
+from azq.replay.samples import Samples, count_samples, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, may_train, rebuild, stall_selfplay, steps_allowed, window_size
 from azq.wire.codec import encode

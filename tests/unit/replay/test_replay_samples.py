@@ -12,8 +12,18 @@ from replay_games import play_game
 
 from azq import games
 from azq.errors import WireError
-from azq.replay.samples import NO_COLUMNS, NO_REPLY, Columns, count_samples, count_trained, mean_weight_version
-from azq.replay.sampling import judge, samples_of, samples_of_all, seat_values
+from azq.replay.samples import (
+    NO_COLUMNS,
+    NO_REPLY,
+    Columns,
+    count_samples,
+    count_trained,
+    judge,
+    mean_weight_version,
+    samples_of,
+    samples_of_all,
+    seat_values,
+)
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
