@@ -5,7 +5,6 @@ Letters: T plies, A actions, V values per ply.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,12 +78,12 @@ def arrays_of(record: GameRecord, num_actions: int, value_size: int, whose: str)
     plies, odd = divmod(len(record.actions), 2)
     if odd:
         raise WireError(f"{whose}: actions of {len(record.actions)} bytes are no whole number of plies")
-    shapes: dict[str, tuple[int, ...]] = {"policies": (plies, num_actions), "root_values": (plies, value_size)}
-    return {name: _array(getattr(record, name), kind, shapes.get(name, (plies,)), f"{whose}: {name}") for name, kind in _KINDS.items()}
-
-
-def _array(data: bytes, kind: np.dtype[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
-    wanted = kind.itemsize * math.prod(shape)
-    if len(data) != wanted:
-        raise WireError(f"{name} has {len(data)} bytes, {wanted} expected for shape {shape}; made for another game?")
-    return np.frombuffer(data, kind).reshape(shape)
+    widths = {"policies": num_actions, "root_values": value_size}
+    arrays = {}
+    for name, kind in _KINDS.items():
+        data, width = getattr(record, name), widths.get(name)
+        if len(data) != (wanted := plies * (width or 1) * kind.itemsize):
+            raise WireError(f"{whose}: {name} has {len(data)} bytes, {wanted} expected of {plies} plies; made for another game?")
+        flat = np.frombuffer(data, kind)
+        arrays[name] = flat.reshape(plies, width) if width else flat
+    return arrays
