@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from azq.arena.player import DEADLINE_S, Tick, no_tick
+from azq.arena.player import DEADLINE_S, Player, Tick, no_tick
 from azq.errors import EngineError
 
 POLL_S = 0.1
@@ -158,6 +158,18 @@ class EngineProcess:
         code = self._process.poll()
         how = "closed its output" if code is None else f"died (exit code {code})"
         return f"{how} when asked {question[:80]!r}" + (f", last saying {words!r}," if words else "")
+
+
+class EnginePlayer(Player):
+    """A player that asks an engine's process."""
+
+    def __init__(self, process: EngineProcess) -> None:
+        self.name = process.name
+        self._process = process
+
+    def close(self) -> None:
+        """Ends the engine."""
+        self._process.close()
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
