@@ -236,7 +236,8 @@ def _check_targets(
     entries = np.flatnonzero(policies.view(np.uint16) != 0)
     row = entries // policies.shape[1]
     found = policies.ravel()[entries].astype(np.float32)
-    sums = np.bincount(row, found, minlength=len(policies))
+    with np.errstate(invalid="ignore"):  # a signalling NaN is no more than another wrong target
+        sums = np.bincount(row, found, minlength=len(policies))
     # What is not finite makes its sum so, and then no comparison holds.
     even = np.abs(sums - 1.0) <= POLICY_TOLERANCE
     even[row[found < 0]] = False

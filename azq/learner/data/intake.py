@@ -176,8 +176,8 @@ class Intake:
                 decoded.append((entry, decode(entry.frame, SampleEvent)))
             except WireError as error:
                 found.unreadable.append((entry, str(error)))
-                uid = uid_of(entry.frame)
-                if uid is not None and uid > 0 and uid not in self.segments:  # its open record is gone, so that nobody can play it again
+                # Its open record is gone, so that nobody can play it again.
+                if (uid := uid_of(entry.frame)) > 0 and uid not in self.segments:
                     found.refused[uid] = f"its sample was damaged: {error}"
         return self._without_forged(decoded, found)
 

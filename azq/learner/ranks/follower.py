@@ -23,11 +23,11 @@ from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Snapshot, Sync, Trainer
 from azq.process.interrupts import StopSign
-from azq.replay.readers import SegmentFollower, uid_of
+from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, encode, uid_of
 from azq.wire.messages import RankBeat, RankTable, SampleEvent
 
 BEAT_LIFE_S = 5.0

@@ -229,6 +229,7 @@ def with_policy(uid: int, *targets: tuple[int, float]):
         ([(0, 0.5), (8, 0.4785)], False),
         ([(0, 1.5), (8, -0.5)], False),
         ([(0, np.inf)], False),
+        ([(0, np.nan)], False),
     ],
 )
 def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
@@ -238,6 +239,15 @@ def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
     else:
         with pytest.raises(WireError, match=r"game 2 of .* has a policy target that is no distribution"):
             samples_of_all(TIC_TAC_TOE, events, 0.0)
+
+
+def test_a_signalling_nan_is_refused_without_a_warning():
+    event = play_game(TIC_TAC_TOE, 2)
+    policies = np.frombuffer(event.record.policies, "<u2").copy()
+    policies[0] = 0x7C01
+    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes()))
+    with pytest.raises(WireError, match="no distribution"):
+        samples_of(TIC_TAC_TOE, changed, 0.0)
 
 
 def after_one_ply(target: float):
