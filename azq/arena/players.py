@@ -40,7 +40,6 @@ class NetworkPlayer(Player):
         )
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The search's best action in each position."""
         return [result.best_action for result in self._searcher.results(histories)]
 
 
@@ -53,7 +52,6 @@ class RandomPlayer(Player):
         self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """A random legal action in each position."""
         return [self._rng.choice(position(self._game, history).legal_actions()) for history in histories]
 
 
@@ -74,7 +72,6 @@ class StatePlayer(Player):
         self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The chooser's move in each position."""
         actions = []
         for history in histories:
             self._ground.tick()

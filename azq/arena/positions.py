@@ -33,7 +33,6 @@ class Position:
 
     @property
     def best(self) -> float:
-        """The value of the best move."""
         return max(self.moves.values())
 
     def value(self, action: int) -> float | None:
@@ -52,7 +51,6 @@ def sign(value: float) -> int:
 
 
 def available(game: str) -> bool:
-    """Whether a game has graded positions."""
     return _file(game).is_file()
 
 

@@ -7,16 +7,17 @@ out of Redis 7.2 and reads its files, and none of those that Redis wrote since.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from azq.errors import MissingExtra
 from azq.files import publish_file
@@ -143,7 +144,7 @@ def writer_of(folder: Path) -> ServerProgram | None:
 
 def note_writer(folder: Path, server: ServerProgram) -> None:
     """Notes who writes from now on, whole or not at all."""
-    publish_file(folder / NOTE, json.dumps(asdict(server)).encode())
+    publish_file(folder / NOTE, msgspec.json.encode(server))
 
 
 def parse_header(head: bytes) -> ServerProgram | None:
@@ -172,11 +173,10 @@ def unreadable(words: str, folder: Path, log: Path) -> str:
 
 def _noted(folder: Path) -> ServerProgram | None:
     try:
-        values = json.loads((folder / NOTE).read_text("ascii"))
-        kind, version = values["kind"], tuple(map(int, values["version"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        server = msgspec.json.decode((folder / NOTE).read_bytes(), type=ServerProgram)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return ServerProgram(kind, version) if kind in ("redis", "valkey") and version else None
+    return server if server.version else None
 
 
 def _bases(folder: Path) -> Iterable[Path]:

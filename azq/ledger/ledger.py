@@ -194,7 +194,6 @@ class Ledger(LedgerRuns):
         return int(self._fenced("learner.restore", run, lease, stored, highest, *spans)[0])
 
     def open_uids(self, run: str) -> set[int]:
-        """Numbers of the games that are open."""
         with translate(self.client):
             names: Any = self.client.hkeys(keys.open_games(run))
         return {int(name) for name in names}

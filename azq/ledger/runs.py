@@ -15,6 +15,8 @@ from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema, translate
 from azq.wire.messages import RunRecord
 
+RUNNING = RunState.RUNNING.encode()
+
 
 class LedgerRuns(ScriptDoor):
     """The ledger's methods about runs."""
@@ -55,17 +57,8 @@ class LedgerRuns(ScriptDoor):
 
     def stirring(self, names: Sequence[str]) -> list[str]:
         """Those of some runs that run, or have jobs queued or leased: two plain commands a run, in one round trip."""
-        with translate(self.client), self.client.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.hget(keys.run(name), "state")
-                pipe.exists(keys.jobs(name))
-            answers = pipe.execute()
-        states, jobs = answers[::2], answers[1::2]
-        return [
-            name
-            for name, state, has in zip(names, states, jobs, strict=True)
-            if state == RunState.RUNNING.value.encode() or (state and has)
-        ]
+        looked = zip(names, self._states_and_jobs(names), strict=True)
+        return [name for name, (state, jobs) in looked if state == RUNNING or (state and jobs)]
 
     def look(self) -> list[RunLook]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
@@ -112,18 +105,20 @@ class LedgerRuns(ScriptDoor):
 
     def load(self) -> LedgerLoad:
         """How much there is to do."""
-        names = self.names()
+        found = self._states_and_jobs(self.names())
+        return LedgerLoad(sum(state == RUNNING for state, _ in found), sum(jobs for _, jobs in found))
+
+    def counts(self, run: str) -> LedgerCounts:
+        """All counts at one moment. Raises `NotFound`."""
+        return counts_of(self.call("runs.counts", run)[1:])
+
+    def _states_and_jobs(self, names: Sequence[str]) -> list[tuple[bytes | None, int]]:
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
             for name in names:
                 pipe.hget(keys.run(name), "state")
                 pipe.zcard(keys.jobs(name))
             answers = pipe.execute()
-        running = sum(state == RunState.RUNNING.value.encode() for state in answers[::2])
-        return LedgerLoad(running, sum(map(int, answers[1::2])))
-
-    def counts(self, run: str) -> LedgerCounts:
-        """All counts at one moment. Raises `NotFound`."""
-        return counts_of(self.call("runs.counts", run)[1:])
+        return list(zip(answers[::2], answers[1::2], strict=True))
 
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
         _, now_ms, fields = self.call("runs.read", name)

@@ -200,7 +200,6 @@ class ScriptDoor:
         return answer
 
     def names(self) -> list[str]:
-        """The names of all runs, in order."""
         with translate(self.client):
             names: Any = self.client.smembers(keys.RUNS)
         return sorted(name.decode() for name in names)

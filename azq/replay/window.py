@@ -73,7 +73,6 @@ class Window:
 
     @property
     def bytes_per_sample(self) -> int:
-        """Memory of one sample."""
         return sum(ring.nbytes for ring in self._rings.values()) // self.capacity
 
     def add(self, samples: Samples) -> None:

@@ -35,11 +35,9 @@ class Remote:
             raise ConfigError(f"store.url {base} cannot be opened: {self._said(error)}; mend store.url or store.options") from None
 
     def uri(self, sha256: str) -> str:
-        """The blob's URL."""
         return f"{self._base}/{sha256}{SUFFIX}"
 
     def write(self, uri: str, data: bytes) -> None:
-        """Writes one object."""
         with self._refusing("write", uri):
             self._make_folder(self._folder)
             self._call("pipe_file", self._path(uri), data)
@@ -55,7 +53,6 @@ class Remote:
         self.write(uri, encode_manifest(manifest))
 
     def read(self, uri: str) -> bytes | None:
-        """The object, or None."""
         with self._refusing("read", uri), suppress(FileNotFoundError):
             if (self._call("size", self._path(uri)) or 0) > MAX_BLOB_BYTES:
                 raise too_large(uri)

@@ -27,7 +27,6 @@ class Coordinates:
     pass_action: int | None = None
 
     def vertex(self, action: int) -> str:
-        """The vertex of an action."""
         if action == self.pass_action:
             return PASS
         row, column = divmod(action, self.size)

@@ -168,7 +168,6 @@ class EnginePlayer(Player):
         self._process = process
 
     def close(self) -> None:
-        """Ends the engine."""
         self._process.close()
 
 

@@ -36,8 +36,6 @@ class LearnerRow:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One run of the ledger."""
-
     record: RunRecord
     changed_ms: int
     state: RunState = RunState.RUNNING
@@ -72,7 +70,6 @@ def lease_ms(lease_s: float) -> int:
 
 
 def number_of(lease: Lease) -> int:
-    """The number of a lease's job."""
     return int(lease.job.job_id.rpartition(":")[2])
 
 

@@ -74,7 +74,7 @@ def test_an_open_game_is_refused_or_has_its_shapes(data: st.DataObject) -> None:
 @given(st.data())
 def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory, data: st.DataObject) -> None:
     frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in (1, 2, 3)]
-    whole = framing.header("tic_tac_toe") + b"".join(map(framing.record, frames))
+    whole = framing.header("tic_tac_toe") + framing.records(*frames)
     folder = tmp_path_factory.mktemp("segments")
     (folder / "000001.seg").write_bytes(damaged(data, whole))
     try:
@@ -98,7 +98,7 @@ def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(tm
     log.close()
     path = folder / "000001.seg"
     synced = path.read_bytes()
-    whole = synced + framing.records(frames[4:])
+    whole = synced + framing.records(*frames[4:])
     start = data.draw(st.integers(0, len(whole) - 1))
     end = data.draw(st.integers(start + 1, len(whole)))
     filler = data.draw(st.sampled_from((b"\x00", b"\xff", b"S")))
