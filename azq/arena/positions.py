@@ -39,11 +39,6 @@ class Position:
         """What a move of one action is worth; None where it is not listed."""
         return self.moves.get((action,))
 
-    def loses_class(self, action: int) -> bool:
-        """True where the action gives away a win or a draw, or is illegal."""
-        value = self.value(action)
-        return value is None or sign(value) < sign(self.best)
-
 
 def sign(value: float) -> int:
     """The result class of a value: 1 a win, 0 a draw, -1 a loss."""

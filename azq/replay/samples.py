@@ -137,21 +137,14 @@ class _Rows:
         return _Rows(self.of[kept], self.ply[kept], self.mover[kept])
 
 
-def samples_of(game: Rules, event: SampleEvent, root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Samples:
-    """The samples of a finished game; value target = (1 - fraction) * result + fraction * the search's root value.
-
-    None of a game that a safety cap ended: it has no result. `columns` are the optional targets to add.
-    Raises `WireError` where the event contradicts itself or the rules, `IllegalActionError` for an action the rules forbid.
-    """
-    return samples_of_all(game, [event], root_value_fraction, columns)[0]
-
-
-def samples_of_all(
+def samples_of(
     game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS
 ) -> tuple[Samples, list[int]]:
-    """The samples of at least one game, in their order, and how many each game gave; checked and put together in one go.
+    """The samples of at least one finished game, in their order, and how many each game gave; checked and put together in one go.
 
-    Raises what `samples_of` raises of the first game found to be wrong.
+    Value target = (1 - fraction) * result + fraction * the search's root value. A game that a safety cap ended gives none: it has no
+    result. `columns` are the optional targets to add. Raises `WireError` where the first game found to be wrong contradicts itself or the
+    rules, `IllegalActionError` for an action the rules forbid.
     """
     games = [_play(game, event) for event in events]
     rows = _searched(games)
@@ -295,7 +288,7 @@ class Judged:
 
 
 def judge(game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Judged:
-    """Samples of all games that `samples_of_all` accepts, many at a time; no game occurs twice among the events."""
+    """Samples of all games that `samples_of` accepts, many at a time; no game occurs twice among the events."""
     judged = Judged()
     for start in range(0, len(events), JOINT_GAMES):
         _judge(judged, game, events[start : start + JOINT_GAMES], root_value_fraction, columns)
@@ -304,7 +297,7 @@ def judge(game: Rules, events: Sequence[SampleEvent], root_value_fraction: float
 
 def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns) -> None:
     try:
-        samples, counts = samples_of_all(game, events, root_value_fraction, columns)
+        samples, counts = samples_of(game, events, root_value_fraction, columns)
     except (WireError, IllegalActionError) as error:
         if len(events) == 1:
             (event,) = events

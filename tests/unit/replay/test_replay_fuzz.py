@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.errors import IllegalActionError, SegmentError, WireError
 from azq.replay import framing
-from azq.replay.samples import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.arrays import unpack_record
 from azq.wire.codec import encode
@@ -45,7 +44,7 @@ def test_a_sample_event_is_refused_or_gives_targets_that_are_distributions(data:
     record = msgspec.structs.replace(event.record, **{name: damaged(data, getattr(event.record, name)) for name in sorted(names)})
     returns = data.draw(st.one_of(st.just(event.returns), st.lists(st.floats(), max_size=4).map(tuple)))
     try:
-        samples = samples_of(game, SampleEvent(record, returns, event.worker, event.finished_ms), 0.5)
+        samples = samples_of_one(game, SampleEvent(record, returns, event.worker, event.finished_ms), 0.5)
     except (WireError, IllegalActionError):
         return
     assert np.isfinite(samples.policies).all()
