@@ -23,16 +23,7 @@ class CoreRecord(Protocol):
 
     @property
     def uid(self) -> int: ...
-    @property
-    def actions(self) -> NDArray[np.uint16]: ...  # (T,)
-    @property
-    def policies(self) -> NDArray[np.float16]: ...  # (T, A)
-    @property
-    def root_values(self) -> NDArray[np.float32]: ...  # (T, V)
-    @property
-    def simulations(self) -> NDArray[np.uint16]: ...  # (T,)
-    @property
-    def weight_versions(self) -> NDArray[np.uint32]: ...  # (T,)
+    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...  # actions, policies, root values, simulations, weight versions
 
 
 _KINDS: dict[str, np.dtype[Any]] = {
@@ -46,8 +37,7 @@ _KINDS: dict[str, np.dtype[Any]] = {
 
 def pack_record(record: CoreRecord) -> GameRecord:
     """A game of the core as it travels and is journaled."""
-    arrays = {name: np.ascontiguousarray(getattr(record, name), kind).tobytes() for name, kind in _KINDS.items()}
-    return GameRecord(int(record.uid), **arrays)
+    return GameRecord(record.uid, *record.packed())
 
 
 def outgrown(record: GameRecord) -> str:
