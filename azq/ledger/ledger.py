@@ -11,7 +11,7 @@ from azq.ledger.rules.games import distinct
 from azq.ledger.rules.learner import held_by, superseded
 from azq.ledger.rules.state import lease_ms
 from azq.ledger.runs import LedgerRuns
-from azq.ledger.scripts import Argument, first_answer, job_view, new_job, spelt
+from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt
 from azq.ledger.types import Directive, JobView, LearnerLease, Lease, Once, split_job_id
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -38,8 +38,7 @@ class Ledger(LedgerRuns):
         """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
         self.pin(job.run, once)
         word, *answer = self.call("jobs.enqueue", job.run, once.fingerprint if once else "", *spelt(job), once=once)
-        first = first_answer(word, answer)
-        return (new_job(job.run, first), True) if first is not None else (job_view(job.run, answer[0]), False)
+        return (new_job(job.run, fields_of(answer[0])), True) if word == "replayed" else (job_view(job.run, answer[0]), False)
 
     def first_job(self, run: str, once: Once | None) -> JobView | None:
         """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""

@@ -8,7 +8,7 @@ import msgspec
 
 from azq.errors import StateConflict
 from azq.ledger.rules.runs import check_run_name, max_waiting, still_at_work
-from azq.ledger.scripts import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
+from azq.ledger.scripts import ScriptDoor, fields_of, run_look, run_view
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -38,8 +38,7 @@ class LedgerRuns(ScriptDoor):
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)  # again: a run of that name may just have been deleted
-        first = first_answer(word, answer)
-        return (_new_run(first), True) if first is not None else (self.run(record.run), False)
+        return (_new_run(fields_of(answer[0])), True) if word == "replayed" else (self.run(record.run), False)
 
     def first_run(self, name: str, once: Once | None) -> RunView | None:
         """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
@@ -110,7 +109,7 @@ class LedgerRuns(ScriptDoor):
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""
-        return counts_of(self.call("runs.counts", run)[1:])
+        return LedgerCounts(*map(int, self.call("runs.counts", run)[1:]))
 
     def _states_and_jobs(self, names: Sequence[str]) -> list[tuple[bytes | None, int]]:
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:

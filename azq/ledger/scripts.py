@@ -152,19 +152,21 @@ class ScriptDoor:
             if not self._is_pinned(run, once):
                 return None
         word, *answer = self.call("runs.read_once", run, once.fingerprint, once=once)
-        return first_answer(word, answer)
+        return fields_of(answer[0]) if word == "replayed" else None
 
     def call(
         self, command: str, run: str, *arguments: Argument, number: int = 0, holder: Holder = NOBODY, once: Once | None = None
     ) -> list[Any]:
         """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text.
 
-        Raises `NotFound` where the job it is about, or the run, is not there.
+        Raises `NotFound` where the job it is about, or the run, is not there, `KeyReused` where the key belongs to another request.
         """
         with translate(self.client):
             word, *answer = self._send(self.client, command, run_keys(run, once), number or "", *holder, *arguments)
         if word == b"missing":
             raise no_job(run, number) if number else no_run(run, self.names())
+        if word == b"reused":
+            raise Once.reused()
         return [bytes(word).decode(), *answer]
 
     def read_all(self, command: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
@@ -211,13 +213,6 @@ class ScriptDoor:
 def run_keys(run: str, once: Once | None = None) -> list[str]:
     """What scripts about a run declare."""
     return [keys.run_prefix(run), *([keys.once(run, once.key)] if once else [])]
-
-
-def first_answer(word: str, answer: Sequence[Any]) -> dict[str, bytes] | None:
-    """What was created under a key before, where the script says so."""
-    if word == "reused":
-        raise Once.reused()
-    return fields_of(answer[0]) if word == "replayed" else None
 
 
 def _pin_of(run: str, once: Once) -> bytes:
@@ -271,17 +266,12 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
         return RunView(decode(values["record"], RunRecord), state, reason, active_until(now_ms, state, active_ms, changed_ms), changed_ms)
 
 
-def counts_of(answer: Sequence[bytes]) -> LedgerCounts:
-    """The counts in the order of the command `runs.counts`."""
-    return LedgerCounts(*map(int, answer))
-
-
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:
     """A run from what the command `runs.look` answers. Raises `WireError` for what cannot be read."""
     now, fields, counts, jobs, ended = answer
     return RunLook(
         view=run_view(int(now), fields_of(fields)),
-        counts=counts_of(counts),
+        counts=LedgerCounts(*map(int, counts)),
         jobs=tuple(job_view(run, item) for item in jobs),
         ended=tuple(job_view(run, item) for item in ended),
     )
