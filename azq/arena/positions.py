@@ -89,7 +89,9 @@ def choose(positions: Sequence[Position], count: int, seed: int) -> list[Positio
 
 def _position(line: str, source: str) -> Position:
     try:
-        row = _object(line)
+        row = json.loads(line) if len(line) <= MAX_LINE_CHARACTERS else None
+        if not isinstance(row, dict):
+            raise TypeError
         actions, notation = row.get("actions"), row.get("position", "")
         moves = _moves(row)
         group = str(row.get("class", row.get("phase", "")))
@@ -99,13 +101,6 @@ def _position(line: str, source: str) -> Position:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if type(error) is ValueError else ""
         raise ConfigError(f"{source} is no graded position{reason}; write it as {FORM}") from None
-
-
-def _object(line: str) -> dict[str, Any]:
-    row = json.loads(line) if len(line) <= MAX_LINE_CHARACTERS else None
-    if not isinstance(row, dict):
-        raise TypeError
-    return row
 
 
 def _moves(row: Mapping[str, Any]) -> dict[tuple[int, ...], float]:

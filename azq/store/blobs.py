@@ -227,10 +227,14 @@ class BlobStore(Store):
         if url == "file":
             return Folder(self._directory)
         if url == "redis":
-            return ControlPlaneBlobs(self._need_client())
+            if self._client is None:
+                raise ConfigError("the store `redis` needs the control plane; set broker.control_url")
+            return ControlPlaneBlobs(self._client)
         if "://" not in url:
             raise ConfigError(f"store.url {url!r} is none of file, redis, or an fsspec URL such as s3://bucket/prefix")
-        _check_no_secret(url)
+        if "@" in url.partition("://")[2].partition("/")[0]:
+            why = "which would travel with every weight event; use the provider's environment"
+            raise ConfigError(f"store.url holds a user or password, {why}")
         if url.startswith("file://"):
             return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
         return Remote(url.rstrip("/"), self._settings.revealed_options(), self._settings.timeout_s)
@@ -245,11 +249,6 @@ class BlobStore(Store):
             f"blob URI {uri!r} is in no place of this host (store.url is {self._settings.url}); set store.url alike on every host"
         )
 
-    def _need_client(self) -> redis.Redis:
-        if self._client is None:
-            raise ConfigError("the store `redis` needs the control plane; set broker.control_url")
-        return self._client
-
 
 def _assemble(place: ChunkedStorage, uri: str, data: bytes) -> bytes:
     """The blob whose manifest these bytes are; they themselves where they are none."""
@@ -261,11 +260,6 @@ def _assemble(place: ChunkedStorage, uri: str, data: bytes) -> bytes:
     if missing:
         raise StoreError(f"blob at {uri} lacks {missing} of its {len(chunks)} chunks; it is being deleted, or publish the weights again")
     return b"".join(chunk for chunk in chunks if chunk is not None)
-
-
-def _check_no_secret(url: str) -> None:
-    if "@" in url.partition("://")[2].partition("/")[0]:
-        raise ConfigError("store.url holds a user or password, which would travel with every weight event; use the provider's environment")
 
 
 def _key(uri: str) -> str:

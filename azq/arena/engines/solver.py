@@ -26,7 +26,8 @@ class SolverPlayer(EnginePlayer):
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         """The action that wins soonest, or loses latest; the most central of several."""
-        return [self._best(self.scores(from_the_start(self.name, history))) for history in histories]
+        scored = [self.scores(from_the_start(self.name, history)) for history in histories]
+        return [max(scores, key=lambda action: (scores[action], -abs(action - CENTRE))) for scores in scored]
 
     def scores(self, history: Sequence[int]) -> dict[int, int]:
         """Score of each legal action: positive wins (more: sooner), 0 draws, negative loses.
@@ -38,7 +39,3 @@ class SolverPlayer(EnginePlayer):
         if "error" in answer:
             raise IllegalActionError(f"solver: {answer['error']}")
         return {int(action): int(score) for action, score in answer["scores"].items()}
-
-    @staticmethod
-    def _best(scores: dict[int, int]) -> int:
-        return max(scores, key=lambda action: (scores[action], -abs(action - CENTRE)))
