@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from azq.errors import StateConflict, WireError
+from azq.errors import LeaseLost, StateConflict, WireError
 from azq.ledger.holder import take_place
 from azq.ledger.rules.games import distinct
 from azq.ledger.rules.learner import held_by, superseded
@@ -79,7 +79,7 @@ class Ledger(LedgerRuns):
 
     def renew(self, lease: Lease) -> Directive:
         """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""
-        return self.directive("jobs.renew", lease)
+        return self._directive("jobs.renew", lease)
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:
         """Ends every lease whose time is over and returns those jobs as they are now.
@@ -96,7 +96,7 @@ class Ledger(LedgerRuns):
 
     def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
         """Gives the games back; the job is queued under its next attempt, or failed as `expire` says."""
-        self.commit("jobs.fail", lease, error, max_attempts)
+        self._commit("jobs.fail", lease, error, max_attempts)
 
     # -- open games
 
@@ -105,7 +105,7 @@ class Ledger(LedgerRuns):
 
         A record that does not decode is abandoned with the reason and left out.
         """
-        _, *answer = self.commit("games.adopt", lease, max(0, count))
+        _, *answer = self._commit("games.adopt", lease, max(0, count))
         games = []
         for uid, frame in zip(answer[::2], answer[1::2], strict=True):
             try:
@@ -116,7 +116,7 @@ class Ledger(LedgerRuns):
 
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        return self.directive("games.journal", lease, *_by_uid(records))
+        return self._directive("games.journal", lease, *_by_uid(records))
 
     def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
         """Closes the games, appends their samples and renews the lease, all in one step.
@@ -124,19 +124,19 @@ class Ledger(LedgerRuns):
         Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
         """
         numbered = zip(distinct(events), events, strict=True)
-        return self.directive("games.finish", lease, *(item for uid, event in numbered for item in (uid, encode(event))))
+        return self._directive("games.finish", lease, *(item for uid, event in numbered for item in (uid, encode(event))))
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        self.commit("games.abandon", lease, uid, reason)
+        self._commit("games.abandon", lease, uid, reason)
 
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
-        self.commit("games.release", lease, *_by_uid(records))
+        self._commit("games.release", lease, *_by_uid(records))
 
     def complete(self, lease: Lease, result: bytes) -> None:
         """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
-        self.commit("games.complete", lease, result)
+        self._commit("games.complete", lease, result)
 
     # -- the learner
 
@@ -200,6 +200,18 @@ class Ledger(LedgerRuns):
     def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
         """Appends a `WeightEvent` frame to the run's weights. Raises `NotFound`, or `StateConflict` where another took over."""
         self._fenced("learner.announce_weights", run, lease, frame)
+
+    def _commit(self, command: str, lease: Lease, *arguments: Argument) -> list[Any]:
+        run, number = split_job_id(lease.job.job_id)
+        holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
+        answer = self.call(command, run, *arguments, number=number, holder=holder)
+        if answer[0] == "lost":
+            game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
+            raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
+        return answer
+
+    def _directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
+        return Directive(self._commit(command, lease, *arguments)[1].decode())
 
     def _job_answer(self, command: str, job_id: str, attempt: int | str = "") -> JobView:
         run, number = split_job_id(job_id)

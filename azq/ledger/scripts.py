@@ -18,25 +18,12 @@ import msgspec
 import redis
 
 from azq import logs
-from azq.errors import LeaseLost, WireError
+from azq.errors import WireError
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS, active_until
-from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, lease_ms, no_job, no_run
+from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, no_job, no_run
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
-from azq.ledger.types import (
-    ONCE_LIFE_S,
-    RECENT,
-    Directive,
-    JobState,
-    JobView,
-    Lease,
-    LedgerCounts,
-    Once,
-    RunLook,
-    RunState,
-    RunView,
-    split_job_id,
-)
+from azq.ledger.types import ONCE_LIFE_S, RECENT, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -192,22 +179,10 @@ class ScriptDoor:
         now: Argument = "" if self._clock_ms is None else self._clock_ms()
         return script(keys=names, args=[name, now, *arguments], client=client)
 
-    def commit(self, command: str, lease: Lease, *arguments: Argument) -> list[Any]:
-        run, number = split_job_id(lease.job.job_id)
-        holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
-        answer = self.call(command, run, *arguments, number=number, holder=holder)
-        if answer[0] == "lost":
-            game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
-            raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
-        return answer
-
     def names(self) -> list[str]:
         with translate(self.client):
             names: Any = self.client.smembers(keys.RUNS)
         return sorted(name.decode() for name in names)
-
-    def directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
-        return Directive(self.commit(command, lease, *arguments)[1].decode())
 
 
 def run_keys(run: str, once: Once | None = None) -> list[str]:
