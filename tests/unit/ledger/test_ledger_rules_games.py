@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from ledger_states import CANCELLED, DONE, LEASED, games, job, lease, run
 
-from azq.errors import LeaseLost
+from azq.errors import LeaseLost, StateConflict
 from azq.ledger import rules
 from azq.ledger.types import RunState
-from azq.wire.messages import GameRecord
+from azq.wire.messages import GameRecord, SampleEvent
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,13 @@ def test_adopted_games_come_with_their_moves():
 def test_a_run_that_rests_gives_no_games_and_opens_none():
     state = run(job(1, LEASED), pool=(5,), open=games((5,)), opened=5, state=RunState.PAUSED)
     assert rules.games.adopt(state, lease(), 3) == (state, [])
+
+
+def test_games_to_finish_are_numbered_once_each():
+    events = [SampleEvent(GameRecord(uid), (), "w", 0) for uid in (5, 6)]
+    assert rules.games.distinct(events) == [5, 6]
+    with pytest.raises(StateConflict, match="twice"):
+        rules.games.distinct([*events, events[0]])
 
 
 SUSPECTED = {"open": games(range(1, 6)), "pool": (1, 2, 3, 4, 5), "opened": 5, "strikes": {1: 1, 3: 2, 4: 2, 5: 2}, "sound": True}

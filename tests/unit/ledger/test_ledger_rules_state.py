@@ -20,6 +20,12 @@ def test_a_new_run_has_nothing_and_runs():
     assert rules.jobs.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))[1].job.job_id == "r:1"
 
 
+def test_who_asks_for_what_is_not_there_hears_what_is():
+    assert str(rules.state.no_run("zz", ["r", "s"])) == "no run 'zz'; there are: r, s"
+    assert str(rules.state.no_run("zz", [])) == "no run 'zz'; there are: none"
+    assert str(rules.state.no_job("r", 4)).startswith("no job r:4; only the newest 200 ended jobs")
+
+
 @pytest.mark.parametrize(("lease_s", "milliseconds"), [(0.0, 1), (0.0014, 1), (0.0016, 2), (5.0, 5000)])
 def test_a_lease_lasts_whole_milliseconds(lease_s, milliseconds):
     assert rules.state.lease_ms(lease_s) == milliseconds
