@@ -76,6 +76,10 @@ def test_plies_of_chance_carry_no_sample():
         state.apply_action(int(action))
 
 
+def test_no_reply_is_a_number_that_no_action_has():
+    assert NO_REPLY == np.iinfo(np.uint16).max
+
+
 def test_a_target_where_chance_acts_is_refused():
     game = SecretSum(2)
     event = event_where(game, capped=False)
