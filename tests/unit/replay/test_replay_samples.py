@@ -77,7 +77,7 @@ def test_plies_of_chance_carry_no_sample():
 
 
 def test_no_reply_is_a_number_that_no_action_has():
-    assert NO_REPLY == np.iinfo(np.uint16).max
+    assert np.iinfo(np.uint16).max == NO_REPLY
 
 
 def test_a_target_where_chance_acts_is_refused():
