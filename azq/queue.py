@@ -35,6 +35,42 @@ SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen bro
 SOFT_SHUTDOWN_S = 10.0
 
 
+_SETTINGS = {
+    "task_serializer": "msgpack",
+    "accept_content": ["msgpack"],
+    "event_serializer": "json",  # a receiver built without this app drops msgpack events silently
+    "task_ignore_result": True,
+    "task_acks_late": True,
+    "task_reject_on_worker_lost": True,
+    "task_retry_on_worker_lost": True,  # without it a job that kills its process comes back for ever
+    "task_create_missing_queues": False,
+    "task_send_sent_event": False,
+    # One more try covers a pooled connection that died with an earlier broker; a job sent twice is claimed once.
+    "task_publish_retry": True,
+    "task_publish_retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
+    "worker_prefetch_multiplier": 1,
+    "worker_disable_prefetch": True,
+    "worker_soft_shutdown_timeout": SOFT_SHUTDOWN_S,
+    "worker_send_task_events": True,
+    "worker_enable_remote_control": False,  # whoever reaches the broker could end every worker; the ledger takes jobs back
+    "worker_max_tasks_per_child": 50,
+    "worker_hijack_root_logger": False,
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+}
+_TRANSPORT = {
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "global_keyprefix": keys.CELERY_PREFIX,
+    "queue_order_strategy": "priority",
+    "priority_steps": list(PRIORITY_STEPS),
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+}
+
+
 class CreditBack(kombu_redis.QoS):
     """Gives a worker its credit back also where the broker cannot be told that a message is done.
 
@@ -97,49 +133,18 @@ def make_app(
     deliver it again and again.
     """
     check_limits(time_limit_s, visibility_timeout_s)
-    all_tags = tuple(dict.fromkeys((*KNOWN_TAGS, *tags)))
+    all_tags = dict.fromkeys((*KNOWN_TAGS, *tags))
+    keepalive = {} if control_url.startswith("unix://") else {"socket_keepalive_options": keepalive_options()}
+    transport = {"visibility_timeout": visibility_timeout_s, "socket_timeout": socket_timeout_s}
     app = Celery("azq", broker=celery_url(control_url), set_as_current=False)
     app.conf.update(
+        **_SETTINGS,
         **_tls_settings(control_url),
-        task_serializer="msgpack",
-        accept_content=["msgpack"],
-        event_serializer="json",  # a receiver built without this app drops msgpack events silently
-        task_ignore_result=True,
-        task_acks_late=True,
-        task_reject_on_worker_lost=True,
-        task_retry_on_worker_lost=True,  # without it a job that kills its process comes back for ever
-        task_create_missing_queues=False,
         task_queues=[make_queue(queue_name(kind, tag)) for tag in all_tags for kind in Kind],
         task_default_queue=queue_name(Kind.SELFPLAY, "cpu"),
         task_time_limit=time_limit_s,
         task_soft_time_limit=time_limit_s - WIND_DOWN_S,
-        task_send_sent_event=False,
-        # One more try covers a pooled connection that died with an earlier broker; a job sent twice is claimed once.
-        task_publish_retry=True,
-        task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
-        worker_prefetch_multiplier=1,
-        worker_disable_prefetch=True,
-        worker_soft_shutdown_timeout=SOFT_SHUTDOWN_S,
-        worker_send_task_events=True,
-        worker_enable_remote_control=False,  # whoever reaches the broker could end every worker; the ledger takes jobs back
-        worker_max_tasks_per_child=50,
-        worker_hijack_root_logger=False,
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_transport_options={
-            "visibility_timeout": visibility_timeout_s,
-            "unacked_restore_interval": 5,
-            "unacked_restore_throttle": 1,
-            "global_keyprefix": keys.CELERY_PREFIX,
-            "queue_order_strategy": "priority",
-            "priority_steps": list(PRIORITY_STEPS),
-            "socket_connect_timeout": 5,
-            "socket_timeout": socket_timeout_s,
-            "socket_keepalive": True,
-            **({} if control_url.startswith("unix://") else {"socket_keepalive_options": keepalive_options()}),
-            "health_check_interval": 25,
-        },
+        broker_transport_options=_TRANSPORT | transport | keepalive,
     )
     return app
 
@@ -212,7 +217,7 @@ def tags_of(system: str, machine: str, has_nvidia: bool) -> tuple[str, ...]:
 
 def _causes(error: BaseException) -> Sequence[BaseException]:
     chain: list[BaseException] = []
-    current: Any = error
+    current: BaseException | None = error
     while current is not None and current not in chain:
         chain.append(current)
         current = current.__cause__ or current.__context__

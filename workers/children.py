@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from azq import logs
 from azq.errors import BrokerError, LeaseLost, NotFound
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.proc import is_my_child
@@ -91,7 +91,7 @@ class Care(threading.Thread):
     def __init__(
         self,
         board: Board,
-        ledger: Callable[[], AnyLedger],
+        ledger: Callable[[], Ledger],
         *,
         max_attempts: int,
         is_child: Callable[[int], bool] = is_my_child,
@@ -101,7 +101,7 @@ class Care(threading.Thread):
         super().__init__(name="care", daemon=True)
         self._board = board
         self._make_ledger = ledger
-        self._ledger: AnyLedger | None = None
+        self._ledger: Ledger | None = None
         self._max_attempts = max_attempts
         self._is_child = is_child
         self._kill = kill
@@ -140,7 +140,7 @@ class Care(threading.Thread):
         self._owed.discard(claim)
         self._settled.add(claim)
 
-    def _release(self, ledger: AnyLedger, claim: Claim) -> None:
+    def _release(self, ledger: Ledger, claim: Claim) -> None:
         with contextlib.suppress(LeaseLost, NotFound):  # it ended well, or somebody was faster
             lease = Lease(ledger.job(claim.job_id).job, claim.attempt, owner_of(claim.pid), 0.0)
             ledger.fail(lease, f"process {claim.pid}, which held it, died", max_attempts=self._max_attempts)

@@ -85,11 +85,9 @@ class GameGroup:
         return [self.search.record(slot) for slot in self.search.finished_slots() if slot not in self._outgrown]
 
     def finished_any(self) -> bool:
-        """True where some game ended and was not cleared yet."""
         return bool(self.search.finished_slots())
 
     def clear_finished(self) -> None:
-        """Frees the slots of the games that ended."""
         for slot in self.search.finished_slots():
             self.search.clear(slot)
 
@@ -186,6 +184,5 @@ class Arenas:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all arenas and the cache."""
         cache_bytes = 0 if self._cache is None else self._cache.memory_bytes
         return cache_bytes + sum(search.memory_bytes for search in self._searches)

@@ -42,7 +42,6 @@ class Progress:
 
     @property
     def mean_batch(self) -> float:
-        """Leaves per request."""
         return self.evaluations / self.requests if self.requests else 0.0
 
     @property

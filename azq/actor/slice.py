@@ -59,7 +59,6 @@ class Slice:
 
     @property
     def games(self) -> int:
-        """Games in flight."""
         return self.lease.job.games or self.sections.selfplay.games_in_flight
 
     @property

@@ -27,15 +27,14 @@ def no_tick() -> None:
 class Player(Protocol):
     """Chooses moves for many positions at once."""
 
-    @property
-    def name(self) -> str:
-        """The player as ratings know it; `latest` is resolved to its version."""
+    name: str  # as ratings know it; `latest` is resolved to its version
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         """One action for each position, given as all actions and outcomes of chance since the initial state, or as a `Line`."""
 
     def close(self) -> None:
-        """Ends what the player started."""
+        """Ends what the player started; most start nothing."""
+        return
 
 
 @dataclass(frozen=True, slots=True)

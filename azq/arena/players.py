@@ -19,7 +19,7 @@ from azq.errors import ConfigError, EngineError
 SEED_LIMIT = 2**63
 
 
-class NetworkPlayer:
+class NetworkPlayer(Player):
     """A network behind the run's search, without exploration."""
 
     def __init__(self, version: int, ground: Ground) -> None:
@@ -40,14 +40,10 @@ class NetworkPlayer:
         )
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The search's best action in each position."""
         return [result.best_action for result in self._searcher.results(histories)]
 
-    def close(self) -> None:
-        """Nothing to end."""
 
-
-class RandomPlayer:
+class RandomPlayer(Player):
     """Any legal action, equally likely."""
 
     def __init__(self, ground: Ground) -> None:
@@ -56,11 +52,7 @@ class RandomPlayer:
         self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """A random legal action in each position."""
         return [self._rng.choice(position(self._game, history).legal_actions()) for history in histories]
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 class StateChooser(Protocol):
@@ -70,7 +62,7 @@ class StateChooser(Protocol):
         """Its move."""
 
 
-class StatePlayer:
+class StatePlayer(Player):
     """A classical search or rules of thumb: one position after another, each as its player to move may see it."""
 
     def __init__(self, name: str, chooser: StateChooser, ground: Ground) -> None:
@@ -80,15 +72,11 @@ class StatePlayer:
         self._rng = random.Random(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The chooser's move in each position."""
         actions = []
         for history in histories:
             self._ground.tick()
             actions.append(self._chooser.best_action(seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT))))
         return actions
-
-    def close(self) -> None:
-        """Nothing to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,17 +33,11 @@ class Position:
 
     @property
     def best(self) -> float:
-        """The value of the best move."""
         return max(self.moves.values())
 
     def value(self, action: int) -> float | None:
         """What a move of one action is worth; None where it is not listed."""
         return self.moves.get((action,))
-
-    def loses_class(self, action: int) -> bool:
-        """True where the action gives away a win or a draw, or is illegal."""
-        value = self.value(action)
-        return value is None or sign(value) < sign(self.best)
 
 
 def sign(value: float) -> int:
@@ -52,7 +46,6 @@ def sign(value: float) -> int:
 
 
 def available(game: str) -> bool:
-    """Whether a game has graded positions."""
     return _file(game).is_file()
 
 
@@ -96,7 +89,9 @@ def choose(positions: Sequence[Position], count: int, seed: int) -> list[Positio
 
 def _position(line: str, source: str) -> Position:
     try:
-        row = _object(line)
+        row = json.loads(line) if len(line) <= MAX_LINE_CHARACTERS else None
+        if not isinstance(row, dict):
+            raise TypeError
         actions, notation = row.get("actions"), row.get("position", "")
         moves = _moves(row)
         group = str(row.get("class", row.get("phase", "")))
@@ -106,13 +101,6 @@ def _position(line: str, source: str) -> Position:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if type(error) is ValueError else ""
         raise ConfigError(f"{source} is no graded position{reason}; write it as {FORM}") from None
-
-
-def _object(line: str) -> dict[str, Any]:
-    row = json.loads(line) if len(line) <= MAX_LINE_CHARACTERS else None
-    if not isinstance(row, dict):
-        raise TypeError
-    return row
 
 
 def _moves(row: Mapping[str, Any]) -> dict[tuple[int, ...], float]:

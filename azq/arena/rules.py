@@ -60,7 +60,6 @@ class RuleBlob:
     """Bids what its cards are worth on their own, then wins cheaply what it needs and ducks the rest."""
 
     def best_action(self, state: _core.State) -> int:
-        """Its action."""
         view = BlobView.of(state)
         names = {state.action_to_string(action): action for action in state.legal_actions()}
         if view.bid is None:

@@ -5,7 +5,6 @@ Letters: B states, V values per state.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from azq import _core
 from azq.arena.player import MAX_SLOTS, Line, Tick, no_tick, position
 from azq.config import SearchConfig
-from azq.errors import EvaluationTimeout
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Result, make_search, strongest
+from azq.waiting import until
 from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST
 
@@ -28,14 +27,13 @@ MAX_BATCH = 1024
 def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version: int = LATEST, tick: Tick = no_tick) -> Evaluation:
     """The evaluation of one batch of observations; raises `EvaluationTimeout` when none comes, and what `tick` raises."""
     handle = evaluator.submit(packed, weight_version=weight_version)
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    def look() -> Evaluation | None:
         tick()
-        evaluation = evaluator.result(handle, timeout_s=POLL_S)
-        if evaluation is not None:
-            return evaluation
-        if time.monotonic() > deadline:
-            raise EvaluationTimeout(f"no evaluation of {len(packed)} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?")
+        return evaluator.result(handle, timeout_s=POLL_S)
+
+    failure = f"no evaluation of {len(packed)} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?"
+    return until(look, failure, PATIENCE_S, every_s=0.0)
 
 
 def values_of(evaluator: Evaluator, states: Sequence[_core.State]) -> NDArray[np.float32]:

@@ -95,7 +95,6 @@ class Bus(RequestBus, Protocol):
         """Sets a value, with a life where given."""
 
     def get(self, key: str) -> bytes | None:
-        """A value, or None."""
         return self.get_each([key])[0]
 
     def get_each(self, names: Sequence[str]) -> list[bytes | None]:

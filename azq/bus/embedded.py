@@ -186,16 +186,11 @@ class EmbeddedServer:
             publish_file(self._password_file, (self._password or secrets.token_urlsafe(24)).encode(), 0o600)
         access = f"requirepass {self.password}"
         if has_users:
-            publish_file(self._users_file, acl.file_text(self.password, self._users()).encode(), 0o600)
+            before = self._users_file.read_text("utf-8") if self._users_file.exists() else ""
+            publish_file(self._users_file, acl.file_text(self.password, before).encode(), 0o600)
             access = f"aclfile {_quoted(str(self._users_file))}"
         lines = settings(self._role, self._directory, self.socket, access, self._maxmemory, self._listen)
         publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
-
-    def _users(self) -> str:
-        try:
-            return self._users_file.read_text("utf-8")
-        except FileNotFoundError:
-            return ""
 
     def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
         command = [str(binary), str(self._settings_file)]

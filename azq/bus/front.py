@@ -44,7 +44,6 @@ class Front:
 
     @property
     def clients(self) -> int:
-        """Connections now."""
         return len(self._pipes)
 
     def turn(self, wait_s: float = TURN_S) -> None:
@@ -62,7 +61,6 @@ class Front:
         self._turn_away()
 
     def close(self) -> None:
-        """Ends every connection and stops listening."""
         for pipe in tuple(self._pipes):
             self._drop(pipe)
         self._selector.close()

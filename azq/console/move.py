@@ -16,6 +16,7 @@ from azq.arena.player import Line, position
 from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WireError
 from azq.host import rundir
+from azq.ledger.rules.runs import check_run_name
 from azq.search.evaluator import Evaluator
 
 BATCH_LINES = 256  # positions searched together
@@ -99,7 +100,7 @@ def weight_version(path: Path) -> int:
 def folder_of(config: Config, game: str | None, run: str | None) -> rundir.RunDir:
     """The folder of the named run, else of the newest of this game; `NotFound` where there is no such run."""
     if run:
-        folder = rundir.RunDir(config.home, rundir.check_name(run))
+        folder = rundir.RunDir(config.home, check_run_name(run))
         folder.values()
         return folder
     folders = [rundir.RunDir(config.home, name) for name in rundir.list_runs(config.home)]

@@ -23,6 +23,7 @@ from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
+from azq.ledger.rules.runs import check_run_name
 from azq.ledger.types import RunState, RunView
 from azq.presets import preset as preset_of
 from azq.process.interrupts import Interrupts
@@ -77,7 +78,7 @@ def read_start(asked: UpRequest) -> Start:
     """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
     machine = load(asked.config_file, [text for text in asked.overrides if text.startswith("home=")])
     game = absolute(asked.game) if asked.game else None
-    name = rundir.check_name(asked.run or rundir.name_of(game or machine.run.game))
+    name = check_run_name(asked.run or rundir.name_of(game or machine.run.game))
     folder = rundir.RunDir(machine.home, name)
     if folder.exists():
         if preset := asked.preset:

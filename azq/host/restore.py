@@ -14,11 +14,12 @@ from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.errors import NotFound
 from azq.host import brokers
-from azq.host.rundir import RunDir, check_name
+from azq.host.rundir import RunDir
 from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder
 from azq.ledger.records import record_of
+from azq.ledger.rules.runs import check_run_name
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
 from azq.wire.messages import RunRecord
@@ -55,7 +56,7 @@ def restore_run(config: Config, folder: Path, name: str) -> dict[str, Any]:
         raise NotFound(
             f"{folder} is no folder of a run with games: it has no run.toml, or no segments; name the one that its learner wrote"
         )
-    name, sections = check_name(name or folder.name), run.sections()
+    name, sections = check_run_name(name or folder.name), run.sections()
     client = brokers.open_control(config)[1]
     record = record_of(name, sections, folder, now_ms())
     ledger = Ledger(client)

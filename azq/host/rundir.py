@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config import RUN_NAME_PATTERN, Config, RunSections, dump_run, parse_run
+from azq.config import Config, RunSections, dump_run, parse_run
 from azq.config.loading import read_toml, to_toml
 from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
@@ -69,13 +69,6 @@ def check_folder(path: Path) -> None:
         raise ConfigError(f"{path} is a file, and a folder is needed there; give another place with --set home=FOLDER")
     if not os.access(path, os.W_OK | os.X_OK):
         raise ConfigError(f"folder {path} cannot be written to by this user; give another place with --set home=FOLDER")
-
-
-def check_name(name: str) -> str:
-    """The name, if it can name a run; `ConfigError` otherwise."""
-    if not re.fullmatch(RUN_NAME_PATTERN, name):
-        raise ConfigError(f"run name {name!r} is not allowed; use lower-case letters, digits, '-' and '_', at most 64")
-    return name
 
 
 def list_runs(home: Path) -> list[str]:

@@ -32,7 +32,7 @@ from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import Tracker
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import pick_device, prepare_process
@@ -77,7 +77,7 @@ class LearnerSetup:
     game: Game
     _: KW_ONLY
     bus: Bus
-    ledger: AnyLedger
+    ledger: Ledger
     store: Store
     tracker: Tracker
     consumer: str

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from azq.ledger.ledger import Ledger
-    from azq.ledger.memory import AnyLedger, MemoryLedger
+    from azq.ledger.memory import MemoryLedger
 
-__all__ = ["AnyLedger", "Ledger", "MemoryLedger"]
+__all__ = ["Ledger", "MemoryLedger"]
 
 
 def __getattr__(name: str) -> object:

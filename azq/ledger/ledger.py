@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from azq.errors import NotFound, StateConflict, WireError
-from azq.ledger.door import first_answer, job_view, new_job, spelt
-from azq.ledger.learner import LedgerLearner
-from azq.ledger.rules import KEPT_ENDED_JOBS, lease_ms
+from azq.errors import LeaseLost, StateConflict, WireError
+from azq.ledger.holder import take_place
+from azq.ledger.rules.games import distinct
+from azq.ledger.rules.learner import held_by, superseded
+from azq.ledger.rules.state import lease_ms
 from azq.ledger.runs import LedgerRuns
-from azq.ledger.types import Directive, JobView, Lease, Once, split_job_id
+from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt
+from azq.ledger.types import Directive, JobView, LearnerLease, Lease, Once, split_job_id
+from azq.wire import keys
 from azq.wire.codec import decode, encode
+from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, Job, SampleEvent
 
 
-class Ledger(LedgerRuns, LedgerLearner):
-    """Jobs, leases, runs and open games.
+class Ledger(LedgerRuns):
+    """Jobs, leases, open games and the learner, beside the runs of `LedgerRuns`.
 
     Each method that changes something is one Lua script: atomic, fenced, on the server's clock. None repeats itself; every method may
     raise `BrokerUnavailable` or `BrokerRefused`, and after `BrokerUnavailable` a change may have been made all the same.
@@ -33,10 +38,7 @@ class Ledger(LedgerRuns, LedgerLearner):
         """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
         self.pin(job.run, once)
         word, *answer = self.call("jobs.enqueue", job.run, once.fingerprint if once else "", *spelt(job), once=once)
-        if word == "missing":
-            raise self.no_run(job.run)
-        first = first_answer(word, answer)
-        return (new_job(job.run, first), True) if first is not None else (job_view(job.run, answer[0]), False)
+        return (new_job(job.run, fields_of(answer[0])), True) if word == "replayed" else (job_view(job.run, answer[0]), False)
 
     def first_job(self, run: str, once: Once | None) -> JobView | None:
         """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""
@@ -77,7 +79,7 @@ class Ledger(LedgerRuns, LedgerLearner):
 
     def renew(self, lease: Lease) -> Directive:
         """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""
-        return self.directive("jobs.renew", lease)
+        return self._directive("jobs.renew", lease)
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:
         """Ends every lease whose time is over and returns those jobs as they are now.
@@ -94,7 +96,7 @@ class Ledger(LedgerRuns, LedgerLearner):
 
     def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
         """Gives the games back; the job is queued under its next attempt, or failed as `expire` says."""
-        self.commit("jobs.fail", lease, error, max_attempts)
+        self._commit("jobs.fail", lease, error, max_attempts)
 
     # -- open games
 
@@ -103,7 +105,7 @@ class Ledger(LedgerRuns, LedgerLearner):
 
         A record that does not decode is abandoned with the reason and left out.
         """
-        _, *answer = self.commit("games.adopt", lease, max(0, count))
+        _, *answer = self._commit("games.adopt", lease, max(0, count))
         games = []
         for uid, frame in zip(answer[::2], answer[1::2], strict=True):
             try:
@@ -114,38 +116,116 @@ class Ledger(LedgerRuns, LedgerLearner):
 
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        return self.directive("games.journal", lease, *_by_uid(records))
+        return self._directive("games.journal", lease, *_by_uid(records))
 
     def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
         """Closes the games, appends their samples and renews the lease, all in one step.
 
         Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
         """
-        uids = [event.record.uid for event in events]
-        if len(set(uids)) != len(uids):
-            raise StateConflict("a game occurs twice among those to finish; finish each once")
-        return self.directive("games.finish", lease, *(item for event in events for item in (event.record.uid, encode(event))))
+        numbered = zip(distinct(events), events, strict=True)
+        return self._directive("games.finish", lease, *(item for uid, event in numbered for item in (uid, encode(event))))
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
-        self.commit("games.abandon", lease, uid, reason)
+        self._commit("games.abandon", lease, uid, reason)
 
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
-        self.commit("games.release", lease, *_by_uid(records))
+        self._commit("games.release", lease, *_by_uid(records))
 
     def complete(self, lease: Lease, result: bytes) -> None:
         """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
-        self.commit("games.complete", lease, result)
+        self._commit("games.complete", lease, result)
+
+    # -- the learner
+
+    def take_learner(self, run: str, holder: str, life_s: float) -> LearnerLease:
+        """The learner's place of a run; a dead holder loses it as soon as its death is seen. Raises `StateConflict`, `NotFound`."""
+        token = 0
+
+        def take(dead: str) -> str:
+            nonlocal token
+            word, *answer = self.call("learner.take", run, dead, keys.LEARNER_GROUP, holder=("", holder, lease_ms(life_s)))
+            if word == "held":
+                return bytes(answer[0]).decode()
+            token = int(answer[0])
+            return holder
+
+        if (found := take_place(take, holder)) != holder:
+            raise StateConflict(held_by(run, found))
+        return LearnerLease(run, holder, token, life_s)
+
+    def renew_learner(self, lease: LearnerLease) -> None:
+        """Lengthens the learner's claim. Raises `StateConflict` where another took its place."""
+        self._fenced("learner.renew", lease.run, lease, life_ms=lease_ms(lease.life_s))
+
+    def end_learner(self, lease: LearnerLease) -> None:
+        """Gives the place free, so that nobody waits for its life to run out. Raises `StateConflict` where another took it."""
+        self._fenced("learner.renew", lease.run, lease, life_ms=0)
+
+    def record_inserted(
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
+    ) -> None:
+        """Notes how many games the segment log holds: absolute numbers, safe to repeat. Raises `NotFound`, `StateConflict`.
+
+        With the ids of sample entries in `ack` these are acknowledged and deleted in the same step, so that the counts balance at
+        every moment. `refused` (uid -> reason) names finished games that break the rules: they are abandoned instead. `lease` is the
+        learner's; None before the run ever had a learner.
+        """
+        pairs = [part for uid, reason in (refused or {}).items() for part in (uid, reason)]
+        values = (inserted, duplicates_dropped, keys.LEARNER_GROUP, len(pairs) // 2, *pairs, *ack)
+        self._fenced("learner.record_inserted", run, lease, *values)
+
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
+        """Lets the run go on from a log of `stored` games up to number `highest`; returns how many games were written off.
+
+        `missing`: spans (first, last) of numbers that are neither in the log nor on their way there. Raises `StateConflict`, `NotFound`.
+        """
+        spans = [edge for span in missing for edge in span]
+        return int(self._fenced("learner.restore", run, lease, stored, highest, *spans)[0])
+
+    def open_uids(self, run: str) -> set[int]:
+        with translate(self.client):
+            names: Any = self.client.hkeys(keys.open_games(run))
+        return {int(name) for name in names}
+
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
+        """Appends a `WeightEvent` frame to the run's weights. Raises `NotFound`, or `StateConflict` where another took over."""
+        self._fenced("learner.announce_weights", run, lease, frame)
+
+    def _commit(self, command: str, lease: Lease, *arguments: Argument) -> list[Any]:
+        run, number = split_job_id(lease.job.job_id)
+        holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
+        answer = self.call(command, run, *arguments, number=number, holder=holder)
+        if answer[0] == "lost":
+            game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
+            raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
+        return answer
+
+    def _directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
+        return Directive(self._commit(command, lease, *arguments)[1].decode())
 
     def _job_answer(self, command: str, job_id: str, attempt: int | str = "") -> JobView:
         run, number = split_job_id(job_id)
         word, *answer = self.call(command, run, number=number, holder=(attempt, "", ""))
-        if word == "missing":
-            raise NotFound(f"no job {job_id}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
         if word == "conflict":
             raise StateConflict(f"job {job_id} is {answer[0].decode()}; nothing was changed")
         return job_view(run, answer[0])
+
+    def _fenced(self, command: str, run: str, lease: LearnerLease | None, *arguments: Argument, life_ms: int | str = "") -> list[Any]:
+        token, holder = (lease.token, lease.holder) if lease else (0, "")
+        word, *answer = self.call(command, run, *arguments, holder=(token, holder, life_ms))
+        if word == "superseded":
+            raise StateConflict(superseded(run, bytes(answer[0]).decode()))
+        return answer
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.door import ScriptDoor, counts_of, fields_of, first_answer, run_look, run_view
-from azq.ledger.rules import check_run_name, max_waiting, still_at_work
+from azq.ledger.rules.runs import check_run_name, max_waiting, still_at_work
+from azq.ledger.scripts import ScriptDoor, fields_of, run_look, run_view
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema, translate
 from azq.wire.messages import RunRecord
+
+RUNNING = RunState.RUNNING.encode()
 
 
 class LedgerRuns(ScriptDoor):
@@ -36,8 +38,7 @@ class LedgerRuns(ScriptDoor):
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)  # again: a run of that name may just have been deleted
-        first = first_answer(word, answer)
-        return (_new_run(first), True) if first is not None else (self.run(record.run), False)
+        return (_new_run(fields_of(answer[0])), True) if word == "replayed" else (self.run(record.run), False)
 
     def first_run(self, name: str, once: Once | None) -> RunView | None:
         """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
@@ -55,17 +56,8 @@ class LedgerRuns(ScriptDoor):
 
     def stirring(self, names: Sequence[str]) -> list[str]:
         """Those of some runs that run, or have jobs queued or leased: two plain commands a run, in one round trip."""
-        with translate(self.client), self.client.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.hget(keys.run(name), "state")
-                pipe.exists(keys.jobs(name))
-            answers = pipe.execute()
-        states, jobs = answers[::2], answers[1::2]
-        return [
-            name
-            for name, state, has in zip(names, states, jobs, strict=True)
-            if state == RunState.RUNNING.value.encode() or (state and has)
-        ]
+        looked = zip(names, self._states_and_jobs(names), strict=True)
+        return [name for name, (state, jobs) in looked if state == RUNNING or (state and jobs)]
 
     def look(self) -> list[RunLook]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
@@ -73,9 +65,7 @@ class LedgerRuns(ScriptDoor):
 
     def look_at(self, name: str) -> RunLook:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
-        word, *answer = self.call("runs.look", name)
-        if word == "missing":
-            raise self.no_run(name)
+        _, *answer = self.call("runs.look", name)
         return run_look(name, answer)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
@@ -84,17 +74,13 @@ class LedgerRuns(ScriptDoor):
         running <-> paused, either -> finished or failed, those -> running. Raises `NotFound` and `StateConflict`.
         """
         word, *answer = self.call("runs.set_state", name, state.value, reason)
-        if word == "missing":
-            raise self.no_run(name)
         if word == "conflict":
             raise StateConflict(f"run {name} is {answer[0].decode()} and cannot become {state.value}; resume it first")
         return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        word, *_ = self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
-        if word == "missing":
-            raise self.no_run(record.run)
+        self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
         return self.run(record.run)
 
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
@@ -103,8 +89,6 @@ class LedgerRuns(ScriptDoor):
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
             word, *_ = self.call("runs.replace_record", name, values["record"], encode(changed), max_waiting(changed))
-            if word == "missing":
-                raise self.no_run(name)
             if word == "ok":
                 return self.run(name)
 
@@ -120,27 +104,24 @@ class LedgerRuns(ScriptDoor):
 
     def load(self) -> LedgerLoad:
         """How much there is to do."""
-        names = self.names()
+        found = self._states_and_jobs(self.names())
+        return LedgerLoad(sum(state == RUNNING for state, _ in found), sum(jobs for _, jobs in found))
+
+    def counts(self, run: str) -> LedgerCounts:
+        """All counts at one moment. Raises `NotFound`."""
+        return LedgerCounts(*map(int, self.call("runs.counts", run)[1:]))
+
+    def _states_and_jobs(self, names: Sequence[str]) -> list[tuple[bytes | None, int]]:
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
             for name in names:
                 pipe.hget(keys.run(name), "state")
                 pipe.zcard(keys.jobs(name))
             answers = pipe.execute()
-        running = sum(state == RunState.RUNNING.value.encode() for state in answers[::2])
-        return LedgerLoad(running, sum(map(int, answers[1::2])))
-
-    def counts(self, run: str) -> LedgerCounts:
-        """All counts at one moment. Raises `NotFound`."""
-        word, *answer = self.call("runs.counts", run)
-        if word == "missing":
-            raise self.no_run(run)
-        return counts_of(answer)
+        return list(zip(answers[::2], answers[1::2], strict=True))
 
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
-        word, *answer = self.call("runs.read", name)
-        if word == "missing":
-            raise self.no_run(name)
-        return int(answer[0]), fields_of(answer[1])
+        _, now_ms, fields = self.call("runs.read", name)
+        return int(now_ms), fields_of(fields)
 
 
 def _new_run(values: Mapping[str, bytes]) -> RunView:

@@ -1,23 +1,42 @@
-"""The ledger's rules on the server: Lua scripts, so that every change is atomic. `azq.ledger.rules` says the same in Python.
+"""The ledger's rules on the server: Lua scripts, so that every change is atomic; how they are called, and what they answer.
 
-`lua/prelude.lua` tells what all scripts take and answer. A group of commands is one script: a change is one EVALSHA of it.
+`azq.ledger.rules` says the same in Python; `lua/prelude.lua` tells what all scripts take and answer. A group of commands is one script: a
+change is one EVALSHA of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
+from itertools import chain
+from typing import Any, TypeVar
 
-from azq.ledger.rules import KEPT_ENDED_JOBS, KEPT_EVENTS, TRANSITIONS
+import msgspec
+import redis
+
+from azq import logs
+from azq.errors import WireError
 from azq.ledger.rules.learner import WRITTEN_OFF
-from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT
+from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS, active_until
+from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, no_job, no_run
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
-from azq.ledger.types import ONCE_LIFE_S, RECENT
+from azq.ledger.types import ONCE_LIFE_S, RECENT, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.connect import translate
 from azq.wire.kinds import MAKES_GAMES, Kind
-from azq.wire.messages import UNCHECKED
+from azq.wire.messages import UNCHECKED, Job, RunRecord
+
+Argument = str | bytes | float
+Holder = tuple[int | str, str, int | str]  # fencing token (a job's attempt, a learner's token), owner, life of the lease in ms
+NOBODY: Holder = ("", "", "")
+
+T = TypeVar("T")
+
+log = logs.get(__name__)
 
 #: what a job's hash says of it, in the order in which scripts answer and `JobView` has it
 JOB_FIELDS = (
@@ -85,3 +104,149 @@ def _literal(value: Constant) -> str:
         case tuple():
             return f"{{{', '.join(map(_literal, value))}}}"
     return f"{{{', '.join(f'[{_literal(name)}] = {_literal(item)}' for name, item in value.items())}}}"
+
+
+class ScriptDoor:
+    """Calls scripts on a control plane; safe to share between threads."""
+
+    def __init__(self, client: redis.Redis, *, clock_ms: Callable[[], int] | None = None) -> None:
+        self.client = client
+        self._clock_ms = clock_ms
+        self._scripts: dict[str, Any] = {}
+
+    def pin(self, run: str, once: Once | None) -> None:
+        """Binds a key to its request for a day. Raises `KeyReused` where it is bound to another.
+
+        A process that dies between this and the change has changed nothing; the same request may be sent again.
+        """
+        if once is None:
+            return
+        with translate(self.client):
+            while not self.client.set(keys.pinned(once.key), _pin_of(run, once), nx=True, ex=ONCE_LIFE_S):
+                if self._is_pinned(run, once):
+                    return
+
+    def _is_pinned(self, run: str, once: Once) -> bool:
+        found = self.client.get(keys.pinned(once.key))
+        if found not in (None, _pin_of(run, once)):
+            raise Once.reused()
+        return found is not None
+
+    def read_once(self, run: str, once: Once | None) -> dict[str, bytes] | None:
+        if once is None:
+            return None
+        with translate(self.client):
+            if not self._is_pinned(run, once):
+                return None
+        word, *answer = self.call("runs.read_once", run, once.fingerprint, once=once)
+        return fields_of(answer[0]) if word == "replayed" else None
+
+    def call(
+        self, command: str, run: str, *arguments: Argument, number: int = 0, holder: Holder = NOBODY, once: Once | None = None
+    ) -> list[Any]:
+        """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text.
+
+        Raises `NotFound` where the job it is about, or the run, is not there, `KeyReused` where the key belongs to another request.
+        """
+        with translate(self.client):
+            word, *answer = self._send(self.client, command, run_keys(run, once), number or "", *holder, *arguments)
+        if word == b"missing":
+            raise no_job(run, number) if number else no_run(run, self.names())
+        if word == b"reused":
+            raise Once.reused()
+        return [bytes(word).decode(), *answer]
+
+    def read_all(self, command: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
+        """What a command answers of each run, or of each of some, all asked in one round trip."""
+        names, found = self.names() if names is None else names, []
+        with translate(self.client), self.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                self._send(pipe, command, run_keys(name), "", *NOBODY)
+            answers = pipe.execute()
+        for name, (word, *answer) in zip(names, answers, strict=True):
+            try:
+                if word == b"ok":
+                    found.append(read(name, answer))
+            except WireError as error:
+                log.warning("run_unreadable", run=name, reason=str(error))
+        return found
+
+    def _send(self, client: redis.Redis, command: str, names: list[str], *arguments: Argument) -> Any:
+        group, _, name = command.partition(".")
+        script = self._scripts.get(group)
+        if script is None:
+            script = self._scripts.setdefault(group, self.client.register_script(source(group)))
+        now: Argument = "" if self._clock_ms is None else self._clock_ms()
+        return script(keys=names, args=[name, now, *arguments], client=client)
+
+    def names(self) -> list[str]:
+        with translate(self.client):
+            names: Any = self.client.smembers(keys.RUNS)
+        return sorted(name.decode() for name in names)
+
+
+def run_keys(run: str, once: Once | None = None) -> list[str]:
+    """What scripts about a run declare."""
+    return [keys.run_prefix(run), *([keys.once(run, once.key)] if once else [])]
+
+
+def _pin_of(run: str, once: Once) -> bytes:
+    return f"{run} {once.fingerprint}".encode()
+
+
+def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """A hash from the flat list that a script answers."""
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+@contextmanager
+def _written_by_azq(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a field that is not there is None
+        raise WireError(f"what the control plane holds of {what} is not what this azq writes: {error!r}") from None
+
+
+def spelt(job: Job) -> list[Argument]:
+    """A new job's own fields for its hash: names and values in turn."""
+    return ["spec", encode(job), *chain.from_iterable((name, getattr(job, name)) for name in SPELT_FIELDS)]
+
+
+def job_view(run: str, answer: Sequence[Any]) -> JobView:
+    """A job from its number, the values of `JOB_FIELDS` and, without a spec, those of `SPELT_FIELDS`. Raises `WireError` for others."""
+    with _written_by_azq(f"a job of run {run}"):
+        number, (spec, state, attempt, owner, *times, error), *fields = answer
+        job = decode(spec, Job) if spec else _spelt_job(run, *fields)
+        named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
+        lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
+        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, error.decode())
+        return JobView(named, JobState(state.decode()), int(attempt), owner.decode(), *said)
+
+
+def _spelt_job(run: str, fields: Sequence[Any]) -> Job:
+    kind, tag, priority, games, slice_s, payload = fields
+    return Job("", run, Kind(kind.decode()), tag.decode(), int(priority), int(games), float(slice_s), payload)
+
+
+def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
+    """A job from its hash, with its number among the fields."""
+    return job_view(run, (values["number"], *([values.get(name) for name in names] for names in (JOB_FIELDS, SPELT_FIELDS))))
+
+
+def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
+    """A run from its hash, as it is at `now_ms`. Raises `WireError` where this is no run's."""
+    with _written_by_azq("a run"):
+        state, reason = RunState(values["state"].decode()), values["reason"].decode()
+        active_ms, changed_ms = int(values["active_ms"]), int(values["changed_ms"])
+        return RunView(decode(values["record"], RunRecord), state, reason, active_until(now_ms, state, active_ms, changed_ms), changed_ms)
+
+
+def run_look(run: str, answer: Sequence[Any]) -> RunLook:
+    """A run from what the command `runs.look` answers. Raises `WireError` for what cannot be read."""
+    now, fields, counts, jobs, ended = answer
+    return RunLook(
+        view=run_view(int(now), fields_of(fields)),
+        counts=LedgerCounts(*map(int, counts)),
+        jobs=tuple(job_view(run, item) for item in jobs),
+        ended=tuple(job_view(run, item) for item in ended),
+    )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
@@ -70,11 +70,7 @@ def header(game: str, created_ms: int = 0) -> bytes:
     return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
-def record(frame: bytes) -> bytes:
-    return records([frame])
-
-
-def records(frames: Iterable[bytes]) -> bytes:
+def records(*frames: bytes) -> bytes:
     """The records of frames, one behind the other; each frame is copied once."""
     return b"".join(part for frame in frames for part in (_RECORD.pack(len(frame), zlib.crc32(frame)), frame))
 

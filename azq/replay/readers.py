@@ -25,15 +25,12 @@ import msgspec
 from azq.errors import NotFound, StoreError, WireError
 from azq.replay import framing
 from azq.replay.index import SUFFIX, SegmentIndex, moved_away, read_index, segment_path, segments_in
-from azq.wire.codec import body_of, decode
+from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
 KEPT_INDEXES = 8  # files; 16 bytes a game
 FILES_SEARCHED = 8  # for a game whose file is not known
 _READ_BYTES = 262_144
-
-_event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
-_record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +179,6 @@ def _opened(path: Path, user: str, *, gone: str = "") -> Iterator[BinaryIO]:
         if gone and isinstance(error, FileNotFoundError):
             raise moved_away(path, gone) from None
         raise StoreError(f"{path} cannot be read: {error.strerror}; let {user} read the run's folder") from error
-
-
-def uid_of(frame: bytes) -> int:
-    """The game's number in a frame of a `SampleEvent`; 0 where it is none."""
-    try:
-        return _record.decode(_event.decode(body_of(frame))[1])[1]
-    except msgspec.DecodeError:
-        return 0
 
 
 class SegmentFollower:

@@ -1,20 +1,26 @@
 """Training samples: observation, policy target, value target, legal actions, and the further targets that a game declares.
 
-Letters: N samples, P bytes of a packed observation, A actions, V values, M = ceil(A / 8) bytes of a mask.
+They are made of finished games, one for each searched ply; games that break the rules are told from those that follow them.
+
+Letters: N samples, G games, T plies, P bytes of a packed observation, A actions, V values, M = ceil(A / 8) bytes of a mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from azq.errors import IllegalActionError, WireError
+from azq.wire.arrays import arrays_of
 from azq.wire.messages import SampleEvent
 
 NO_REPLY = 0xFFFF  # no player but the mover acts later, or that ply was not searched
+JOINT_GAMES = 32  # checked together at best: enough to share numpy's calls, few enough to stay in the cache
+POLICY_TOLERANCE = 0.02001  # of a sum; float16 rounds each of its terms
 
 
 class Declared(Protocol):
@@ -101,3 +107,204 @@ def mean_weight_version(*events: SampleEvent) -> float:
     simulations = np.frombuffer(b"".join(event.record.simulations for event in events), "<u2")
     searched = versions[simulations > 0]
     return float(searched.mean()) if len(searched) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """One game: what its event says (T plies of it) and what the rules say of its actions."""
+
+    name: str
+    actions: NDArray[np.uint16]
+    policies: NDArray[np.float16]
+    root_values: NDArray[np.float32]
+    simulations: NDArray[np.uint16]
+    packed: NDArray[np.uint8]
+    legal: NDArray[np.uint8]
+    players: NDArray[np.int8]
+    returns: NDArray[np.float32]
+    targets: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The searched plies of several games, one behind the other."""
+
+    of: NDArray[np.intp]  # (N,) number of the game among them
+    ply: NDArray[np.intp]  # (N,) counted through all of them
+    mover: NDArray[np.intp]  # (N,)
+
+    def where(self, kept: NDArray[np.bool_]) -> _Rows:
+        return _Rows(self.of[kept], self.ply[kept], self.mover[kept])
+
+
+def samples_of(
+    game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS
+) -> tuple[Samples, list[int]]:
+    """The samples of at least one finished game, in their order, and how many each game gave; checked and put together in one go.
+
+    Value target = (1 - fraction) * result + fraction * the search's root value. A game that a safety cap ended gives none: it has no
+    result. `columns` are the optional targets to add. Raises `WireError` where the first game found to be wrong contradicts itself or the
+    rules, `IllegalActionError` for an action the rules forbid.
+    """
+    games = [_play(game, event) for event in events]
+    rows = _searched(games)
+    policies = np.concatenate([each.policies for each in games])[rows.ply]
+    legal = np.concatenate([each.legal for each in games])[rows.ply]
+    root_values = np.concatenate([each.root_values for each in games])[rows.ply]
+    _check_targets(games, rows, policies, legal, root_values)
+    if any(each.targets["truncated"] for each in games):
+        kept = ~np.array([each.targets["truncated"] for each in games])[rows.of]
+        rows, policies, legal, root_values = rows.where(kept), policies[kept], legal[kept], root_values[kept]
+    results = seat_values(np.stack([each.returns for each in games]), rows.mover, game.value_size(), rows.of)
+    values = (1.0 - root_value_fraction) * results + root_value_fraction * root_values
+    samples = Samples(
+        packed=np.concatenate([each.packed for each in games])[rows.ply],
+        policies=policies,
+        values=values.astype(np.float32),
+        masks=np.packbits(legal, axis=1, bitorder="little"),
+        **_optional(games, rows, columns),
+    )
+    return samples, np.bincount(rows.of, minlength=len(games)).tolist()
+
+
+def _play(game: Rules, event: SampleEvent) -> _Played:
+    record, name = event.record, f"game {event.record.uid} of {event.worker}"
+    arrays = arrays_of(record, game.num_distinct_actions(), game.value_size(), name)
+    actions = arrays["actions"]
+    if record.uid < 1 or not len(actions):
+        raise WireError(f"{name} has {len(actions)} plies; numbers and plies count from 1")
+    packed, legal, players, returns = game.replay(actions)
+    _check_returns(name, event.returns, returns)
+    return _Played(
+        name=name,
+        actions=actions,
+        policies=arrays["policies"],
+        root_values=arrays["root_values"],
+        simulations=arrays["simulations"],
+        packed=packed,
+        legal=legal,
+        players=players,
+        returns=returns,
+        targets=game.targets(actions),
+    )
+
+
+def _searched(games: Sequence[_Played]) -> _Rows:
+    plies = np.flatnonzero(np.concatenate([each.simulations for each in games]))
+    of = np.repeat(np.arange(len(games)), [len(each.actions) for each in games])[plies]
+    movers = np.concatenate([each.players for each in games])[plies].astype(np.intp)
+    for row in np.flatnonzero(movers < 0)[:1]:
+        first = sum(len(each.actions) for each in games[: of[row]])
+        raise WireError(f"{games[of[row]].name} has a target at ply {plies[row] - first}, where chance acts")
+    return _Rows(of, plies, movers)
+
+
+def _optional(games: Sequence[_Played], rows: _Rows, columns: Columns) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
+    if columns.reply:
+        found["reply"] = np.concatenate([_replies(each) for each in games])[rows.ply]
+    if columns.margin:
+        found["margin"] = np.stack([each.targets["margins"] for each in games])[rows.of, rows.mover]
+    if columns.outcomes:
+        found["outcomes"] = np.stack([each.targets["outcomes"] for each in games])[rows.of, rows.mover]
+    if columns.hidden:
+        hidden = np.concatenate([each.targets["hidden"] for each in games])[rows.ply]
+        found["hidden"] = np.packbits(hidden, axis=1, bitorder="little")
+    return found
+
+
+def _check_returns(name: str, claimed: tuple[float, ...], returns: NDArray[np.float32]) -> None:
+    if claimed == tuple(returns.tolist()):
+        return
+    with np.errstate(over="ignore"):  # what was written with more digits than a float32 has is rounded first
+        rounded = np.asarray(claimed, np.float32)
+    if not np.array_equal(rounded, returns):
+        raise WireError(f"{name} claims returns {claimed}, its actions give {tuple(returns.tolist())}")
+
+
+def _check_targets(
+    games: Sequence[_Played], rows: _Rows, policies: NDArray[np.float16], legal: NDArray[np.uint8], root_values: NDArray[np.float32]
+) -> None:
+    # Few actions of many have a probability, and float16 is slow to compute with: only what is not zero is looked at.
+    entries = np.flatnonzero(policies.view(np.uint16) != 0)
+    row = entries // policies.shape[1]
+    found = policies.ravel()[entries].astype(np.float32)
+    with np.errstate(invalid="ignore"):  # a signalling NaN is no more than another wrong target
+        sums = np.bincount(row, found, minlength=len(policies))
+    # What is not finite makes its sum so, and then no comparison holds.
+    even = np.abs(sums - 1.0) <= POLICY_TOLERANCE
+    even[row[found < 0]] = False
+    _name_first(games, rows, ~even, "a policy target that is no distribution")
+    _name_first(games, rows, row[(legal.ravel()[entries] == 0) & (found != 0)], "a policy target on an illegal action")
+    within: NDArray[np.bool_] = np.all(np.abs(root_values) <= 1.001, axis=1)
+    _name_first(games, rows, ~within, "a root value outside [-1, 1]")
+
+
+def _name_first(games: Sequence[_Played], rows: _Rows, bad: NDArray[Any], what: str) -> None:
+    """Raises `WireError` for the game of the first row that a mask (N,) or a list of rows names, if any."""
+    named = rows.of[bad]
+    if len(named):
+        raise WireError(f"{games[named[0]].name} has {what}")
+
+
+def seat_values(
+    returns: NDArray[np.float32], movers: NDArray[np.intp], value_size: int, of: NDArray[np.intp] | None = None
+) -> NDArray[np.float32]:
+    """Results (N, V) of games as their movers (N,) see them: their own alone (V = 1), or each seat's in turn, their own first.
+
+    `returns` are those of one game, (seats,), or of several, (G, seats), with the game `of` (N,) each row.
+    """
+    seats = (movers[:, None] + np.arange(value_size)) % returns.shape[-1]
+    values: NDArray[np.float32] = returns[seats] if of is None else returns[of[:, None], seats]
+    return values
+
+
+def _replies(played: _Played) -> NDArray[np.uint16]:
+    """For each ply (T,) the best action, by its search, of the next player who is not its mover."""
+    players = played.players
+    best = np.where(played.simulations > 0, played.policies.argmax(axis=1), NO_REPLY).astype(np.uint16)
+    replies = np.full(len(players), NO_REPLY, np.uint16)
+    following: tuple[int, int] | None = None  # (player, first ply of his turn) behind the turn at hand
+    turn: tuple[int, int] | None = None
+    for ply in range(len(players) - 1, -1, -1):
+        player = int(players[ply])
+        if player < 0:
+            continue
+        if turn is not None and turn[0] != player:
+            following = turn
+        turn = (player, ply)
+        if following is not None:
+            replies[ply] = best[following[1]]
+    return replies
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of some games."""
+
+    samples: list[Samples] = field(default_factory=list)  # of the accepted ones, in their order
+    counts: dict[int, int] = field(default_factory=dict)  # uid of each accepted game -> samples that it gives
+    refused: dict[int, str] = field(default_factory=dict)  # uid -> why
+
+
+def judge(game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Judged:
+    """Samples of all games that `samples_of` accepts, many at a time; no game occurs twice among the events."""
+    judged = Judged()
+    for start in range(0, len(events), JOINT_GAMES):
+        _judge(judged, game, events[start : start + JOINT_GAMES], root_value_fraction, columns)
+    return judged
+
+
+def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns) -> None:
+    try:
+        samples, counts = samples_of(game, events, root_value_fraction, columns)
+    except (WireError, IllegalActionError) as error:
+        if len(events) == 1:
+            (event,) = events
+            judged.refused[event.record.uid] = str(error)
+            return
+        for half in (events[: len(events) // 2], events[len(events) // 2 :]):  # the others are none the worse for it
+            _judge(judged, game, half, root_value_fraction, columns)
+        return
+    judged.samples.append(samples)
+    judged.counts.update(zip((event.record.uid for event in events), counts, strict=True))

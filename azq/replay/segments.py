@@ -97,7 +97,7 @@ class SegmentLog:
         if len(set(numbers)) != len(numbers) or any(uid in self.uids for uid in numbers):
             raise ValueError("a game number may be stored once; drop duplicates before append")
         samples = [entry.samples for entry in entries]
-        data = framing.records(entry.frame for entry in entries)
+        data = framing.records(*(entry.frame for entry in entries))
         try:
             self._room(len(data)).append(data, numbers, samples)
         except OSError as error:

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
-from azq.replay.samples import NO_COLUMNS, Columns, Rules, Samples
-from azq.replay.sampling import JOINT_GAMES, samples_of_all
+from azq.replay.samples import JOINT_GAMES, NO_COLUMNS, Columns, Rules, Samples, samples_of
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
@@ -31,15 +30,10 @@ def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
     return max(0, int((config.samples_per_insert * inserted - consumed) // config.batch_size))
 
 
-def may_train(inserted: int, consumed: int, config: LearnerConfig) -> bool:
-    """True when there is a batch to train on within the limit."""
-    return steps_allowed(inserted, consumed, config) > 0
-
-
 def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
     """True when self-play is more than `limiter_slack` samples ahead of a learner that could train."""
     ahead = inserted - consumed / config.samples_per_insert
-    return may_train(inserted, consumed, config) and ahead > config.limiter_slack
+    return steps_allowed(inserted, consumed, config) > 0 and ahead > config.limiter_slack
 
 
 def window_size(total: int, config: LearnerConfig) -> int:
@@ -74,7 +68,6 @@ class Window:
 
     @property
     def bytes_per_sample(self) -> int:
-        """Memory of one sample."""
         return sum(ring.nbytes for ring in self._rings.values()) // self.capacity
 
     def add(self, samples: Samples) -> None:
@@ -129,4 +122,4 @@ def rebuild(
     frames = segments.tail(window.capacity)
     while some := list(islice(frames, JOINT_GAMES)):
         progress("the window's games")
-        window.add(samples_of_all(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, window.columns)[0])
+        window.add(samples_of(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, window.columns)[0])

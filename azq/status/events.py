@@ -17,7 +17,7 @@ import msgspec
 from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import InvalidRequest
-from azq.ledger.rules import KEPT_EVENTS
+from azq.ledger.rules.state import KEPT_EVENTS
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent

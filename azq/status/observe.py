@@ -14,7 +14,7 @@ from azq.bus.base import Bus, Entry
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.errors import ConfigError
-from azq.ledger import AnyLedger, Ledger
+from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunLook, RunView
 from azq.status.heartbeats import Beats
@@ -103,7 +103,7 @@ def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[Gra
 
 
 def gather(
-    ledger: AnyLedger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+    ledger: Ledger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
@@ -125,7 +125,7 @@ def gather(
 class Observer:
     """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
 
-    def __init__(self, ledger: AnyLedger, bus: Bus, beats: Beats) -> None:
+    def __init__(self, ledger: Ledger, bus: Bus, beats: Beats) -> None:
         self._ledger = ledger
         self._bus = bus
         self._beats = beats

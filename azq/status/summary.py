@@ -12,7 +12,7 @@ import msgspec
 from azq.arena.players import version_of
 from azq.config import NetworkConfig
 from azq.ledger.records import known_section
-from azq.ledger.rules import max_waiting
+from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.state import SILENT, stalled
 from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status

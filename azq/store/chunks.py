@@ -33,7 +33,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Bytes of each chunk."""
         return tuple(min(self.chunk_bytes, self.size - start) for start in range(0, self.size, self.chunk_bytes))
 
     def cut(self, data: bytes) -> Iterator[memoryview]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from azq import logs
@@ -34,62 +35,44 @@ class Remote:
             raise ConfigError(f"store.url {base} cannot be opened: {self._said(error)}; mend store.url or store.options") from None
 
     def uri(self, sha256: str) -> str:
-        """The blob's URL."""
         return f"{self._base}/{sha256}{SUFFIX}"
 
     def write(self, uri: str, data: bytes) -> None:
-        """Writes one object."""
-        try:
+        with self._refusing("write", uri):
             self._make_folder(self._folder)
             self._call("pipe_file", self._path(uri), data)
-        except Exception as error:  # every file system raises errors of its own
-            raise self._refusal("write", uri, error) from None
 
     def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
         """Writes the chunks side by side, then the manifest as the blob's object."""
         self._sweep()
         folder = self._path(uri) + CHUNKS
         chunks = {f"{folder}/{name}": bytes(chunk) for name, chunk in zip(manifest.names, manifest.cut(data), strict=True)}
-        try:
+        with self._refusing("write", uri):
             self._make_folder(folder)
             self._call("pipe", chunks)
-        except Exception as error:
-            raise self._refusal("write", uri, error) from None
         self.write(uri, encode_manifest(manifest))
 
     def read(self, uri: str) -> bytes | None:
-        """The object, or None."""
-        try:
+        with self._refusing("read", uri), suppress(FileNotFoundError):
             if (self._call("size", self._path(uri)) or 0) > MAX_BLOB_BYTES:
                 raise too_large(uri)
             return bytes(self._call("cat_file", self._path(uri)))
-        except FileNotFoundError:
-            return None
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self._refusal("read", uri, error) from None
+        return None
 
     def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
         """Every chunk, fetched side by side where the file system can."""
         paths = [f"{self._path(uri)}{CHUNKS}/{name}" for name in manifest.names]
-        try:
+        with self._refusing("read", uri):
             found = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
-        except Exception as error:
-            raise self._refusal("read", uri, error) from None
-        for chunk in found:
-            if isinstance(chunk, Exception) and not isinstance(chunk, FileNotFoundError):
-                raise self._refusal("read", uri, chunk)
+            for chunk in found:
+                if isinstance(chunk, Exception) and not isinstance(chunk, FileNotFoundError):
+                    raise chunk
         return [chunk if isinstance(chunk, bytes) else None for chunk in found]
 
     def remove(self, uri: str) -> None:
         """Deletes the object first, then its chunks."""
-        try:
+        with self._refusing("delete", uri), suppress(FileNotFoundError):
             self._call("rm_file", self._path(uri))
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise self._refusal("delete", uri, error) from None
         self._remove_chunks(self._path(uri) + CHUNKS)
 
     def _sweep(self) -> None:
@@ -108,30 +91,19 @@ class Remote:
 
     def _listed(self, path: str) -> list[dict[str, Any]]:
         self._files.invalidate_cache()
-        try:
-            found: list[dict[str, Any]] = self._call("ls", path, detail=True)
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise self._refusal("list", self._base, error) from None
-        return [{**item, "name": item["name"].rstrip("/")} for item in found]
+        with self._refusing("list", self._base), suppress(FileNotFoundError):
+            return [{**item, "name": item["name"].rstrip("/")} for item in self._call("ls", path, detail=True)]
+        return []
 
     def _there(self, path: str) -> bool:
-        try:
+        with self._refusing("read", self._base):
             return bool(self._call("exists", path))
-        except Exception as error:
-            raise self._refusal("read", self._base, error) from None
 
     def _remove_chunks(self, folder: str) -> None:
         try:
-            for chunk in self._listed(folder):
-                self._call("rm_file", chunk["name"])
-        except FileNotFoundError:
-            pass
-        except StoreError:
-            raise
-        except Exception as error:
-            raise self._refusal("delete", self._base, error) from None
+            with self._refusing("delete", self._base), suppress(FileNotFoundError):
+                for chunk in self._listed(folder):
+                    self._call("rm_file", chunk["name"])
         finally:
             self._files.invalidate_cache()
 
@@ -150,8 +122,15 @@ class Remote:
             return sync(self._files.loop, getattr(self._files, f"_{name}"), *args, timeout=self._timeout_s, **options)
         return getattr(self._files, name)(*args, **options)
 
-    def _refusal(self, verb: str, uri: str, error: Exception) -> StoreError:
-        return StoreError(f"cannot {verb} {uri}: {self._said(error)}; {_remedy(self._scheme, error, self._timeout_s)}")
+    @contextmanager
+    def _refusing(self, verb: str, uri: str) -> Iterator[None]:
+        """Names what a file system refuses, each of which raises errors of its own."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(f"cannot {verb} {uri}: {self._said(error)}; {_remedy(self._scheme, error, self._timeout_s)}") from None
 
     def _said(self, error: Exception) -> str:
         """The first line of what the file system said, without the secrets it was given."""

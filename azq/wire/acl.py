@@ -41,12 +41,10 @@ def machine_user(name: str) -> str:
 
 
 def user_in(url: str) -> str:
-    """The user in a broker's URL."""
     return urlsplit(url).username or OWNER
 
 
 def is_name(text: str) -> bool:
-    """Whether a machine may be called so."""
     return re.fullmatch(NAME_PATTERN, text) is not None
 
 

@@ -26,6 +26,15 @@ class CoreRecord(Protocol):
     def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...  # actions, policies, root values, simulations, weight versions
 
 
+_KINDS: dict[str, np.dtype[Any]] = {
+    "actions": np.dtype("<u2"),
+    "policies": np.dtype("<f2"),
+    "root_values": np.dtype("<f4"),
+    "simulations": np.dtype("<u2"),
+    "weight_versions": np.dtype("<u4"),
+}
+
+
 def pack_record(record: CoreRecord) -> GameRecord:
     """A game of the core as it travels and is journaled."""
     return GameRecord(record.uid, *record.packed())
@@ -33,37 +42,38 @@ def pack_record(record: CoreRecord) -> GameRecord:
 
 def outgrown(record: GameRecord) -> str:
     """Why a game's record or sample event is too long to be sent; empty where it is not."""
-    size = sum(len(part) for part in (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions))
+    size = sum(len(getattr(record, name)) for name in _KINDS)
     if size + BESIDES_BYTES <= MAX_FRAME_BYTES:
         return ""
     return f"its record outgrew a message: {size} bytes after {len(record.actions) // 2} plies, of {MAX_FRAME_BYTES} at most"
 
 
 def unpack_record(record: GameRecord, num_actions: int, value_size: int) -> dict[str, NDArray[Any]]:
-    """A record's arrays under the names that `azq._core.Search.start` takes; each is a fresh copy.
+    """Fresh copies of a record's arrays, as `arrays_of` has them, in this machine's byte order.
 
-    actions (T,), policies (T, A), root_values (T, V), simulations (T,), weight_versions (T,). Raises `WireError` naming the array
-    whose length does not agree with the number of plies.
+    Raises `WireError` as it does, and for a number that no game has.
     """
     if not 1 <= record.uid <= LARGEST_UID:
         raise WireError(f"game number {record.uid} is outside 1..{LARGEST_UID}")
+    arrays = arrays_of(record, num_actions, value_size, f"game {record.uid}")
+    return {name: array.astype(array.dtype.newbyteorder("="), copy=True) for name, array in arrays.items()}
+
+
+def arrays_of(record: GameRecord, num_actions: int, value_size: int, whose: str) -> dict[str, NDArray[Any]]:
+    """A record's arrays as they lie in it, under the names that `azq._core.Search.start` takes.
+
+    actions (T,), policies (T, A), root_values (T, V), simulations (T,), weight_versions (T,). Raises `WireError` naming the array
+    whose length does not agree with the number of plies, and `whose` it is.
+    """
     plies, odd = divmod(len(record.actions), 2)
     if odd:
-        raise WireError(f"game {record.uid}: actions of {len(record.actions)} bytes are no whole number of plies")
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "actions": ("<u2", (plies,)),
-        "policies": ("<f2", (plies, num_actions)),
-        "root_values": ("<f4", (plies, value_size)),
-        "simulations": ("<u2", (plies,)),
-        "weight_versions": ("<u4", (plies,)),
-    }
-    return {name: _array(record, name, *kind) for name, kind in shapes.items()}
-
-
-def _array(record: GameRecord, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    data: bytes = getattr(record, name)
-    dtype = np.dtype(kind)
-    wanted = dtype.itemsize * int(np.prod(shape))
-    if len(data) != wanted:
-        raise WireError(f"game {record.uid}: {name} has {len(data)} bytes, {wanted} expected for shape {shape}; made for another game?")
-    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=True)
+        raise WireError(f"{whose}: actions of {len(record.actions)} bytes are no whole number of plies")
+    widths = {"policies": num_actions, "root_values": value_size}
+    arrays = {}
+    for name, kind in _KINDS.items():
+        data, width = getattr(record, name), widths.get(name)
+        if len(data) != (wanted := plies * (width or 1) * kind.itemsize):
+            raise WireError(f"{whose}: {name} has {len(data)} bytes, {wanted} expected of {plies} plies; made for another game?")
+        flat = np.frombuffer(data, kind)
+        arrays[name] = flat.reshape(plies, width) if width else flat
+    return arrays

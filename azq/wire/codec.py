@@ -14,7 +14,7 @@ import msgspec
 
 from azq import logs
 from azq.errors import WireError
-from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message, SampleEvent
+from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 ENVELOPE_BYTES = 1024  # of a frame beside its arrays, the longest name of a client included
@@ -26,6 +26,9 @@ log = logs.get(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
 _parts_of_first = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])  # schema 1 had no checksum
+# Of a `SampleEvent` no more than what leads to its game's number.
+_event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
 
 
 def encode(message: Message) -> bytes:
@@ -85,12 +88,12 @@ def body_of(frame: bytes) -> msgspec.Raw:
     return _split(frame)[2]
 
 
-def uid_of(frame: bytes) -> int | None:
-    """The game number of a `SampleEvent` frame, also of a damaged one where that much can still be read; None elsewhere."""
+def uid_of(frame: bytes) -> int:
+    """The game number of a `SampleEvent` frame, also of a damaged one where that much can still be read; 0 elsewhere."""
     try:
-        return msgspec.msgpack.decode(body_of(frame), type=SampleEvent).record.uid
+        return _record.decode(_event.decode(body_of(frame))[1])[1]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return 0
 
 
 def _split(frame: bytes) -> tuple[int, bytes | None, msgspec.Raw]:

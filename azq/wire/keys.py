@@ -137,24 +137,15 @@ eval_round = _of_run("round")
 eval_stream = _of_run("eval")
 
 
-def job(name: str, number: int) -> str:
-    return f"{job_prefix(name)}{number}"
+def _each_of_run(rest: str) -> Callable[[str, int | str], str]:
+    return lambda name, which: f"{run_prefix(name)}{rest}{which}"
 
 
-def held(name: str, number: int) -> str:
-    return f"{held_prefix(name)}{number}"
-
-
-def once(name: str, key: str) -> str:
-    return f"{run_prefix(name)}once:{key}"
-
-
-def rank(name: str, number: int) -> str:
-    return f"{run_prefix(name)}rank:{number}"
-
-
-def trial(name: str, what: str) -> str:
-    return f"{run_prefix(name)}trial:{what}"
+job = _each_of_run("job:")
+held = _each_of_run("held:")
+once = _each_of_run("once:")
+rank = _each_of_run("rank:")
+trial = _each_of_run("trial:")
 
 
 def run_of(key: str) -> str:

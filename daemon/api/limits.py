@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from azq.config import DaemonConfig
 from azq.errors import TooManyRequests
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import LedgerLoad
 
 
@@ -24,7 +24,7 @@ class Quota:
     lock answers requests. Whoever writes to the control plane himself, as `azq up` does, holds its password and is not bounded.
     """
 
-    ledger: AnyLedger
+    ledger: Ledger
     config: DaemonConfig
     turn: threading.Lock
 

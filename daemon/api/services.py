@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import DaemonConfig
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
 from azq.status.brokers import PlaneProbe
 from azq.status.heartbeats import Beats
@@ -37,7 +37,7 @@ def kept_readers() -> Callable[[Path], SegmentReader]:
 class Services:
     """Ledger and control-plane bus, the daemon's settings and pulse, and what it knows of games."""
 
-    ledger: AnyLedger
+    ledger: Ledger
     bus: Bus
     config: DaemonConfig
     health: Health

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -36,7 +36,7 @@ log = logs.get(__name__)
 class Hands:
     """What acting needs: the ledger, the control plane, and a way to hand a job to Celery."""
 
-    ledger: AnyLedger
+    ledger: Ledger
     bus: Bus
     publish: Callable[[JobView], None]
     max_attempts: int

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from azq.arena.grade import judge
 from azq.arena.positions import Position
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
@@ -121,7 +122,7 @@ def grade_weights(folder: Path, weights: Path, arm: Arm, exam: Exam, begun: floa
     finally:
         player.evaluator.close()
     pairs = zip(exam.positions, answers, strict=True)
-    wrong = [index for index, (position, answer) in enumerate(pairs) if position.loses_class(answer["action"])]
+    wrong = [index for index, (position, answer) in enumerate(pairs) if judge(position, position.value(answer["action"])).loses_class]
     low, high = wilson(len(wrong), len(exam.positions))
     return {
         "seconds": round(weights.stat().st_mtime - begun, 1),

@@ -13,6 +13,7 @@ import pytest
 import torch
 from learner_doubles import train
 from reference.driver import Driver
+from replay_games import samples_of_one
 
 from azq import games
 from azq._core import Search
@@ -24,7 +25,6 @@ from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.presets import preset
 from azq.replay.samples import Columns, Samples
-from azq.replay.sampling import samples_of
 from azq.search.search import exploring
 from azq.wire.arrays import pack_record
 from azq.wire.messages import SampleEvent
@@ -92,7 +92,7 @@ class Agent:
         driver = Driver(search, packed_size=self.game.packed_size(), leaves_per_step=1, evaluate=evaluate)
         for record in driver.play(range(self._uid, self._uid + self.slots)):
             event = SampleEvent(pack_record(record), tuple(float(value) for value in record.returns), "canary", 0)
-            self.samples.append(samples_of(self.game, event, 0.25, self.columns))
+            self.samples.append(samples_of_one(self.game, event, 0.25, self.columns))
         self._uid += self.slots
         evaluator.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from azq.ledger.rules import JobRow, State
+from azq.ledger.rules.state import JobRow, State
 from azq.ledger.types import JobState, JobView, Lease
 from azq.wire.messages import GameRecord, Job, RunRecord
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from azq.replay.samples import NO_COLUMNS, Columns, Samples, samples_of
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -41,3 +42,8 @@ def play_game(game: Any, uid: int, *, searched_from: int = 0, weight_version: in
 def frame(game: Any, uid: int, **options: Any) -> bytes:
     """The frame of `play_game`."""
     return encode(play_game(game, uid, **options))
+
+
+def samples_of_one(game: Any, event: SampleEvent, root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Samples:
+    """The samples of one game."""
+    return samples_of(game, [event], root_value_fraction, columns)[0]

@@ -18,9 +18,9 @@ from azq.config import RunConfig, RunSections
 from azq.errors import AzqError, StoreError
 from azq.host.rundir import PARTS, RunDir
 from azq.learner.checkpoint import Checkpoint, TrainState, load_newest, save
-from azq.replay.framing import header, record
+from azq.replay.framing import header, records
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.store.places import Folder
+from azq.store.blobs import Folder
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -87,7 +87,7 @@ def torn(root: Path) -> None:
     with closing(opened(root / "segments")) as log:
         log.append([LogEntry(uid, 1, frame(uid)) for uid in (1, 2)])
     with (root / "segments" / "000001.seg").open("ab") as file:
-        file.write(bytes(64) + record(frame(4)))
+        file.write(bytes(64) + records(frame(4)))
 
 
 def nothing(root: Path) -> None:
@@ -232,4 +232,4 @@ def test_no_fsync_could_be_spared(fsync, tmp_path, monkeypatch):
 
 def test_the_games_of_these_stories_can_take_each_others_place():
     assert len(header(GAME)) % 16 == 0
-    assert {len(record(frame(uid))) for uid in range(1, 100)} == {64}
+    assert {len(records(frame(uid))) for uid in range(1, 100)} == {64}

@@ -61,7 +61,6 @@ class Gnubg:
         return self._process.broke("played a turn that the rules do not have", f"backgammon {notation}")
 
     def close(self) -> None:
-        """Ends the process."""
         self._process.close()
 
 
@@ -78,11 +77,9 @@ class GnubgPlayer:
         self._plans: dict[str, int] = {}  # by notation: the next action of a turn that was decided at its start
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        """The engine's next micro-move in each position."""
         return [self._action(*turn(self._game, history)) for history in histories]
 
     def close(self) -> None:
-        """Ends the engine."""
         self._engine.close()
 
     def _action(self, start: _core.State, state: _core.State) -> int:

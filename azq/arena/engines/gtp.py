@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from azq import _core
-from azq.arena.engines.process import EngineProcess
+from azq.arena.engines.process import EnginePlayer, EngineProcess
 from azq.arena.player import DEADLINE_S, RESIGN, Tick, from_the_start, no_tick, position
 from azq.errors import ConfigError
 
@@ -27,7 +27,6 @@ class Coordinates:
     pass_action: int | None = None
 
     def vertex(self, action: int) -> str:
-        """The vertex of an action."""
         if action == self.pass_action:
             return PASS
         row, column = divmod(action, self.size)
@@ -74,7 +73,7 @@ def answered(lines: Sequence[str]) -> bool:
     return False
 
 
-class GtpPlayer:
+class GtpPlayer(EnginePlayer):
     """Plays the moves of a GTP engine; black is player 0.
 
     Raises `ConfigError` for a game that GTP engines do not play, `EngineError` where the engine cannot be started, dies,
@@ -82,24 +81,19 @@ class GtpPlayer:
     """
 
     def __init__(self, command: str, game: _core.Game, *, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
-        self.name = f"gtp:{command}"
         self._game = game
         self._cells = coordinates(game)
+        name, remedy = f"gtp:{command}", f"try it by hand: echo name | {command}"
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise ConfigError(f"player {self.name} is no command line: {error}") from None
-        remedy = f"try it by hand: echo name | {command}"
-        self._process = EngineProcess(self.name, words, remedy=remedy, deadline_s=deadline_s, tick=tick)
+            raise ConfigError(f"player {name} is no command line: {error}") from None
+        super().__init__(EngineProcess(name, words, remedy=remedy, deadline_s=deadline_s, tick=tick))
         self._sent: list[int] | None = None  # the game on the engine's board
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         """The engine's move in each position, or `RESIGN`."""
         return [self._move(from_the_start(self.name, history)) for history in histories]
-
-    def close(self) -> None:
-        """Ends the engine."""
-        self._process.close()
 
     def _move(self, history: list[int]) -> int:
         state = position(self._game, history)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from azq.arena.player import DEADLINE_S, Tick, no_tick
+from azq.arena.player import DEADLINE_S, Player, Tick, no_tick
 from azq.errors import EngineError
 
 POLL_S = 0.1
@@ -29,12 +29,7 @@ INHERITED = (
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS"),
 )
 
-Complete = Callable[[Sequence[str]], bool]
-
-
-def one_line(lines: Sequence[str]) -> bool:
-    """An answer of a single line."""
-    return bool(lines)
+Complete = Callable[[Sequence[str]], bool]  # whether these lines are a whole answer; `bool`: one line is
 
 
 class EngineProcess:
@@ -69,7 +64,7 @@ class EngineProcess:
         for stream in (self._stdout, self._stderr):
             self._ready.register(stream, selectors.EVENT_READ)
 
-    def ask(self, question: str, about: str, *, complete: Complete = one_line) -> list[str]:
+    def ask(self, question: str, about: str, *, complete: Complete = bool) -> list[str]:
         """The lines of the answer to one line; `about` names the position in errors.
 
         Raises `EngineError` where the engine died, or gave no complete answer by the deadline; the process is ended.
@@ -158,6 +153,17 @@ class EngineProcess:
         code = self._process.poll()
         how = "closed its output" if code is None else f"died (exit code {code})"
         return f"{how} when asked {question[:80]!r}" + (f", last saying {words!r}," if words else "")
+
+
+class EnginePlayer(Player):
+    """A player that asks an engine's process."""
+
+    def __init__(self, process: EngineProcess) -> None:
+        self.name = process.name
+        self._process = process
+
+    def close(self) -> None:
+        self._process.close()
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

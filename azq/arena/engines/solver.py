@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from azq.arena.engines.process import EngineProcess
+from azq.arena.engines.process import EnginePlayer, EngineProcess
 from azq.arena.player import DEADLINE_S, Tick, from_the_start, no_tick
 from azq.errors import IllegalActionError, MissingExtra
 
@@ -15,19 +15,19 @@ SCRIPT = Path(__file__).with_name("solver_process.py")
 CENTRE = 3
 
 
-class SolverPlayer:
+class SolverPlayer(EnginePlayer):
     """The solver's process, started at once; raises `MissingExtra` where the extra `eval` is not installed."""
 
     def __init__(self, *, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
         if importlib.util.find_spec("bitbully") is None:
             raise MissingExtra("player solver needs the package bitbully; install azq with its extra: pip install 'azq[eval]'")
-        self.name = "solver"
         command = [sys.executable, "-I", str(SCRIPT)]
-        self._process = EngineProcess(self.name, command, remedy="reinstall azq[eval]", deadline_s=deadline_s, tick=tick)
+        super().__init__(EngineProcess("solver", command, remedy="reinstall azq[eval]", deadline_s=deadline_s, tick=tick))
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         """The action that wins soonest, or loses latest; the most central of several."""
-        return [self._best(self.scores(from_the_start(self.name, history))) for history in histories]
+        scored = [self.scores(from_the_start(self.name, history)) for history in histories]
+        return [max(scores, key=lambda action: (scores[action], -abs(action - CENTRE))) for scores in scored]
 
     def scores(self, history: Sequence[int]) -> dict[int, int]:
         """Score of each legal action: positive wins (more: sooner), 0 draws, negative loses.
@@ -39,11 +39,3 @@ class SolverPlayer:
         if "error" in answer:
             raise IllegalActionError(f"solver: {answer['error']}")
         return {int(action): int(score) for action, score in answer["scores"].items()}
-
-    @staticmethod
-    def _best(scores: dict[int, int]) -> int:
-        return max(scores, key=lambda action: (scores[action], -abs(action - CENTRE)))
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.close()

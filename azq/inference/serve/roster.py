@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from azq import logs
 from azq.clock import now_ms
 from azq.errors import BrokerError, DeviceError, reason_of
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.waiting import Backoff
 
@@ -28,7 +28,7 @@ def rests(view: RunView, at_ms: int) -> bool:
 class Roster:
     """The runs to serve, read with as few requests as that takes."""
 
-    ledger: AnyLedger
+    ledger: Ledger
     clock_s: Callable[[], float] = time.monotonic
     clock_ms: Callable[[], int] = now_ms
 

@@ -31,7 +31,7 @@ from azq.inference.serve.served import Admission, ServedRun, specs
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
@@ -67,7 +67,7 @@ class InferenceServer:
         self,
         control: Bus,
         data: RequestBus,
-        ledger: AnyLedger,
+        ledger: Ledger,
         fetch: Callable[[RunView], Fetch],
         config: InferenceConfig,
         worker: str,

@@ -11,11 +11,10 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.ledger import AnyLedger
+from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
-from azq.replay.samples import Rules, Samples, mean_weight_version
-from azq.replay.sampling import judge
+from azq.replay.samples import Rules, Samples, judge, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
@@ -33,7 +32,7 @@ def game_key(sections: RunSections) -> str:
     return sections.run.game + params
 
 
-def restore(run: str, ledger: AnyLedger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
+def restore(run: str, ledger: Ledger, bus: Bus, segments: SegmentLog, lease: LearnerLease | None) -> int:
     """Makes the ledger agree with the log, whatever it forgot; returns how many games were written off.
 
     Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
@@ -86,7 +85,7 @@ class Intake:
     game: Rules
     _: KW_ONLY
     bus: Bus
-    ledger: AnyLedger
+    ledger: Ledger
     segments: SegmentLog
     window: Window
     consumer: str
@@ -177,8 +176,8 @@ class Intake:
                 decoded.append((entry, decode(entry.frame, SampleEvent)))
             except WireError as error:
                 found.unreadable.append((entry, str(error)))
-                uid = uid_of(entry.frame)
-                if uid is not None and uid > 0 and uid not in self.segments:  # its open record is gone, so that nobody can play it again
+                # Its open record is gone, so that nobody can play it again.
+                if (uid := uid_of(entry.frame)) > 0 and uid not in self.segments:
                     found.refused[uid] = f"its sample was damaged: {error}"
         return self._without_forged(decoded, found)
 

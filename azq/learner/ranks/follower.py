@@ -23,12 +23,11 @@ from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Sync, Trainer
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
-from azq.replay.readers import SegmentFollower, uid_of
-from azq.replay.samples import Rules
-from azq.replay.sampling import judge
+from azq.replay.readers import SegmentFollower
+from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, encode, uid_of
 from azq.wire.messages import RankBeat, RankTable, SampleEvent
 
 BEAT_LIFE_S = 5.0

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from azq.errors import StateConflict
 from azq.ledger.rules.jobs import give_back
 from azq.ledger.rules.state import State, all_held, end_job, ended_by, leased_row, may_work, put
 from azq.ledger.rules.strikes import is_suspect, moved_on, under_test
 from azq.ledger.types import JobState, Lease
-from azq.wire.messages import GameRecord
+from azq.wire.messages import GameRecord, SampleEvent
 
 
 def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecord]]:
@@ -37,6 +38,14 @@ def journal(state: State, lease: Lease, records: Sequence[GameRecord]) -> State:
     uids = [record.uid for record in records]
     all_held(state, lease, uids)
     return replace(moved_on(state, uids), open={**state.open, **{record.uid: record for record in records}})
+
+
+def distinct(events: Sequence[SampleEvent]) -> list[int]:
+    """The numbers of finished games. Raises `StateConflict` where one occurs twice."""
+    uids = [event.record.uid for event in events]
+    if len(set(uids)) != len(uids):
+        raise StateConflict("a game occurs twice among those to finish; finish each once")
+    return uids
 
 
 def finish_games(state: State, lease: Lease, uids: Sequence[int]) -> State:

@@ -65,11 +65,8 @@ def renew(state: State, now_ms: int, lease: Lease, *, stalled: bool) -> tuple[St
 
 def expire(state: State, now_ms: int, max_attempts: int) -> tuple[State, list[JobView]]:
     """Ends every lease whose time is over."""
-    over = [
-        number
-        for _, number in state.queue
-        if state.jobs[number].view.state is JobState.LEASED and state.jobs[number].view.lease_until_ms <= now_ms
-    ]
+    leased = [number for number in state.waiting if state.jobs[number].view.state is JobState.LEASED]
+    over = [number for number in leased if state.jobs[number].view.lease_until_ms <= now_ms]
     for number in over:
         state = end_lease(state, now_ms, number, f"the lease of {state.jobs[number].view.owner} ran out", max_attempts)
     return state, [state.jobs[number].view for number in over if number in state.jobs]

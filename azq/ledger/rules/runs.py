@@ -35,10 +35,11 @@ def max_waiting(record: RunRecord) -> int:
     return known_section(record, "selfplay", _SelfPlay).max_waiting_games
 
 
-def check_run_name(name: str) -> None:
-    """Raises `ConfigError` for a name that could not be part of keys, folders and job ids."""
+def check_run_name(name: str) -> str:
+    """The name. Raises `ConfigError` for one that could not be part of keys, folders and job ids."""
     if not re.fullmatch(RUN_NAME_PATTERN, name):
         raise ConfigError(f"run name {name!r} is not lower-case letters, digits, - and _, at most 64; choose another")
+    return name
 
 
 def active_until(now_ms: int, state: RunState, active_ms: int, changed_ms: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azq.errors import LeaseLost, NotFound
@@ -36,8 +36,6 @@ class LearnerRow:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One run of the ledger."""
-
     record: RunRecord
     changed_ms: int
     state: RunState = RunState.RUNNING
@@ -60,6 +58,11 @@ class State:
     strikes: Mapping[int, int] = field(default_factory=dict)  # of open games: leases that ended badly since they moved last
     sound: bool = False  # a game moved since a lease ended badly; kept while there are strikes
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """Numbers of the jobs not ended, longest published first."""
+        return tuple(number for _, number in self.queue)
+
 
 def lease_ms(lease_s: float) -> int:
     """A lease's length in whole milliseconds, at least one."""
@@ -67,7 +70,6 @@ def lease_ms(lease_s: float) -> int:
 
 
 def number_of(lease: Lease) -> int:
-    """The number of a lease's job."""
     return int(lease.job.job_id.rpartition(":")[2])
 
 
@@ -81,8 +83,16 @@ def is_active(row: JobRow) -> bool:
 
 def row_of(state: State, number: int) -> JobRow:
     if number not in state.jobs:
-        raise NotFound(f"no job {state.record.run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
+        raise no_job(state.record.run, number)
     return state.jobs[number]
+
+
+def no_job(run: str, number: int) -> NotFound:
+    return NotFound(f"no job {run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
+
+
+def no_run(name: str, there: Iterable[str]) -> NotFound:
+    return NotFound(f"no run {name!r}; there are: {', '.join(there) or 'none'}")
 
 
 def leased_row(state: State, lease: Lease) -> tuple[int, JobRow]:

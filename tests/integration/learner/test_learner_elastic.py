@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -29,7 +29,6 @@ from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.replay.samples import count_samples
-from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode
@@ -93,7 +92,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
     spec, config = NetSpec.of(game), sections.learner
     window = Window(game, 10_000)
     for uid in range(1, 61):
-        window.add(samples_of(game, planted(game, uid), config.root_value_fraction))
+        window.add(samples_of_one(game, planted(game, uid), config.root_value_fraction))
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, CPU)
     feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
     leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS), folder / ".ranks")

@@ -11,7 +11,7 @@ import pytest
 from azq.bus.memory import MemoryBus
 from azq.errors import KeyReused, NotFound, StateConflict
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.rules import KEPT_ENDED_JOBS
+from azq.ledger.rules.state import KEPT_ENDED_JOBS
 from azq.ledger.types import ONCE_LIFE_S, JobState, Once, RunState
 from azq.wire import keys
 from azq.wire.connect import connect

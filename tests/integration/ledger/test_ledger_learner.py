@@ -12,7 +12,7 @@ import pytest
 from azq.errors import NotFound, StateConflict
 from azq.ledger import MemoryLedger
 from azq.ledger.holder import process_space
-from azq.ledger.rules import LearnerRow
+from azq.ledger.rules.state import LearnerRow
 from azq.wire import keys
 
 

@@ -132,7 +132,11 @@ def test_losses_are_never_negative_and_classes_add_up(rows: list[tuple[str, dict
     graded = [(Position((), {(action,): float(value) for action, value in moves.items()}, group), action) for group, moves, action in rows]
     found = summarise([judge(one, one.value(action)) for one, action in graded])
     assert found.positions == sum(count for _, count in found.by_class.values()) == len(rows)
-    assert found.errors == sum(errors for errors, _ in found.by_class.values()) == sum(one.loses_class(action) for one, action in graded)
+    assert (
+        found.errors
+        == sum(errors for errors, _ in found.by_class.values())
+        == sum(judge(one, one.value(action)).loses_class for one, action in graded)
+    )
     assert all(loss >= 0 for loss in found.loss_by_class.values())
     total = sum(found.loss_by_class[name] * count for name, (_, count) in found.by_class.items())
     assert found.mean_loss * found.positions == pytest.approx(total)

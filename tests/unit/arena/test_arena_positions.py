@@ -10,7 +10,7 @@ import pytest
 
 from azq.arena import positions as graded
 from azq.arena.engines.solver import SolverPlayer
-from azq.arena.grade import mark
+from azq.arena.grade import judge, mark
 from azq.errors import IllegalActionError, MissingExtra, NotFound
 
 CLASSES = {"BE", "BM", "BH", "ME", "MM", "EE"}
@@ -35,7 +35,7 @@ def test_six_classes_of_a_hundred_different_positions() -> None:
 def test_the_set_is_hard_for_a_player_that_moves_at_random() -> None:
     shares = []
     for position in graded.load("connect_four"):
-        shares.append(sum(position.loses_class(action) for (action,) in position.moves) / len(position.moves))
+        shares.append(sum(judge(position, value).loses_class for value in position.moves.values()) / len(position.moves))
     assert 0.52 < sum(shares) / len(shares) < 0.57
 
 
@@ -60,8 +60,8 @@ def test_a_perfect_player_makes_no_error_and_the_worst_makes_all_that_can_be_mad
 
 def test_an_illegal_action_is_an_error() -> None:
     full = next(position for position in graded.load("connect_four") if len(position.moves) < 7)
-    assert full.loses_class(next(action for action in range(7) if (action,) not in full.moves))
-    assert full.loses_class(7)
+    for illegal in (next(action for action in range(7) if (action,) not in full.moves), 7):
+        assert judge(full, full.value(illegal)).loses_class
 
 
 @pytest.mark.parametrize("count", [0, 1, 60, 200, 599, 600, 1000])

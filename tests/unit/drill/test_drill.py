@@ -185,7 +185,7 @@ def _frame(uid: int, simulations: list[int]) -> bytes:
 def test_the_evidence_reads_on_and_finds_what_is_there_twice(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path, "tic_tac_toe")
     assert evidence.read() == Tally()
-    first, second, third = (framing.record(_frame(uid, [16, 16])) for uid in (1, 2, 2))
+    first, second, third = (framing.records(_frame(uid, [16, 16])) for uid in (1, 2, 2))
     path = tmp_path / "000001.seg"
     head = framing.header("tic_tac_toe")
     path.write_bytes(head[:5])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from learner_doubles import SecretSum, train
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.bench.learner import full_window
@@ -18,7 +18,6 @@ from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
 from azq.replay.samples import NO_REPLY, Columns
-from azq.replay.sampling import samples_of
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")
@@ -36,7 +35,7 @@ def window_of(game, auxiliary, count=200):
     columns = Columns.of(game, auxiliary)
     window = Window(game, 5000, columns)
     for uid in range(1, count):
-        window.add(samples_of(game, play_game(game, uid), 0.0, columns))
+        window.add(samples_of_one(game, play_game(game, uid), 0.0, columns))
     return window
 
 

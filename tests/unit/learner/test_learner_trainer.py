@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from learner_doubles import train
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
@@ -15,7 +15,6 @@ from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.replay.samples import Samples
-from azq.replay.sampling import samples_of
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig(blocks=1, channels=16)
@@ -71,7 +70,7 @@ def test_symmetries_turn_a_connect_four_sample_into_its_mirror_image():
     game = games.load("connect_four")
     spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
     event = play_game(game, 11)
-    samples = samples_of(game, event, 0.0)
+    samples = samples_of_one(game, event, 0.0)
     mirrored = game.new_initial_state()
     mirror = torch.ones(1, dtype=torch.int64)
     for ply, action in enumerate(np.frombuffer(event.record.actions, "<u2")):
@@ -88,7 +87,7 @@ def test_every_symmetry_of_tic_tac_toe_maps_a_game_onto_a_game():
     spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
     event = play_game(game, 4)
     actions = np.frombuffer(event.record.actions, "<u2")
-    samples = samples_of(game, event, 0.0)
+    samples = samples_of_one(game, event, 0.0)
     for symmetry in range(symmetries.count):
         state, chosen = game.new_initial_state(), torch.tensor([symmetry])
         for ply, action in enumerate(actions):

@@ -33,16 +33,16 @@ STEPS = (
 )
 
 
-def fresh() -> rules.State:
-    return rules.State(RunRecord("r", b"", {}, "", 0), changed_ms=0)
+def fresh() -> rules.state.State:
+    return rules.state.State(RunRecord("r", b"", {}, "", 0), changed_ms=0)
 
 
-def with_lease(state: rules.State, now_ms: int = 0):
-    state, view = rules.enqueue(state, now_ms, Job("", "r", "selfplay", "cpu"))
-    return rules.claim(state, now_ms, int(view.job.job_id.rpartition(":")[2]), 1, "w", LEASE_S)
+def with_lease(state: rules.state.State, now_ms: int = 0):
+    state, view = rules.jobs.enqueue(state, now_ms, Job("", "r", "selfplay", "cpu"))
+    return rules.jobs.claim(state, now_ms, int(view.job.job_id.rpartition(":")[2]), 1, "w", LEASE_S)
 
 
-def check(state: rules.State) -> None:
+def check(state: rules.state.State) -> None:
     held = [uid for row in state.jobs.values() for uid in row.held]
     assert sorted([*held, *state.pool]) == sorted(state.open)
     assert state.opened == state.finished + len(state.open) + len(state.abandoned)
@@ -68,18 +68,18 @@ def take(state, leases, now, step, which, count):
     number = 1 + which % max(1, state.job_seq)
     row = state.jobs.get(number)
     if step == "enqueue":
-        state, _ = rules.enqueue(state, now, Job("", "r", "selfplay", "cpu"))
+        state, _ = rules.jobs.enqueue(state, now, Job("", "r", "selfplay", "cpu"))
     elif step == "claim" and row is not None:
-        state, claimed = rules.claim(state, now, number, row.view.attempt, f"w{count % 2}", LEASE_S)
+        state, claimed = rules.jobs.claim(state, now, number, row.view.attempt, f"w{count % 2}", LEASE_S)
         leases = [*leases, claimed] if claimed else leases
     elif step == "expire":
-        state, _ = rules.expire(state, now, 2)
+        state, _ = rules.jobs.expire(state, now, 2)
     elif step == "requeue" and row is not None:
-        state = rules.requeue(state, now, number, row.view.attempt)
+        state = rules.jobs.requeue(state, now, number, row.view.attempt)
     elif step == "cancel":
-        state = rules.cancel(state, now, number)
+        state = rules.jobs.cancel(state, now, number)
     elif step in ("pause", "resume"):
-        state = rules.set_run_state(state, now, RunState.PAUSED if step == "pause" else RunState.RUNNING, "")
+        state = rules.runs.set_run_state(state, now, RunState.PAUSED if step == "pause" else RunState.RUNNING, "")
     elif step == "wait":
         now += count * 1000
     elif lease is not None:
@@ -89,57 +89,57 @@ def take(state, leases, now, step, which, count):
 
 def use(state, lease, now, step, count):
     """One call under a lease."""
-    row = state.jobs.get(rules.number_of(lease))
+    row = state.jobs.get(rules.state.number_of(lease))
     some = sorted(row.held)[:count] if row else []
     if step == "adopt":
-        return rules.adopt(state, lease, count)[0]
+        return rules.games.adopt(state, lease, count)[0]
     if step == "journal":
-        return rules.journal(state, lease, [GameRecord(uid, b"\0\0") for uid in some])
+        return rules.games.journal(state, lease, [GameRecord(uid, b"\0\0") for uid in some])
     if step == "finish":
-        return rules.finish_games(state, lease, some)
+        return rules.games.finish_games(state, lease, some)
     if step == "abandon":
-        return rules.abandon(state, lease, some[0] if some else 1, "why")
+        return rules.games.abandon(state, lease, some[0] if some else 1, "why")
     if step == "release":
-        return rules.release(state, now, lease, [])
-    return rules.fail(state, now, lease, "why", 2)
+        return rules.games.release(state, now, lease, [])
+    return rules.jobs.fail(state, now, lease, "why", 2)
 
 
 def test_rules_change_no_state_they_were_given():
     state, lease = with_lease(fresh())
     before = copy.deepcopy(state)
-    after, games = rules.adopt(state, lease, 3)
-    rules.finish_games(after, lease, [1])
-    rules.release(after, 5, lease, [GameRecord(2, b"\0\0")])
+    after, games = rules.games.adopt(state, lease, 3)
+    rules.games.finish_games(after, lease, [1])
+    rules.games.release(after, 5, lease, [GameRecord(2, b"\0\0")])
     assert state == before
     assert [game.uid for game in games] == [1, 2, 3]
 
 
 def test_a_rule_that_raises_names_the_owner_and_the_job():
     state, lease = with_lease(fresh())
-    state, _ = rules.expire(state, 6000, 3)
+    state, _ = rules.jobs.expire(state, 6000, 3)
     with pytest.raises(LeaseLost, match="w lost job r:1, attempt 1; nothing was committed"):
-        rules.renew(state, 6000, lease, stalled=False)
+        rules.jobs.renew(state, 6000, lease, stalled=False)
 
 
 def test_a_stall_is_for_selfplay_only():
     state, lease = with_lease(fresh())
-    assert rules.renew(state, 0, lease, stalled=True)[1] is Directive.STALL
-    state, view = rules.enqueue(state, 0, Job("", "r", "eval", "cpu"))
-    state, other = rules.claim(state, 0, 2, 1, "w", LEASE_S)
+    assert rules.jobs.renew(state, 0, lease, stalled=True)[1] is Directive.STALL
+    state, view = rules.jobs.enqueue(state, 0, Job("", "r", "eval", "cpu"))
+    state, other = rules.jobs.claim(state, 0, 2, 1, "w", LEASE_S)
     assert view.job.job_id == "r:2"
-    assert rules.renew(state, 0, other, stalled=True)[1] is Directive.GO_ON
+    assert rules.jobs.renew(state, 0, other, stalled=True)[1] is Directive.GO_ON
 
 
 def test_the_oldest_games_are_adopted_first():
     state, one = with_lease(fresh())
-    state, _ = rules.adopt(state, one, 4)
+    state, _ = rules.games.adopt(state, one, 4)
     state, two = with_lease_of(state, 2)
-    state, _ = rules.adopt(state, two, 2)
-    state = rules.release(state, 0, two, [])
-    state, _ = rules.expire(state, 6000, 3)
+    state, _ = rules.games.adopt(state, two, 2)
+    state = rules.games.release(state, 0, two, [])
+    state, _ = rules.jobs.expire(state, 6000, 3)
     assert state.pool == (1, 2, 3, 4, 5, 6)
 
 
-def with_lease_of(state: rules.State, number: int):
-    state, _ = rules.enqueue(state, 0, Job("", "r", "selfplay", "cpu"))
-    return rules.claim(state, 0, number, 1, "w2", LEASE_S)
+def with_lease_of(state: rules.state.State, number: int):
+    state, _ = rules.jobs.enqueue(state, 0, Job("", "r", "selfplay", "cpu"))
+    return rules.jobs.claim(state, 0, number, 1, "w2", LEASE_S)

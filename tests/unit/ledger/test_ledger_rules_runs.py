@@ -28,45 +28,49 @@ RUNNING, PAUSED, FINISHED, BROKEN = RunState
     ],
 )
 def test_games_that_may_wait_are_the_settings_or_the_default(sections, games):
-    assert rules.max_waiting(RunRecord("r", sections, {}, "", 1)) == games
+    assert rules.runs.max_waiting(RunRecord("r", sections, {}, "", 1)) == games
 
 
 @pytest.mark.parametrize(
-    ("name", "is_one"), [("a" * 64, True), ("a-1_b", True), ("a" * 65, False), ("", False), ("A", False), ("a:b", False)]
+    ("name", "is_one"),
+    [
+        *((name, True) for name in ("a" * 64, "a-1_b")),
+        *((name, False) for name in ("a" * 65, "", "A", "Upper", "a:b", "../up", "with space")),
+    ],
 )
 def test_run_names(name, is_one):
     if is_one:
-        rules.check_run_name(name)
+        assert rules.runs.check_run_name(name) == name
     else:
         with pytest.raises(ConfigError, match="choose another"):
-            rules.check_run_name(name)
+            rules.runs.check_run_name(name)
 
 
 @pytest.mark.parametrize(("state", "now_ms", "active_ms"), [(RUNNING, 70, 105), (RUNNING, 20, 100), (PAUSED, 70, 100), (FINISHED, 70, 100)])
 def test_active_time_is_time_spent_running(state, now_ms, active_ms):
-    view = rules.run_view(run(state=state, changed_ms=65, active_ms=100, reason="why"), now_ms)
+    view = rules.runs.run_view(run(state=state, changed_ms=65, active_ms=100, reason="why"), now_ms)
     assert (view.active_ms, view.changed_ms, view.state, view.reason, view.record.run) == (active_ms, 65, state, "why", "r")
 
 
 def test_a_change_of_state_keeps_the_active_time_and_says_when():
-    after = rules.set_run_state(run(changed_ms=65, active_ms=100), 70, PAUSED, "why")
+    after = rules.runs.set_run_state(run(changed_ms=65, active_ms=100), 70, PAUSED, "why")
     assert (after.state, after.reason, after.active_ms, after.changed_ms) == (PAUSED, "why", 105, 70)
 
 
 @pytest.mark.parametrize(("old", "new"), [(FINISHED, PAUSED), (FINISHED, BROKEN), (BROKEN, PAUSED), (BROKEN, FINISHED)])
 def test_what_ended_is_resumed_first(old, new):
     with pytest.raises(StateConflict, match=f"run r is {old} and cannot become {new}; resume it first"):
-        rules.set_run_state(run(state=old), 70, new, "")
+        rules.runs.set_run_state(run(state=old), 70, new, "")
 
 
 @pytest.mark.parametrize("same", list(RunState))
 def test_the_state_it_has_changes_nothing(same):
     state = run(state=same, reason="old")
-    assert rules.set_run_state(state, 70, same, "new") is state
+    assert rules.runs.set_run_state(state, 70, same, "new") is state
 
 
 IDLE = (job(1), job(2, DONE, owner="w"))
-LEARNER = rules.LearnerRow("alpha:1", 4, 1000)
+LEARNER = rules.state.LearnerRow("alpha:1", 4, 1000)
 
 
 @pytest.mark.parametrize(
@@ -79,24 +83,24 @@ LEARNER = rules.LearnerRow("alpha:1", 4, 1000)
 )
 def test_a_run_that_somebody_works_on_is_not_deleted(state, said):
     with pytest.raises(StateConflict, match=f"^{said}$"):
-        rules.check_deletable(state, 999)
+        rules.runs.check_deletable(state, 999)
 
 
 @pytest.mark.parametrize("rests", [PAUSED, FINISHED, BROKEN])
 def test_a_run_that_rests_is_deleted_as_soon_as_its_learners_place_is_free(rests):
-    rules.check_deletable(run(*IDLE, state=rests, learner=LEARNER), 1000)
-    rules.check_deletable(run(*IDLE, state=rests), 0)
+    rules.runs.check_deletable(run(*IDLE, state=rests, learner=LEARNER), 1000)
+    rules.runs.check_deletable(run(*IDLE, state=rests), 0)
 
 
 def test_a_new_run_is_heard_of_with_all_its_jobs():
-    assert rules.events(None, run(job(1), reason="why")) == [
+    assert rules.runs.events(None, run(job(1), reason="why")) == [
         ("run.running", {"reason": "why"}),
         ("job.queued", {"job": "1", "kind": "selfplay", "tag": "cpu", "attempt": "3", "owner": "", "error": ""}),
     ]
 
 
 def kinds(before, after) -> list[str]:
-    return [kind for kind, _ in rules.events(before, after)]
+    return [kind for kind, _ in rules.runs.events(before, after)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +129,7 @@ def test_a_change_of_state_is_heard_and_none_is_not():
     ("before", "written_off"), [(run(restored=1, written_off=3), "4"), (run(restored=1), "7"), (None, "7")], ids=["later", "first", "new"]
 )
 def test_a_run_that_goes_on_from_its_folder_says_what_was_lost_with_it(before, written_off):
-    told = [about for kind, about in rules.events(before, run(restored=2, written_off=7, inserted=12)) if kind == "run.restored"]
+    told = [about for kind, about in rules.runs.events(before, run(restored=2, written_off=7, inserted=12)) if kind == "run.restored"]
     assert told == [{"games": "12", "written_off": written_off, "lost": LOST_WITH_IT}]
     assert kinds(run(restored=2), run(restored=2, written_off=7)) == []
     assert kinds(None, run(restored=1)) == ["run.running", "run.restored"]
@@ -135,4 +139,4 @@ def test_games_set_aside_are_heard_of_once_and_others_abandoned_are_not():
     before = run(abandoned={1: REASON})
     after = replace(before, abandoned={1: REASON, 3: REASON, 2: REASON, 4: "illegal"})
     about = [{"game": uid, "reason": REASON} for uid in ("2", "3")]
-    assert rules.events(before, after) == [("game.set_aside", one) for one in about]
+    assert rules.runs.events(before, after) == [("game.set_aside", one) for one in about]

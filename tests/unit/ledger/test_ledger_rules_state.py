@@ -13,20 +13,26 @@ from azq.wire.messages import Job, RunRecord
 
 
 def test_a_new_run_has_nothing_and_runs():
-    state = rules.State(RunRecord("r", b"", {}, "", 0), 5)
+    state = rules.state.State(RunRecord("r", b"", {}, "", 0), 5)
     counted = (state.opened, state.finished, state.inserted, state.duplicates_dropped, state.written_off, state.restored, state.active_ms)
     assert counted == (0,) * 7
-    assert (state.state, state.sound, state.learner) == (RunState.RUNNING, False, rules.LearnerRow("", 0, 0))
-    assert rules.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))[1].job.job_id == "r:1"
+    assert (state.state, state.sound, state.learner) == (RunState.RUNNING, False, rules.state.LearnerRow("", 0, 0))
+    assert rules.jobs.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))[1].job.job_id == "r:1"
+
+
+def test_who_asks_for_what_is_not_there_hears_what_is():
+    assert str(rules.state.no_run("zz", ["r", "s"])) == "no run 'zz'; there are: r, s"
+    assert str(rules.state.no_run("zz", [])) == "no run 'zz'; there are: none"
+    assert str(rules.state.no_job("r", 4)).startswith("no job r:4; only the newest 200 ended jobs")
 
 
 @pytest.mark.parametrize(("lease_s", "milliseconds"), [(0.0, 1), (0.0014, 1), (0.0016, 2), (5.0, 5000)])
 def test_a_lease_lasts_whole_milliseconds(lease_s, milliseconds):
-    assert rules.lease_ms(lease_s) == milliseconds
+    assert rules.state.lease_ms(lease_s) == milliseconds
 
 
 def test_the_number_of_a_lease_is_that_of_its_job():
-    assert rules.number_of(lease(120)) == 120
+    assert rules.state.number_of(lease(120)) == 120
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_who_ended_a_job_well(row, used, is_so):
 def test_two_hundred_ended_jobs_are_kept():
     ended = tuple(range(300, 100, -1))
     state = run(*(job(number, DONE) for number in ended), job(301, LEASED), job(302), ended=ended)
-    state = rules.release(state, 50, lease(301), [])
+    state = rules.games.release(state, 50, lease(301), [])
     assert state.ended == tuple(range(301, 101, -1))
     assert sorted(state.jobs) == list(range(102, 303))
     assert state.queue == ((10, 302),)
@@ -86,6 +92,6 @@ def test_two_hundred_ended_jobs_are_kept():
 def test_jobs_of_one_moment_wait_in_the_order_of_their_names():
     state = run(job_seq=8)
     for _ in range(3):
-        state, _ = rules.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))
-    state, _ = rules.enqueue(state, 4, Job("", "r", "selfplay", "cpu"))
+        state, _ = rules.jobs.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))
+    state, _ = rules.jobs.enqueue(state, 4, Job("", "r", "selfplay", "cpu"))
     assert state.queue == ((4, 12), (5, 10), (5, 11), (5, 9))  # as text: the server sorts so

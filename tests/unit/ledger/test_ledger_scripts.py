@@ -37,4 +37,4 @@ def test_a_script_gets_the_keys_and_constants_that_it_names_and_no_others(group:
 def test_transitions_are_those_of_the_rules() -> None:
     (table,) = re.findall(r"^local TRANSITIONS = \{(.*)\}$", scripts.source("runs"), re.MULTILINE)
     said = {tuple(pair.split()) for pair in re.findall(r"\['(\w+ \w+)'\] = true", table)}
-    assert said == {(str(before), str(after)) for before in RunState for after in rules.TRANSITIONS[before]}
+    assert said == {(str(before), str(after)) for before in RunState for after in rules.runs.TRANSITIONS[before]}

@@ -35,7 +35,7 @@ class Fleet:
     """Some slots that play one run, in steps of half a second. Lethal games kill whoever tries to move them."""
 
     def __init__(self, *, slots: int, games: int, lethal: set[int], kill_rate: float, seed: int) -> None:
-        self.state = rules.State(RunRecord("r", b"", {}, "", 1), 0)
+        self.state = rules.state.State(RunRecord("r", b"", {}, "", 1), 0)
         self.slots = [Slot() for _ in range(slots)]
         self.games, self.lethal, self.kill_rate, self.rng = games, lethal, kill_rate, Random(seed)
         self.now = self.deaths = self.most_alone = 0
@@ -52,37 +52,37 @@ class Fleet:
     def start(self, slot: Slot) -> None:
         waiting = [number for _, number in self.state.queue if self.state.jobs[number].view.state is JobState.QUEUED]
         if not waiting:
-            self.state, view = rules.enqueue(self.state, self.now, Job("", "r", "selfplay", "cpu"))
-            waiting = [rules.number_of(Lease(view.job, 1, "", 0))]
+            self.state, view = rules.jobs.enqueue(self.state, self.now, Job("", "r", "selfplay", "cpu"))
+            waiting = [rules.state.number_of(Lease(view.job, 1, "", 0))]
         view = self.state.jobs[waiting[0]].view
-        self.state, slot.lease = rules.claim(self.state, self.now, waiting[0], view.attempt, "w", 60.0)
+        self.state, slot.lease = rules.jobs.claim(self.state, self.now, waiting[0], view.attempt, "w", 60.0)
         slot.games, slot.step, slot.journal_in, slot.next_journal = set(), 0, 1, 1
         self.adopt(slot)
 
     def adopt(self, slot: Slot) -> None:
-        self.state, records = rules.adopt(self.state, slot.lease, self.games - len(slot.games))
+        self.state, records = rules.games.adopt(self.state, slot.lease, self.games - len(slot.games))
         slot.games |= {record.uid for record in records}
 
     def play(self, slot: Slot) -> None:
         slot.step += 1
         if slot.games & self.lethal or self.rng.random() < self.kill_rate:
             self.deaths += 1
-            number = rules.number_of(slot.lease)
-            self.state = rules.fail(self.state, self.now, slot.lease, "died", 4)
+            number = rules.state.number_of(slot.lease)
+            self.state = rules.jobs.fail(self.state, self.now, slot.lease, "died", 4)
             self.note(number)
             slot.lease = None
             return
         if slot.step >= slot.next_journal:
             slot.journal_in = min(2 * slot.journal_in, JOURNAL_STEPS)
             slot.next_journal = slot.step + slot.journal_in
-            self.state = rules.journal(self.state, slot.lease, [GameRecord(uid) for uid in slot.games])
+            self.state = rules.games.journal(self.state, slot.lease, [GameRecord(uid) for uid in slot.games])
         if len(slot.games) < self.games and slot.step % 2 == 0:
             self.adopt(slot)
         if slot.step >= SLICE_STEPS:
-            number = rules.number_of(slot.lease)
+            number = rules.state.number_of(slot.lease)
             ended = [uid for uid in sorted(slot.games) if self.rng.random() < ENDED]
-            self.state = rules.finish_games(self.state, slot.lease, ended)
-            self.state = rules.release(self.state, self.now, slot.lease, [])
+            self.state = rules.games.finish_games(self.state, slot.lease, ended)
+            self.state = rules.games.release(self.state, self.now, slot.lease, [])
             self.note(number)
             slot.lease = None
 
@@ -150,7 +150,7 @@ def test_one_death_changes_nothing_for_the_games_of_the_dead():
     fleet = Fleet(slots=1, games=100, lethal=set(), kill_rate=0.0, seed=1)
     fleet.step()
     (slot,) = fleet.slots
-    fleet.state = rules.fail(fleet.state, fleet.now, slot.lease, "died", 4)
+    fleet.state = rules.jobs.fail(fleet.state, fleet.now, slot.lease, "died", 4)
     slot.lease = None
     fleet.step()
     assert slot.games == set(range(1, 101))
@@ -161,18 +161,18 @@ def test_a_game_that_moved_is_free_of_suspicion():
     (slot,) = fleet.slots
     for _ in range(2):
         fleet.start(slot)
-        fleet.state = rules.fail(fleet.state, 0, slot.lease, "died", 9)
+        fleet.state = rules.jobs.fail(fleet.state, 0, slot.lease, "died", 9)
     assert dict(fleet.state.strikes) == {1: 2, 2: 2, 3: 2}
     fleet.start(slot)
     assert slot.games == {4, 5, 6}, "suspects wait until the run is sound"
-    fleet.state = rules.journal(fleet.state, slot.lease, [GameRecord(5)])
-    fleet.state = rules.release(fleet.state, 0, slot.lease, [])
+    fleet.state = rules.games.journal(fleet.state, slot.lease, [GameRecord(5)])
+    fleet.state = rules.games.release(fleet.state, 0, slot.lease, [])
     fleet.start(slot)
     assert slot.games == {1, 2, 3}
-    assert rules.adopt(fleet.state, slot.lease, 5)[1] == [], "nobody joins suspects"
-    fleet.state = rules.journal(fleet.state, slot.lease, [GameRecord(uid) for uid in (1, 2, 3)])
+    assert rules.games.adopt(fleet.state, slot.lease, 5)[1] == [], "nobody joins suspects"
+    fleet.state = rules.games.journal(fleet.state, slot.lease, [GameRecord(uid) for uid in (1, 2, 3)])
     assert not fleet.state.strikes
-    assert [record.uid for record in rules.adopt(fleet.state, slot.lease, 2)[1]] == [4, 5]
+    assert [record.uid for record in rules.games.adopt(fleet.state, slot.lease, 2)[1]] == [4, 5]
 
 
 def test_company_shrinks_to_one():

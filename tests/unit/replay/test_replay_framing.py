@@ -9,7 +9,7 @@ import pytest
 
 from azq.errors import SegmentError
 from azq.replay import framing
-from azq.replay.framing import Header, Parsed, header, mark, record, records
+from azq.replay.framing import Header, Parsed, header, mark, records
 
 HEAD = header("ab", 7)  # 26 bytes
 UNMARKED = b"AZQSEG1\n\1\0\2\0ab"
@@ -24,8 +24,8 @@ def test_the_bytes_of_a_header_a_record_and_a_mark():
     said = b"AZQSEG2\n\2\0\2\0\7\0\0\0\0\0\0\0ab"
     assert header("ab", 7) == said + crc(said)
     assert header("ab") == header("ab", 0)
-    assert record(b"xyz") == b"\3\0\0\0" + crc(b"xyz") + b"xyz"
-    assert records([b"xyz", b""]) == record(b"xyz") + record(b"")
+    assert records(b"xyz") == b"\3\0\0\0" + crc(b"xyz") + b"xyz"
+    assert records(b"xyz", b"") == records(b"xyz") + records(b"")
     assert mark(258) == b"SYNC" + crc(b"\2\1\0\0\0\0\0\0") + b"\2\1\0\0\0\0\0\0"
     assert len(mark(0)) == framing.MARK_BYTES
     assert len(header("x" * 0xFFFF)) == framing.LONGEST_HEADER
@@ -70,29 +70,29 @@ def test_a_file_is_begun_until_its_header_is_whole():
 
 
 def test_records_are_read_from_a_file_over_marks_until_one_is_not_whole():
-    file = BytesIO(mark(0) + record(b"one") + mark(1) + mark(2) + record(b"two") + record(b"three")[:-1])
+    file = BytesIO(mark(0) + records(b"one") + mark(1) + mark(2) + records(b"two") + records(b"three")[:-1])
     assert [framing.read_record(file) for _ in range(3)] == [b"one", b"two", None]
 
 
-@pytest.mark.parametrize("data", [b"", record(b""), record(b"x")[:7], record(b"x")[:-1] + b"y", mark(0)[:-1], mark(0)[:-1] + b"\1"])
+@pytest.mark.parametrize("data", [b"", records(b""), records(b"x")[:7], records(b"x")[:-1] + b"y", mark(0)[:-1], mark(0)[:-1] + b"\1"])
 def test_what_is_no_whole_record_of_a_file(data):
-    assert framing.read_record(BytesIO(data + record(b"behind") * bool(data[-1:] == b"\1"))) is None
+    assert framing.read_record(BytesIO(data + records(b"behind") * bool(data[-1:] == b"\1"))) is None
 
 
 def test_the_longest_frame_is_whole_and_a_longer_one_is_not(monkeypatch):
     monkeypatch.setattr(framing, "MAX_FRAME_BYTES", 10)
-    assert framing.read_record(BytesIO(record(bytes(10)))) == bytes(10)
-    assert framing.read_record(BytesIO(record(bytes(11)))) is None
-    assert framing.parse(record(bytes(10)), 0) == Parsed(18, "")
-    assert framing.parse(record(bytes(11)), 0) == Parsed(0, "record length 11 is impossible")
+    assert framing.read_record(BytesIO(records(bytes(10)))) == bytes(10)
+    assert framing.read_record(BytesIO(records(bytes(11)))) is None
+    assert framing.parse(records(bytes(10)), 0) == Parsed(18, "")
+    assert framing.parse(records(bytes(11)), 0) == Parsed(0, "record length 11 is impossible")
 
 
-DATA = HEAD + record(b"one") + mark(37) + record(b"four")  # records at 26 and 53, the end at 65
+DATA = HEAD + records(b"one") + mark(37) + records(b"four")  # records at 26 and 53, the end at 65
 
 
 def test_frames_are_placed_between_two_offsets():
     assert list(framing.placed_frames(DATA, 26, 65)) == [(26, b"one"), (53, b"four")]
-    assert list(framing.placed_frames(DATA + record(b"x"), 26, 53)) == [(26, b"one")]
+    assert list(framing.placed_frames(DATA + records(b"x"), 26, 53)) == [(26, b"one")]
     assert list(framing.placed_frames(DATA, 65, 65)) == []
     assert [list(framing.frames(DATA, 26, 65, skip=skip)) for skip in (0, 1, 2)] == [[b"one", b"four"], [b"four"], []]
     assert list(framing.frames(DATA, 26, 65)) == [b"one", b"four"]
@@ -103,14 +103,14 @@ def test_frames_are_placed_between_two_offsets():
     [
         (b"", 65, ""),
         (mark(65), 81, ""),
-        (record(b"x"), 74, ""),
+        (records(b"x"), 74, ""),
         (b"1234567", 65, "record header is cut short"),
         (bytes(8), 65, "record length 0 is impossible"),
-        (record(b"xyz")[:8], 65, "record of 3 bytes is cut short after 0"),
-        (record(b"xyz")[:-1], 65, "record of 3 bytes is cut short after 2"),
-        (record(b"xyz")[:-1] + b"y", 65, "checksum does not match"),
+        (records(b"xyz")[:8], 65, "record of 3 bytes is cut short after 0"),
+        (records(b"xyz")[:-1], 65, "record of 3 bytes is cut short after 2"),
+        (records(b"xyz")[:-1] + b"y", 65, "checksum does not match"),
         (mark(65)[:-1], 65, "record of 8 bytes is cut short after 7"),
-        (b"SYNC" + bytes(12) + record(b"x"), 65, "checksum does not match"),
+        (b"SYNC" + bytes(12) + records(b"x"), 65, "checksum does not match"),
     ],
 )
 def test_parsing_ends_where_something_is_not_whole(behind, end, damage):
@@ -128,7 +128,7 @@ def test_a_mark_ends_where_it_ends_and_says_where_it_stands():
     ("behind", "synced"),
     [
         (b"", False),
-        (b"torn" + record(b"whole"), False),
+        (b"torn" + records(b"whole"), False),
         (b"t" + mark(66), True),
         (mark(65), False),  # not behind it
         (b"torn" + mark(69)[:-1], False),
@@ -148,13 +148,13 @@ OLD_FRAME = b"\x95\1\x95" + TAG + b"rest"  # or three
     ("behind", "synced"),
     [
         (b"", False),
-        (b"t" + record(FRAME), True),
-        (b"torn" + record(OLD_FRAME), True),
-        (record(FRAME), False),  # not behind it
-        (b"torn" + record(FRAME)[:-1], False),
+        (b"t" + records(FRAME), True),
+        (b"torn" + records(OLD_FRAME), True),
+        (records(FRAME), False),  # not behind it
+        (b"torn" + records(FRAME)[:-1], False),
         (b"torn" + FRAME, False),
-        (TAG + TAG + record(FRAME), True),
-        (b"torn" + record(b"nothing of ours"), False),
+        (TAG + TAG + records(FRAME), True),
+        (b"torn" + records(b"nothing of ours"), False),
         (b"torn" + mark(69), False),
     ],
 )

@@ -6,12 +6,11 @@ import msgspec
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.errors import IllegalActionError, SegmentError, WireError
 from azq.replay import framing
-from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.arrays import unpack_record
 from azq.wire.codec import encode
@@ -45,7 +44,7 @@ def test_a_sample_event_is_refused_or_gives_targets_that_are_distributions(data:
     record = msgspec.structs.replace(event.record, **{name: damaged(data, getattr(event.record, name)) for name in sorted(names)})
     returns = data.draw(st.one_of(st.just(event.returns), st.lists(st.floats(), max_size=4).map(tuple)))
     try:
-        samples = samples_of(game, SampleEvent(record, returns, event.worker, event.finished_ms), 0.5)
+        samples = samples_of_one(game, SampleEvent(record, returns, event.worker, event.finished_ms), 0.5)
     except (WireError, IllegalActionError):
         return
     assert np.isfinite(samples.policies).all()
@@ -74,7 +73,7 @@ def test_an_open_game_is_refused_or_has_its_shapes(data: st.DataObject) -> None:
 @given(st.data())
 def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory, data: st.DataObject) -> None:
     frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in (1, 2, 3)]
-    whole = framing.header("tic_tac_toe") + b"".join(map(framing.record, frames))
+    whole = framing.header("tic_tac_toe") + framing.records(*frames)
     folder = tmp_path_factory.mktemp("segments")
     (folder / "000001.seg").write_bytes(damaged(data, whole))
     try:
@@ -98,7 +97,7 @@ def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(tm
     log.close()
     path = folder / "000001.seg"
     synced = path.read_bytes()
-    whole = synced + framing.records(frames[4:])
+    whole = synced + framing.records(*frames[4:])
     start = data.draw(st.integers(0, len(whole) - 1))
     end = data.draw(st.integers(start + 1, len(whole)))
     filler = data.draw(st.sampled_from((b"\x00", b"\xff", b"S")))

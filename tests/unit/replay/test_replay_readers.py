@@ -11,10 +11,10 @@ from replay_games import frame, play_game
 from azq import games
 from azq.errors import NotFound, StoreError
 from azq.replay.framing import MARK_BYTES
-from azq.replay.readers import FILES_SEARCHED, KEPT_INDEXES, LogPlace, SegmentFollower, SegmentReader, uid_of
+from azq.replay.readers import FILES_SEARCHED, KEPT_INDEXES, LogPlace, SegmentFollower, SegmentReader
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, encode, uid_of
 from azq.wire.messages import SampleEvent
 
 GAME = games.load("tic_tac_toe")

@@ -121,7 +121,7 @@ def test_a_tail_of_several_files_skips_games_in_the_first_only(tmp_path):
 
 @pytest.mark.parametrize(("spare", "files"), [(0, 1), (-1, 2)])
 def test_a_file_is_filled_to_its_last_byte(tmp_path, spare, files):
-    one, two = framing.record(entry(1).frame), framing.record(entry(2).frame)
+    one, two = framing.records(entry(1).frame), framing.records(entry(2).frame)
     log = SegmentLog(tmp_path, GAME, roll_bytes=len(framing.header(GAME)) + len(one) + framing.MARK_BYTES + len(two) + spare)
     log.append([entry(1)])
     log.append([entry(2)])
@@ -297,7 +297,7 @@ def flip(path: Path, offset: int) -> None:
 def test_damage_before_whole_records_names_file_offset_and_remedy(tmp_path, place):
     entries = filled(tmp_path, 3)
     start = len(framing.header(GAME))
-    second = start + len(framing.record(entries[0].frame)) + framing.MARK_BYTES
+    second = start + len(framing.records(entries[0].frame)) + framing.MARK_BYTES
     path = tmp_path / "000001.seg"
     before = path.read_bytes()
     flip(path, second + {"length": 1, "checksum": 5, "frame": 30}[place])
@@ -380,7 +380,7 @@ def test_folder_that_cannot_be_used_is_a_store_error(tmp_path):
 def test_a_torn_batch_is_a_tail_whatever_lies_in_it(tmp_path, capsys):
     entries = filled(tmp_path, 2)
     with (tmp_path / "000001.seg").open("ab") as file:
-        file.write(bytes(80) + framing.records([entry(3).frame, entry(4).frame]))
+        file.write(bytes(80) + framing.records(entry(3).frame, entry(4).frame))
     assert all_frames(tmp_path) == [one.frame for one in entries]
     assert "segment_tail_cut" in capsys.readouterr().out
 

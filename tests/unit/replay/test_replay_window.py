@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import Samples, count_samples, mean_weight_version
-from azq.replay.sampling import samples_of
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.replay.window import Window, may_train, rebuild, stall_selfplay, steps_allowed, window_size
+from azq.replay.window import Window, rebuild, stall_selfplay, steps_allowed, window_size
 from azq.wire.codec import encode
 
 
@@ -26,7 +25,7 @@ def arrays(samples):
 def test_samples_are_what_the_rules_say_of_each_searched_ply():
     game = games.load("connect_four")
     event = play_game(game, 3, searched_from=2)
-    samples = samples_of(game, event, 0.25)
+    samples = samples_of_one(game, event, 0.25)
     record = event.record
     roots = np.frombuffer(record.root_values, "<f4")
     state = game.new_initial_state()
@@ -52,19 +51,19 @@ def test_events_that_contradict_the_rules_are_refused():
     event = play_game(game, 3)
     plies = len(event.record.actions) // 2
     with pytest.raises(IllegalActionError):
-        samples_of(game, changed(event, actions=np.zeros(plies, "<u2").tobytes()), 0.0)
+        samples_of_one(game, changed(event, actions=np.zeros(plies, "<u2").tobytes()), 0.0)
     with pytest.raises(WireError, match="claims returns"):
-        samples_of(game, msgspec.structs.replace(event, returns=tuple(-x + 0.5 for x in event.returns)), 0.0)
+        samples_of_one(game, msgspec.structs.replace(event, returns=tuple(-x + 0.5 for x in event.returns)), 0.0)
     with pytest.raises(WireError, match="policies has"):
-        samples_of(game, changed(event, policies=event.record.policies[:-2]), 0.0)
+        samples_of_one(game, changed(event, policies=event.record.policies[:-2]), 0.0)
     with pytest.raises(WireError, match="no distribution"):
-        samples_of(game, changed(event, policies=np.zeros((plies, 7), "<f2").tobytes()), 0.0)
+        samples_of_one(game, changed(event, policies=np.zeros((plies, 7), "<f2").tobytes()), 0.0)
     with pytest.raises(WireError, match="no distribution"):
-        samples_of(game, changed(event, policies=np.full((plies, 7), np.nan, "<f2").tobytes()), 0.0)
+        samples_of_one(game, changed(event, policies=np.full((plies, 7), np.nan, "<f2").tobytes()), 0.0)
     with pytest.raises(WireError, match="root value"):
-        samples_of(game, changed(event, root_values=np.full(plies, 7, "<f4").tobytes()), 0.0)
+        samples_of_one(game, changed(event, root_values=np.full(plies, 7, "<f4").tobytes()), 0.0)
     with pytest.raises(WireError, match="count from 1"):
-        samples_of(game, changed(event, uid=0), 0.0)
+        samples_of_one(game, changed(event, uid=0), 0.0)
 
 
 def test_policy_on_an_illegal_action_is_refused():
@@ -74,7 +73,7 @@ def test_policy_on_an_illegal_action_is_refused():
     policies[1] = 0
     policies[1, int(np.frombuffer(event.record.actions, "<u2")[0])] = 1
     with pytest.raises(WireError, match="illegal action"):
-        samples_of(game, changed(event, policies=policies.tobytes()), 0.0)
+        samples_of_one(game, changed(event, policies=policies.tobytes()), 0.0)
 
 
 def test_mean_weight_version_leaves_unsearched_plies_out():
@@ -106,7 +105,7 @@ def test_rebuilt_window_equals_the_one_that_grew(tmp_path, capacity):
     events = stored_games(tmp_path, game, 40)
     grown = Window(game, capacity)
     for event in events:
-        grown.add(samples_of(game, event, 0.25))
+        grown.add(samples_of_one(game, event, 0.25))
     rebuilt = Window(game, capacity)
     rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25)
     assert len(rebuilt) == len(grown)
@@ -122,7 +121,7 @@ def test_sampling_is_uniform_over_the_newest(tmp_path):
     game = games.load("tic_tac_toe")
     window = Window(game, 1000)
     for uid in range(1, 30):
-        window.add(samples_of(game, play_game(game, uid), 0.0))
+        window.add(samples_of_one(game, play_game(game, uid), 0.0))
     size = 50
     newest = window.newest(np.arange(size))
     drawn = window.sample(np.random.default_rng(1), 20_000, size)
@@ -250,12 +249,12 @@ configs = st.builds(
 
 @given(configs, st.integers(0, 10**9), st.integers(0, 10**9))
 def test_never_are_both_sides_stalled(config, inserted, consumed):
-    assert not (stall_selfplay(inserted, consumed, config) and not may_train(inserted, consumed, config))
+    assert not (stall_selfplay(inserted, consumed, config) and not steps_allowed(inserted, consumed, config))
 
 
 @given(configs, st.integers(0, 10**9), st.integers(0, 10**9))
 def test_the_learner_never_exceeds_the_ratio_nor_starts_before_the_window(config, inserted, consumed):
-    if may_train(inserted, consumed, config):
+    if steps_allowed(inserted, consumed, config):
         assert consumed + config.batch_size <= config.samples_per_insert * inserted
         assert inserted >= config.min_window
 
@@ -268,7 +267,7 @@ def test_ratio_converges_whoever_is_faster(config, game, batches_per_turn):
         if not stall_selfplay(inserted, consumed, config):
             inserted += game
         for _ in range(batches_per_turn):
-            if may_train(inserted, consumed, config):
+            if steps_allowed(inserted, consumed, config):
                 consumed += config.batch_size
     assert consumed <= config.samples_per_insert * inserted
     if stall_selfplay(inserted, consumed, config):
@@ -280,7 +279,7 @@ def test_a_fast_learner_reaches_the_ratio():
     inserted = consumed = 0
     for _ in range(1000):
         inserted += 700
-        while may_train(inserted, consumed, config):
+        while steps_allowed(inserted, consumed, config):
             consumed += config.batch_size
     assert abs(consumed / inserted - 4.0) < 0.01
 
@@ -300,7 +299,6 @@ CONFIG = LearnerConfig(batch_size=100, samples_per_insert=4.0, min_window=1000, 
 )
 def test_steps_are_whole_batches_within_the_ratio(inserted, consumed, steps):
     assert steps_allowed(inserted, consumed, CONFIG) == steps
-    assert may_train(inserted, consumed, CONFIG) is (steps > 0)
 
 
 @pytest.mark.parametrize(

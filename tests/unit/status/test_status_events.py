@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from azq.bus.memory import MemoryBus
 from azq.errors import InvalidRequest
 from azq.ledger import MemoryLedger
-from azq.ledger.rules import KEPT_EVENTS
+from azq.ledger.rules.state import KEPT_EVENTS
 from azq.ledger.types import RunState
 from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_event_id
 from azq.wire import keys

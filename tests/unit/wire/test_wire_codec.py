@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.wire import messages
-from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves
+from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, uid_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
@@ -180,6 +180,16 @@ def test_a_frame_looks_as_other_versions_expect_it():
     assert encode(GameRecord(7)) == msgspec.msgpack.encode((SCHEMA, zlib.crc32(body).to_bytes(4, "little"), msgspec.Raw(body)))
     assert bytes(body_of(encode(GameRecord(7)))) == body
     assert bytes(body_of(msgspec.msgpack.encode((UNCHECKED, GameRecord(7))))) == body
+
+
+def test_the_number_of_a_game_is_read_from_frames_of_each_schema_and_from_damaged_ones():
+    event = SampleEvent(GameRecord(7, b"\1\0"), (1.0, -1.0), "w1", 1)
+    whole = encode(event)
+    damaged = whole[:4] + bytes([whole[4] ^ 1]) + whole[5:]
+    with pytest.raises(WireError, match="checksum"):
+        decode(damaged, SampleEvent)
+    assert [uid_of(frame) for frame in (whole, msgspec.msgpack.encode((UNCHECKED, event)), damaged)] == [7, 7, 7]
+    assert [uid_of(frame) for frame in (b"", b"garbage", whole[:-1], encode(GameRecord(7)))] == [0, 0, 0, 0]
 
 
 def test_text_that_is_no_utf8_is_refused():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.cluster import key_slot
 
-from azq.ledger.door import run_keys
+from azq.ledger.scripts import run_keys
 from azq.ledger.types import Once
 from azq.wire import keys, shards
 

@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from learner_doubles import SecretSum
-from replay_games import play_game
+from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.errors import WireError
-from azq.replay.samples import NO_COLUMNS, NO_REPLY, Columns, count_samples, count_trained, mean_weight_version
-from azq.replay.sampling import judge, samples_of, samples_of_all, seat_values
+from azq.replay.samples import (
+    NO_COLUMNS,
+    NO_REPLY,
+    Columns,
+    count_samples,
+    count_trained,
+    judge,
+    mean_weight_version,
+    samples_of,
+    seat_values,
+)
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
@@ -34,7 +43,7 @@ def event_where(game, *, capped):
 def test_values_of_three_seats_start_with_the_mover():
     game = SecretSum(3)
     event = event_where(game, capped=False)
-    samples = samples_of(game, event, 0.25)
+    samples = samples_of_one(game, event, 0.25)
     roots = np.frombuffer(event.record.root_values, "<f4").reshape(-1, 3)
     plies = [ply for ply in range(8) if ply % 4]  # chance draws at 0 and 4
     assert samples.values.shape == (6, 3)
@@ -56,7 +65,7 @@ def test_seat_values_are_a_rotation_that_no_sign_touches(players, mover, data):
 def test_plies_of_chance_carry_no_sample():
     game = SecretSum(2)
     event = event_where(game, capped=False)
-    samples = samples_of(game, event, 0.0, Columns.of(game, ALL))
+    samples = samples_of_one(game, event, 0.0, Columns.of(game, ALL))
     assert len(samples) == count_samples(event) == count_trained(game, event) == 4
     assert all(len(column) == 4 for column in (samples.reply, samples.margin, samples.outcomes, samples.hidden))
     state, row = game.new_initial_state(), 0
@@ -67,13 +76,17 @@ def test_plies_of_chance_carry_no_sample():
         state.apply_action(int(action))
 
 
+def test_no_reply_is_a_number_that_no_action_has():
+    assert np.iinfo(np.uint16).max == NO_REPLY
+
+
 def test_a_target_where_chance_acts_is_refused():
     game = SecretSum(2)
     event = event_where(game, capped=False)
     simulations = np.full(6, 8, "<u2").tobytes()
     changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations))
     with pytest.raises(WireError, match="a target at ply 0, where chance acts"):
-        samples_of(game, changed, 0.0)
+        samples_of_one(game, changed, 0.0)
 
 
 @pytest.mark.parametrize("players", [2, 3])
@@ -81,7 +94,7 @@ def test_a_game_that_a_safety_cap_ended_gives_no_samples(players):
     game = SecretSum(players)
     event = event_where(game, capped=True)
     columns = Columns.of(game, ALL)
-    samples = samples_of(game, event, 0.25, columns)
+    samples = samples_of_one(game, event, 0.25, columns)
     assert len(samples) == count_trained(game, event) == 0
     assert count_samples(event) == 2 * players
     window = Window(game, 50, columns)
@@ -95,7 +108,7 @@ def test_columns_are_there_only_where_declared_and_asked_for():
     assert Columns.of(three, ()) == NO_COLUMNS
     assert Columns.of(three, ALL) == Columns(reply=True, margin=True, hidden=4)
     event = event_where(three, capped=False)
-    plain, full = samples_of(three, event, 0.25), samples_of(three, event, 0.25, Columns.of(three, ALL))
+    plain, full = samples_of_one(three, event, 0.25), samples_of_one(three, event, 0.25, Columns.of(three, ALL))
     assert plain.reply is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
     for name in ("packed", "policies", "values", "masks"):
         assert np.array_equal(getattr(plain, name), getattr(full, name))
@@ -105,7 +118,7 @@ def test_columns_are_there_only_where_declared_and_asked_for():
 def test_margins_outcomes_and_hidden_facts_are_the_movers():
     game = SecretSum(2)
     event = event_where(game, capped=False)
-    samples = samples_of(game, event, 0.0, Columns.of(game, ALL))
+    samples = samples_of_one(game, event, 0.0, Columns.of(game, ALL))
     actions = actions_of(event)
     for row, ply in enumerate(ply for ply in range(6) if ply % 3):
         mover = ply % 3 - 1
@@ -120,7 +133,7 @@ def test_the_reply_is_the_next_other_players_best_action():
     game = SecretSum(3)
     event = event_where(game, capped=False)
     policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 3)
-    samples = samples_of(game, event, 0.0, Columns.of(game, ("reply",)))
+    samples = samples_of_one(game, event, 0.0, Columns.of(game, ("reply",)))
     best = policies.argmax(1)
     assert samples.reply.tolist() == [best[2], best[3], best[5], best[6], best[7], NO_REPLY]
 
@@ -135,7 +148,7 @@ def test_the_reply_to_a_turn_of_several_plies_is_behind_all_of_them():
     best = np.frombuffer(event.record.policies, "<f2").reshape(len(actions_of(event)), -1).argmax(1)
     plies = [ply for ply, mover in enumerate(movers) if mover >= 0]
     others = [next((later for later in plies if later > ply and movers[later] != movers[ply]), None) for ply in plies]
-    replies = samples_of(game, event, 0.0, Columns.of(game, ("reply",))).reply
+    replies = samples_of_one(game, event, 0.0, Columns.of(game, ("reply",))).reply
     known = [(reply, best[other]) for reply, other in zip(replies, others, strict=False) if other is not None]
     assert len(known) > 100
     assert all(reply == wanted for reply, wanted in known)
@@ -148,7 +161,7 @@ def test_an_unsearched_reply_is_none(searched, shown):
     simulations = np.frombuffer(event.record.simulations, "<u2").copy()
     simulations[2] = searched
     changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations.tobytes()))
-    samples = samples_of(game, changed, 0.0, Columns.of(game, ("reply",)))
+    samples = samples_of_one(game, changed, 0.0, Columns.of(game, ("reply",)))
     best = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).argmax(1)
     assert samples.reply.tolist() == [best[1], *([best[2], best[3]] if shown else [NO_REPLY]), *best[4:], NO_REPLY]
 
@@ -161,7 +174,7 @@ def test_hidden_facts_never_leak_into_the_inputs():
     actions[4] = (actions[4] + 1) % 4
     other = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, actions=actions.tobytes()))
     columns = Columns.of(game, ALL)
-    one, two = samples_of(game, event, 0.25, columns), samples_of(game, other, 0.25, columns)
+    one, two = samples_of_one(game, event, 0.25, columns), samples_of_one(game, other, 0.25, columns)
     assert np.array_equal(one.packed, two.packed)
     assert np.array_equal(one.masks, two.masks)
     assert np.array_equal(one.hidden[:3], two.hidden[:3])
@@ -174,7 +187,7 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     events = [play_game(game, uid) for uid in range(1, 31)]
     grown, log = Window(game, 1000, columns), SegmentLog(tmp_path, game.name)
     for event in events:
-        samples = samples_of(game, event, 0.25, columns)
+        samples = samples_of_one(game, event, 0.25, columns)
         log.append([LogEntry(event.record.uid, len(samples), encode(event))])
         grown.add(samples)
     log.close()
@@ -195,7 +208,7 @@ def test_games_are_numbered_from_one():
     event = play_game(TIC_TAC_TOE, 1)
     nameless = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=0))
     with pytest.raises(WireError, match="count from 1"):
-        samples_of(TIC_TAC_TOE, nameless, 0.0)
+        samples_of_one(TIC_TAC_TOE, nameless, 0.0)
 
 
 def with_policy(uid: int, *targets: tuple[int, float]):
@@ -219,15 +232,25 @@ def with_policy(uid: int, *targets: tuple[int, float]):
         ([(0, 0.5), (8, 0.4785)], False),
         ([(0, 1.5), (8, -0.5)], False),
         ([(0, np.inf)], False),
+        ([(0, np.nan)], False),
     ],
 )
 def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
     events = [play_game(TIC_TAC_TOE, 1), with_policy(2, *targets)]
     if is_one:
-        assert samples_of_all(TIC_TAC_TOE, events, 0.0)[1] == [count_samples(event) for event in events]
+        assert samples_of(TIC_TAC_TOE, events, 0.0)[1] == [count_samples(event) for event in events]
     else:
         with pytest.raises(WireError, match=r"game 2 of .* has a policy target that is no distribution"):
-            samples_of_all(TIC_TAC_TOE, events, 0.0)
+            samples_of(TIC_TAC_TOE, events, 0.0)
+
+
+def test_a_signalling_nan_is_refused_without_a_warning():
+    event = play_game(TIC_TAC_TOE, 2)
+    policies = np.frombuffer(event.record.policies, "<u2").copy()
+    policies[0] = 0x7C01
+    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes()))
+    with pytest.raises(WireError, match="no distribution"):
+        samples_of_one(TIC_TAC_TOE, changed, 0.0)
 
 
 def after_one_ply(target: float):
@@ -239,14 +262,14 @@ def after_one_ply(target: float):
 
 
 def test_no_share_of_a_target_is_too_small_to_be_illegal():
-    samples_of(TIC_TAC_TOE, after_one_ply(-0.0), 0.0)
+    samples_of_one(TIC_TAC_TOE, after_one_ply(-0.0), 0.0)
     with pytest.raises(WireError, match=r"game 3 of .* has a policy target on an illegal action"):
-        samples_of(TIC_TAC_TOE, after_one_ply(np.finfo(np.float16).smallest_subnormal), 0.0)
+        samples_of_one(TIC_TAC_TOE, after_one_ply(np.finfo(np.float16).smallest_subnormal), 0.0)
 
 
 def test_the_first_of_several_wrong_games_is_named():
     with pytest.raises(WireError, match="game 2 of"):
-        samples_of_all(TIC_TAC_TOE, [play_game(TIC_TAC_TOE, 1), with_policy(2), with_policy(4)], 0.0)
+        samples_of(TIC_TAC_TOE, [play_game(TIC_TAC_TOE, 1), with_policy(2), with_policy(4)], 0.0)
 
 
 @pytest.mark.parametrize(("value", "is_one"), [(1.001, True), (-1.001, True), (1.0011, False), (-1.0011, False), (np.nan, False)])
@@ -256,20 +279,20 @@ def test_a_root_value_is_a_result_but_for_rounding(value, is_one):
     roots[-1] = value
     changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, root_values=roots.tobytes()))
     if is_one:
-        assert samples_of(TIC_TAC_TOE, changed, 1.0).values[-1, 0] == np.float32(value)
+        assert samples_of_one(TIC_TAC_TOE, changed, 1.0).values[-1, 0] == np.float32(value)
     else:
         with pytest.raises(WireError, match=r"game 1 of .* has a root value outside \[-1, 1\]"):
-            samples_of(TIC_TAC_TOE, changed, 1.0)
+            samples_of_one(TIC_TAC_TOE, changed, 1.0)
 
 
 def test_returns_are_compared_as_float32():
     game = SecretSum(3)
     event = event_where(game, capped=False)
     rounded = msgspec.structs.replace(event, returns=tuple(value + 1e-12 for value in event.returns))
-    assert len(samples_of(game, rounded, 0.0)) == 6
+    assert len(samples_of_one(game, rounded, 0.0)) == 6
     for returns in (tuple(value + 1e-3 for value in event.returns), (1e300, 0.0, 0.0), event.returns[:2]):
         with pytest.raises(WireError, match="claims returns"):
-            samples_of(game, msgspec.structs.replace(event, returns=returns), 0.0)
+            samples_of_one(game, msgspec.structs.replace(event, returns=returns), 0.0)
 
 
 def test_the_ply_of_a_wrong_target_is_counted_in_its_own_game():
@@ -278,15 +301,15 @@ def test_the_ply_of_a_wrong_target_is_counted_in_its_own_game():
     simulations = np.array([0, 8, 8, 8, 8, 8], "<u2").tobytes()
     bad = msgspec.structs.replace(good, record=msgspec.structs.replace(good.record, uid=77, simulations=simulations))
     with pytest.raises(WireError, match=r"game 77 of .* has a target at ply 3, where chance acts"):
-        samples_of_all(game, [good, good, bad], 0.0)
+        samples_of(game, [good, good, bad], 0.0)
 
 
 def test_capped_games_are_left_out_among_others():
     game = SecretSum(2)
     plain, capped = event_where(game, capped=False), event_where(game, capped=True)
-    samples, counts = samples_of_all(game, [capped, plain, capped], 0.25, Columns.of(game, ALL))
+    samples, counts = samples_of(game, [capped, plain, capped], 0.25, Columns.of(game, ALL))
     assert counts == [0, 4, 0]
-    alone = samples_of(game, plain, 0.25, Columns.of(game, ALL))
+    alone = samples_of_one(game, plain, 0.25, Columns.of(game, ALL))
     for name in ("packed", "policies", "values", "masks", "reply", "margin", "outcomes", "hidden"):
         assert np.array_equal(getattr(samples, name), getattr(alone, name))
 
@@ -316,7 +339,7 @@ def lying(uid: int):
 def test_each_game_is_judged_as_if_alone(count, bad):
     events = [lying(uid) if uid in bad else play_game(GAME, uid) for uid in range(1, count + 1)]
     judged = judge(GAME, events, 0.25)
-    alone = {uid: samples_of(GAME, events[uid - 1], 0.25) for uid in range(1, count + 1) if uid not in bad}
+    alone = {uid: samples_of_one(GAME, events[uid - 1], 0.25) for uid in range(1, count + 1) if uid not in bad}
     assert judged.counts == {uid: len(samples) for uid, samples in alone.items()}
     assert list(judged.counts) == list(alone)
     assert list(judged.refused) == list(bad)
