@@ -118,14 +118,12 @@ def _state(plane: PlaneFacts) -> str:
     return f"{plane.used_bytes / 1e6:.1f}{limit} MB, {waiting} {what} wait" + (f", {dead} dead letters" if dead else "")
 
 
-def check_game(name: str, params: Sequence[str], count: int, as_json: bool) -> bool:
-    """Prints a report; True where nothing was found."""
+def check_game(name: str, params: Sequence[str], count: int) -> Report:
+    """What random games of a game show, with their progress on a terminal."""
     game = games.load(name, **parse_params(params))
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(f"random games of {name}", total=count)
-        report = check(game, count, progress=lambda done: progress.update(task, completed=done))
-    sys.stdout.write((json.dumps(msgspec.to_builtins(report) | {"sound": report.sound}) if as_json else report_text(report)) + "\n")
-    return report.sound
+        return check(game, count, progress=lambda done: progress.update(task, completed=done))
 
 
 def report_text(report: Report) -> str:
