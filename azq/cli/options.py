@@ -20,7 +20,6 @@ Url = Annotated[str, typer.Option("--url", help="The daemon's address; that of d
 RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 
 Command = Callable[..., Any]
-GIVEN = ("Config", "Client")  # types of what a command is given, which are imported for type checkers alone
 
 
 class Answer(NamedTuple):
@@ -39,7 +38,7 @@ def with_settings(command: Command) -> Command:
 
         return command(load(config, overrides or []), **values)
 
-    return offering(run, command, config=(ConfigFile, None), overrides=(Overrides, None))
+    return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
 
 
 def with_client(command: Command) -> Command:
@@ -52,7 +51,7 @@ def with_client(command: Command) -> Command:
         with client_of(load(config), url) as client:
             return command(client, **values)
 
-    return offering(run, command, url=(Url, ""), config=(ConfigFile, None))
+    return offering(run, command, given=1, url=(Url, ""), config=(ConfigFile, None))
 
 
 def with_answer(command: Command) -> Command:
@@ -60,14 +59,15 @@ def with_answer(command: Command) -> Command:
     return offering(command, command)
 
 
-def offering(run: Command, command: Command, **options: tuple[Any, Any]) -> Command:
-    """`run` with the name and words of `command`, its parameters but for what `run` gives it, and the options.
+def offering(run: Command, command: Command, given: int = 0, **options: tuple[Any, Any]) -> Command:
+    """`run` with the name and words of `command`, its parameters but for the first, which are `given` to it, and the options.
 
     One that returns an `Answer` prints it, and has `--json`; that stands last.
     """
-    hints, own_hints = (get_type_hints(each, localns=dict.fromkeys(GIVEN, Any), include_extras=True) for each in (run, command))
-    own = [each for each in inspect.signature(command).parameters.values() if each.annotation not in GIVEN]
-    offered = {each.name: (own_hints[each.name], each.default) for each in own} | options
+    parameters = list(inspect.signature(command).parameters.values())
+    unknown = {each.annotation: Any for each in parameters[:given]}  # imported for type checkers alone
+    hints, own_hints = (get_type_hints(each, localns=unknown, include_extras=True) for each in (run, command))
+    offered = {each.name: (own_hints[each.name], each.default) for each in parameters[given:]} | options
     answers = Answer in (hints["return"], own_hints["return"])
     if answers or "as_json" in offered:
         offered["as_json"] = offered.pop("as_json", (AsJson, False))
@@ -79,12 +79,10 @@ def offering(run: Command, command: Command, **options: tuple[Any, Any]) -> Comm
             emit(answer.values, as_json, answer.text if isinstance(answer.text, str) else "\n".join(answer.text))
             raise typer.Exit(int(answer.code))
 
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=to, annotation=kind) for name, (kind, to) in offered.items()
-    ]
     offer.__name__, offer.__doc__ = command.__name__, command.__doc__
     offer.__annotations__ = {name: kind for name, (kind, _) in offered.items()}
-    offer.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+    shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=to, annotation=kind) for name, (kind, to) in offered.items()]
+    offer.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what typer reads
     return offer
 
 
