@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from azq.ledger.types import JobView
-from azq.wire.messages import GradeSpec, MatchSpec
+from azq.wire.messages import GradeSpec, Job, MatchSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,10 @@ class PublishJob:
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueSelfplay:
-    """Create one self-play job."""
+class EnqueueJob:
+    """Create one job and hand it to Celery."""
 
-    run: str
-    tag: str
-    games: int
-    slice_s: float
+    job: Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +87,5 @@ class ReportUnroutable:
 
 
 Action: TypeAlias = (
-    PublishJob | EnqueueSelfplay | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | FinishRun | FailRun | ReportUnroutable
+    PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | FinishRun | FailRun | ReportUnroutable
 )

@@ -18,7 +18,7 @@ from daemon.decide.actions import (
     Action,
     CancelQueued,
     EnqueueEval,
-    EnqueueSelfplay,
+    EnqueueJob,
     ExpireLeases,
     FailRun,
     FinishRun,
@@ -61,8 +61,8 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
     match action:
         case PublishJob(view):
             send(hands, view)
-        case EnqueueSelfplay(run, tag, games, slice_s):
-            send(hands, hands.ledger.enqueue(Job("", run, Kind.SELFPLAY, tag, games=games, slice_s=slice_s)))
+        case EnqueueJob(job):
+            send(hands, hands.ledger.enqueue(job))
         case EnqueueEval():
             _start_round(action, hands, now_ms)
         case ExpireLeases(run):

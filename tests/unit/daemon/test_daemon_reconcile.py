@@ -11,11 +11,12 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide
 from azq.config import ArenaConfig, RunConfig
 from azq.ledger.types import JobState, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
-from azq.wire.messages import GradeSpec, MatchSpec
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeSpec, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
     EnqueueEval,
-    EnqueueSelfplay,
+    EnqueueJob,
     ExpireLeases,
     FailRun,
     FinishRun,
@@ -25,11 +26,13 @@ from daemon.decide.actions import (
 )
 from daemon.decide.reconcile import reconcile
 
+SELFPLAY = EnqueueJob(Job("", "r", Kind.SELFPLAY, "cpu", games=32, slice_s=60.0))
+
 
 def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:
     workers = (beat("a", "selfplay.cpu", slots=2), beat("b", "selfplay.cpu", "eval.cpu"), beat("c", "selfplay.cuda", slots=9))
     actions = decide(ObservedRun(EMPTY, jobs=(view(1),)), workers)
-    assert actions == [EnqueueSelfplay("r", "cpu", 32, 60.0)] * 3
+    assert actions == [SELFPLAY] * 3
 
 
 @pytest.mark.parametrize(
@@ -102,9 +105,7 @@ def test_a_run_that_reached_its_goal_is_finished_and_gets_nothing_more(until: di
 
 
 def test_a_run_short_of_its_goal_goes_on() -> None:
-    assert EnqueueSelfplay("r", "cpu", 32, 60.0) in decide(
-        ObservedRun(EMPTY, active_ms=299_999), (beat("a", "selfplay.cpu"),), until={"minutes": 5.0}
-    )
+    assert SELFPLAY in decide(ObservedRun(EMPTY, active_ms=299_999), (beat("a", "selfplay.cpu"),), until={"minutes": 5.0})
 
 
 def test_settings_that_do_not_parse_fail_the_run_with_the_key() -> None:
@@ -252,5 +253,5 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     desired = Desired(tuple(DesiredRun(name, RunState.RUNNING, SECTIONS) for name in names))
     runs = dict.fromkeys(names, ObservedRun(EMPTY)) | {"held": ObservedRun(EMPTY, learner=learner(stall_selfplay=True))}
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
-    wanted = Counter(action.run for action in actions if isinstance(action, EnqueueSelfplay))
+    wanted = Counter(action.job.run for action in actions if isinstance(action, EnqueueJob))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share

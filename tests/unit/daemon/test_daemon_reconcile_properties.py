@@ -16,7 +16,7 @@ from daemon.decide.actions import (
     Action,
     CancelQueued,
     EnqueueEval,
-    EnqueueSelfplay,
+    EnqueueJob,
     ExpireLeases,
     FailRun,
     FinishRun,
@@ -79,9 +79,9 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
         match action:
             case PublishJob(job):
                 jobs[job.job.job_id] = dataclasses.replace(job, published_ms=NOW)
-            case EnqueueSelfplay():
+            case EnqueueJob(new):
                 number = len(jobs) + 1000
-                jobs[f"r:{number}"] = view(number, JobState.QUEUED, tag=action.tag, published_ms=NOW)
+                jobs[f"r:{number}"] = view(number, JobState.QUEUED, kind=new.kind, tag=new.tag, published_ms=NOW)
             case EnqueueEval():
                 for _ in action.specs:
                     number = len(jobs) + 1000
@@ -124,7 +124,7 @@ def test_it_never_enqueues_beyond_slots_and_jobs_ahead(world: tuple[DesiredRun, 
     tag = run.sections.run.tag
     slots = sum(worker.slots for worker in observed.workers if queue_name("selfplay", tag) in worker.queues)
     before = sum(job.job.kind == "selfplay" and job.job.tag == tag for job in observed.runs["r"].jobs)
-    new = [action for action in step(run, observed) if isinstance(action, EnqueueSelfplay)]
+    new = [action for action in step(run, observed) if isinstance(action, EnqueueJob)]
     if new:
         assert run.state is RunState.RUNNING
         assert slots > 0
