@@ -17,8 +17,7 @@ from azq.config import DaemonConfig
 from azq.ledger import AnyLedger
 from azq.replay.readers import SegmentReader
 from azq.status.brokers import PlaneProbe
-from azq.status.heartbeats import Beats
-from azq.status.observe import Standings
+from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord

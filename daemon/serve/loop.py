@@ -22,9 +22,8 @@ from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify
 from azq.status.brokers import fleet_of
-from azq.status.heartbeats import Beats
 from azq.status.history import Recorder
-from azq.status.observe import Observer
+from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
