@@ -66,7 +66,7 @@ def match(
     seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
 ) -> Answer:
     """Play a match between two players on this machine."""
-    from azq.console.players import Seating, match_players, match_text
+    from azq.console.play import Seating, match_players, match_text
 
     seating = Seating(game, run, weights, num_simulations, seed)
     result = match_players(settings, seating, first, second, games, opening_plies)
@@ -87,7 +87,7 @@ def grade(
     seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
 ) -> Answer:
     """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
-    from azq.console.players import Seating, grade_player, grade_text
+    from azq.console.play import Seating, grade_player, grade_text
 
     seating = Seating(game, run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)
