@@ -16,7 +16,7 @@ from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger import AnyLedger
 from azq.replay.readers import SegmentReader
-from azq.status.brokers import PlaneProbe
+from azq.status.brokers import Plane
 from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
@@ -42,7 +42,7 @@ class Services:
     health: Health
     home: Path
     game_names: Callable[[], Sequence[str]]
-    planes: Sequence[PlaneProbe] = ()
+    planes: Sequence[Plane] = ()
     clock_ms: Callable[[], int] = field(default=now_ms)
     store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,33 +36,24 @@ PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 log = logs.get(__name__)
 
 
-class Rest(contextlib.AbstractContextManager["Rest"]):
-    """Serves on a bound socket from entering to leaving; raises `AzqError` when it does not get that far."""
-
-    def __init__(self, config: Config, core: Core, listener: Door) -> None:
-        certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
-        self._services = services_of(config, core)
-        self._app = create_app(self._services)
-        self._server = Server(self._app, listener, certificate=certificate, key=key)
-        self._url = url_of(listener, tls=certificate is not None)
-        self._token = config.daemon.token.get_secret_value()
-
-    def __enter__(self) -> Rest:
-        self._server.start()
-        log.info("listening", url=self._url)
-        if sys.stdout.isatty():  # never into a log
-            sys.stdout.write(f"dashboard {self._url}/#token={self._token}\n" if self._token else f"dashboard {self._url}\n")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._services.streams.close()
-        self._server.stop()
-        self._app.state.auditor.close()
-
-    @property
-    def alive(self) -> bool:
-        """False once its thread died."""
-        return self._server.alive
+@contextlib.contextmanager
+def serving(config: Config, core: Core, listener: Door) -> Iterator[Server]:
+    """Serves on a bound socket while entered; raises `AzqError` when it does not get that far."""
+    certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
+    services = services_of(config, core)
+    app = create_app(services)
+    server = Server(app, listener, certificate=certificate, key=key)
+    url, token = url_of(listener, tls=certificate is not None), config.daemon.token.get_secret_value()
+    server.start()
+    log.info("listening", url=url)
+    if sys.stdout.isatty():  # never into a log
+        sys.stdout.write(f"dashboard {url}/#token={token}\n" if token else f"dashboard {url}\n")
+    try:
+        yield server
+    finally:
+        services.streams.close()
+        server.stop()
+        app.state.auditor.close()
 
 
 class Conversation(H11Protocol):
