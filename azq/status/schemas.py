@@ -18,7 +18,7 @@ from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
+from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
@@ -153,8 +153,12 @@ class NewJob(Body):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 
-    def payload(self) -> bytes:
-        """The frame of the match or grade; empty for self-play."""
+    def job(self, **settled: Any) -> Job:
+        """For the ledger: what the request names, with what was settled where it names nothing."""
+        given = self.model_dump(include=set(Job.__struct_fields__)) | settled
+        return Job(**{"job_id": "", **given, "kind": Kind(self.kind), "payload": self._payload()})
+
+    def _payload(self) -> bytes:
         if self.match is not None:
             return encode(MatchSpec(**self.match.model_dump()))
         return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""

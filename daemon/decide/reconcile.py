@@ -13,18 +13,8 @@ from azq.status.queues import condense, eval_tag, live_tags, slots_of
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
 from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
 from azq.wire.messages import GradeSpec, Job, MatchSpec
-from daemon.decide.actions import (
-    Action,
-    CancelQueued,
-    EnqueueEval,
-    EnqueueJob,
-    ExpireLeases,
-    FailRun,
-    FinishRun,
-    PublishJob,
-    ReportUnroutable,
-    RequeueLost,
-)
+from daemon.decide import actions as do
+from daemon.decide.actions import Action
 
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
 SEED_LIMIT = 2**63
@@ -90,34 +80,34 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
-        return FailRun(run.name, run.unreadable)
+        return do.FailRun(run.name, run.unreadable)
     done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
     if reason := Goals(run.until).reached(done):
-        return FinishRun(run.name, reason)
+        return do.FinishRun(run.name, reason)
     recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
-        return FailRun(run.name, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
+        return do.FailRun(run.name, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
 
 
 def _expire(run: DesiredRun, seen: ObservedRun, now_ms: int) -> list[Action]:
     over = any(view.state is JobState.LEASED and view.lease_until_ms <= now_ms for view in seen.jobs)
-    return [ExpireLeases(run.name)] if over else []
+    return [do.ExpireLeases(run.name)] if over else []
 
 
 def _drop(state: RunState, seen: ObservedRun) -> list[Action]:
     """Queued jobs of an ended run are over; evaluations of a finished one still count."""
     queued = [view for view in seen.jobs if view.state is JobState.QUEUED]
-    return [CancelQueued(view.job.job_id) for view in queued if not _survives(view, state)]
+    return [do.CancelQueued(view.job.job_id) for view in queued if not _survives(view, state)]
 
 
 def _survives(view: JobView, state: RunState) -> bool:
     return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind not in MAKES_GAMES)
 
 
-def _route(evaluation: EnqueueEval, offers: Sequence[Offer]) -> Action:
+def _route(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_name(Kind.EVAL, evaluation.tag)
-    return evaluation if slots_of(offers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
+    return evaluation if slots_of(offers, queue) else do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
 def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -128,11 +118,11 @@ def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
         if view.state is not JobState.QUEUED or not _survives(view, state):
             continue
         if not slots_of(scene.offers, queue):
-            actions.append(ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
+            actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
-            actions.append(PublishJob(view))
+            actions.append(do.PublishJob(view))
         elif _is_lost(view, scene.full_ms.get(queue, scene.now_ms), scene.now_ms, scene.config):
-            actions.append(RequeueLost(view.job.job_id, view.attempt))
+            actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
 
 
@@ -145,17 +135,17 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     tag = sections.run.tag
     slots = slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag))
     if not slots:
-        return [ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
+        return [do.ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
     if stalled(seen.learner, seen.counts, sections.selfplay.max_waiting_games):
         return []
     active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
     settings = sections.selfplay
-    job = EnqueueJob(Job("", name, Kind.SELFPLAY, tag, games=settings.games_in_flight, slice_s=settings.slice_s))
+    job = do.EnqueueJob(Job("", name, Kind.SELFPLAY, tag, games=settings.games_in_flight, slice_s=settings.slice_s))
     share = -(-slots // scene.sharing[tag])
     return [job] * max(0, share + scene.config.jobs_ahead - active)
 
 
-def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> EnqueueEval | None:
+def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:
     """The round that is due now, or None.
 
     Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one), no evaluation job outstanding.
@@ -170,12 +160,12 @@ def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene
     tag = eval_tag(scene.offers, sections.run.tag)
     begins = not (seen.round_version or finished) and slots_of(scene.offers, queue_name(Kind.EVAL, tag))
     if begins and (first := _grade(sections, seen.weight_version, scene, most=FIRST_POSITIONS)):
-        return EnqueueEval(run.name, tag, seen.weight_version, tuple(first))
+        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first))
     waited_ms = scene.now_ms - seen.round_ms if seen.round_ms else seen.active_ms
     if waited_ms < arena.every_s * 1000 and not finished:
         return None
     specs: list[MatchSpec | GradeSpec] = [*_matches(arena, sections.run.seed, seen), *_grade(sections, seen.weight_version, scene)]
-    return EnqueueEval(run.name, tag, seen.weight_version, tuple(specs)) if specs else None
+    return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs)) if specs else None
 
 
 def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:
