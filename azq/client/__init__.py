@@ -56,7 +56,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Drops the connections."""
         self._transport.close()
 
     # -- runs
@@ -88,7 +87,6 @@ class Client:
         return _read(self._transport.send("PATCH", f"/v1/runs/{_part(name)}", body={"until": dict(until)}), RunOut)
 
     def pause_run(self, name: str, reason: str = "") -> RunOut:
-        """Pauses a run."""
         return self._post(f"/v1/runs/{_part(name)}/pause", {"reason": reason}, RunOut)
 
     def resume_run(self, name: str, *, until: Mapping[str, float] | None = None) -> RunOut:
@@ -97,7 +95,6 @@ class Client:
         return self._post(f"/v1/runs/{_part(name)}/resume", body, RunOut, repeatable=False)
 
     def finish_run(self, name: str, reason: str = "") -> RunOut:
-        """Ends a run."""
         return self._post(f"/v1/runs/{_part(name)}/finish", {"reason": reason}, RunOut)
 
     def delete_run(self, name: str) -> None:
@@ -155,7 +152,6 @@ class Client:
         return self._pages("/v1/jobs", JobOut, wanted)
 
     def job(self, job_id: str) -> JobOut:
-        """One job."""
         return self._get(f"/v1/jobs/{_part(job_id)}", JobOut)
 
     def enqueue(self, run: str, kind: str, **settings: Any) -> JobOut:

@@ -61,7 +61,6 @@ class Transport:
         self._sleep = sleep
 
     def close(self) -> None:
-        """Drops the connections."""
         self._http.close()
 
     def send(

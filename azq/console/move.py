@@ -41,7 +41,6 @@ class Agent:
         return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
 
     def move(self, history: Sequence[int]) -> dict[str, Any]:
-        """One answer."""
         return self.moves([history])[0]
 
     def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:

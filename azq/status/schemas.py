@@ -171,7 +171,6 @@ class _MessageOut(BaseModel):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """From the message."""
         return cls.model_validate(message)
 
 
@@ -195,7 +194,6 @@ class RunOut(BaseModel):
 
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
-        """From the ledger's view."""
         record = view.record
         return cls(
             name=record.run,
@@ -233,7 +231,6 @@ class JobOut(BaseModel):
 
     @classmethod
     def of(cls, view: JobView) -> JobOut:
-        """From the ledger's view."""
         return cls.model_validate(asdict(view.job) | {name: getattr(view, name) for name in JobView.__slots__})
 
 
@@ -265,7 +262,6 @@ class MatchOut(BaseModel):
 
     @classmethod
     def of(cls, result: MatchResult) -> MatchOut:
-        """From the result."""
         return cls.model_validate(asdict(result) | {"num_simulations": result.spec.num_simulations, "share": result.score})
 
 

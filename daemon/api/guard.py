@@ -35,7 +35,6 @@ class Guard:
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers or passes on one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

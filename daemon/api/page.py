@@ -32,7 +32,6 @@ class Page(StaticFiles):
     """Files with the headers of a page that trusts only its own origin."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file, or 404."""
         response = await super().get_response(path, scope)
         response.headers.update(HEADERS)
         return response
@@ -40,7 +39,6 @@ class Page(StaticFiles):
 
 @router.get("/")
 def root() -> RedirectResponse:
-    """To the dashboard."""
     return RedirectResponse("/page/")
 
 

@@ -47,7 +47,6 @@ class BodyTooLarge(HTTPException):
 
     @staticmethod
     def text(most_bytes: int) -> str:
-        """What the caller is told."""
         return f"a request body may have {most_bytes} bytes"
 
 

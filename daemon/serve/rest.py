@@ -64,17 +64,14 @@ class Conversation(H11Protocol):
         self._door = door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Finds the visitor behind a connection."""
         super().connection_made(transport)
         self._visitor = self._door.visitors.get(transport.get_extra_info("socket").fileno())
 
     def data_received(self, data: bytes) -> None:
-        """Takes in bytes."""
         super().data_received(data)
         self._tell()
 
     def on_response_complete(self) -> None:
-        """Goes on to the next request of the connection."""
         super().on_response_complete()
         self._tell()
 
@@ -125,7 +122,6 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """False once the thread died."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
