@@ -48,15 +48,15 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stop))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
-        core = build(config, client, lock)
-        ticked = core.loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
+        loop = build(config, client, lock)
+        ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
-        rest = stack.enter_context(serving(config, core, listener))
+        rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
-        _serve(config, core.loop, rest, stop, ready=ticked)
+        _serve(config, loop, rest, stop, ready=ticked)
         notify(STOPPING)
-        _quietly(core.loop.leave)
+        _quietly(loop.leave)
     log.info("stopped")
     return int(ExitCode.OK)
 

@@ -81,10 +81,7 @@ def fleet_list(settings: Config) -> Answer:
 
 @fleet_app.command("revoke")
 @with_settings
-def fleet_revoke(
-    settings: Config,
-    name: Annotated[str, typer.Argument(help="A machine of `azq fleet list`.")],
-) -> Answer:
+def fleet_revoke(settings: Config, name: Annotated[str, typer.Argument(help="A machine of `azq fleet list`.")]) -> Answer:
     """Send a machine away, at once: its user is removed from every broker and its connections end."""
     from azq.host.brokers import resolve
     from azq.host.users import machines_of

@@ -35,9 +35,7 @@ SOON = ("learner.min_window=4096", "learner.publish_every_s=5.0", "arena.every_s
 
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
     """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
-    bus = RedisBus(brokers.open_control(config)[1])
-    with contextlib.closing(bus):
-        found = profile_of(looks(bus, seconds, wait or threading.Event().wait), run)
+    found = _profile(config, run, seconds, wait or threading.Event().wait)
     if not found:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     return found
@@ -46,9 +44,12 @@ def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float]
 def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
     """The same of an `azq up` in a folder of its own, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
     with tempfile.TemporaryDirectory(prefix="azq-profile-") as folder, _up(Path(folder), game, overrides) as config:
-        bus = RedisBus(brokers.open_control(config)[1])
-        with contextlib.closing(bus):
-            return profile_of(looks(bus, seconds, threading.Event().wait), RUN)
+        return _profile(config, RUN, seconds, threading.Event().wait)
+
+
+def _profile(config: Config, run: str, seconds: float, wait: Callable[[float], object]) -> tuple[RoleProfile, ...]:
+    with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
+        return profile_of(looks(bus, seconds, wait), run)
 
 
 def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Look]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from azq import logs
-from azq.bus.base import Bus, Entry
+from azq.bus.base import Bus, Entry, order
 from azq.errors import InvalidRequest
 from azq.ledger.rules import KEPT_EVENTS
 from azq.wire import keys
@@ -171,8 +171,7 @@ def _plain(message: msgspec.Struct, *names: str) -> dict[str, Any]:
 
 
 def _place(entry: Entry, letter: str, run: str) -> EventId:
-    ms, _, number = entry.id.partition("-")
-    return EventId(int(ms), int(number or 0), letter, run)
+    return EventId(*order(entry.id), letter, run)
 
 
 def condition_events(before: frozenset[str], now: frozenset[str]) -> list[tuple[str, Mapping[str, str]]]:

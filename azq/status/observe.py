@@ -46,18 +46,14 @@ class Standings:
     """What was worked out of each run's results, by the id of the newest one; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._known: dict[str, tuple[str, Standing]] = {}
 
     def of(self, run: str, newest_id: str, read: Callable[[], Results]) -> Standing:
         """The standing as of a result; `read` fetches the results where it is not known yet."""
-        with self._lock:
-            known_id, standing = self._known.get(run, ("", Standing()))
-        if known_id == newest_id:
-            return standing
-        matches, grades = read()
-        standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
-        with self._lock:
+        known_id, standing = self._known.get(run, ("", Standing()))
+        if known_id != newest_id:  # two threads that look at once read the same results
+            matches, grades = read()
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
             self._known[run] = (newest_id, standing)
         return standing
 
@@ -191,13 +187,13 @@ class Observer:
     def __init__(self, ledger: AnyLedger, bus: Bus, beats: Beats) -> None:
         self._ledger = ledger
         self._bus = bus
-        self._beats = beats
+        self.beats = beats
         self._full_ms: dict[str, int] = {}
 
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
         looks = self._ledger.look()
-        workers = self._beats.refresh()
+        workers = self.beats.refresh()
         names = [look.view.record.run for look in looks]
         learners = self._bus.get_each([keys.learner_status(name) for name in names])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])

@@ -42,16 +42,16 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _examples(*bodies: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+
+
 class NewRun(Body):
     """A run to create."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
-                {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
-            ]
-        },
+    model_config = _examples(
+        {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
+        {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
     )
 
     name: Name
@@ -80,7 +80,7 @@ class NewRun(Body):
 class RunChange(Body):
     """What changes about a run."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = _examples({"until": {"minutes": 60}})
 
     until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
 
@@ -94,7 +94,7 @@ class Reason(Body):
 class Resumption(Body):
     """A run to go on; a finished one needs a farther goal, or it ends at once."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = _examples({"until": {"minutes": 60}})
 
     until: Until | None = Field(default=None, description="Replaces the run's goals, counted from its creation; absent: they stay.")
 
@@ -122,13 +122,9 @@ class NewGrade(Body):
 class NewJob(Body):
     """A job to enqueue."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
-                {"run": "first", "kind": "eval", "priority": 3, "match": {"first": "latest", "second": "uct:100", "games": 40}},
-            ]
-        },
+    model_config = _examples(
+        {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
+        {"run": "first", "kind": "eval", "priority": 3, "match": {"first": "latest", "second": "uct:100", "games": 40}},
     )
 
     run: Name

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import h11
+import redis
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -26,7 +27,7 @@ from azq.wire.connect import open_client
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
-from daemon.serve.loop import Core
+from daemon.serve.loop import Loop
 
 START_WITHIN_S = 15.0
 STOP_WITHIN_S = 5.0
@@ -37,10 +38,10 @@ log = logs.get(__name__)
 
 
 @contextlib.contextmanager
-def serving(config: Config, core: Core, listener: Door) -> Iterator[Server]:
+def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> Iterator[Server]:
     """Serves on a bound socket while entered; raises `AzqError` when it does not get that far."""
     certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
-    services = services_of(config, core)
+    services = services_of(config, client, loop)
     app = create_app(services)
     server = Server(app, listener, certificate=certificate, key=key)
     url, token = url_of(listener, tls=certificate is not None), config.daemon.token.get_secret_value()
@@ -132,17 +133,17 @@ class Server:
         self._listener.close()
 
 
-def services_of(config: Config, core: Core) -> Services:
+def services_of(config: Config, client: redis.Redis, loop: Loop) -> Services:
     """What the routes work with."""
     data = [open_client(url, timeout_s=PROBE_TIMEOUT_S) for url in config.broker.data_planes]
     return Services(
-        core.ledger,
-        core.bus,
+        loop.hands.ledger,
+        loop.bus,
         config.daemon,
-        core.health,
+        loop.health,
         config.home,
         games.names,
-        open_planes(core.client, data),
-        store_of=partial(open_run_store, config.store, client=core.client),
-        beats=core.beats,
+        open_planes(client, data),
+        store_of=partial(open_run_store, config.store, client=client),
+        beats=loop.observer.beats,
     )
