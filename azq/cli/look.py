@@ -27,11 +27,12 @@ def status(settings: Config, run: RunName = None, as_json: AsJson = False) -> No
 
 
 @with_settings
-def ledger(settings: Config, run: RunName = None, as_json: AsJson = False) -> None:
+def ledger(settings: Config, run: RunName = None) -> Answer:
     """Show the proof that no game was lost: opened = finished + open + abandoned, finished = inserted."""
-    from azq.console.show import show_ledger
+    from azq.console.show import ledger_counts
 
-    show_ledger(settings, run, as_json)
+    values = ledger_counts(settings, run)
+    return Answer(values, [f"{name:<20} {value}" for name, value in values.items() if name != "run"])
 
 
 @with_settings

@@ -6,10 +6,8 @@ Pages are followed; what creates something is sent under a key of its own.
 from __future__ import annotations
 
 import hashlib
-import ssl
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -29,34 +27,18 @@ SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
 T = TypeVar("T")
 
 
-class Client:
+class Client(Transport):
     """One daemon. Methods raise what the daemon refuses with, as azq's errors, and `DaemonUnavailable` where nobody answers.
 
     Everything but `resume_run` and `revoke_job` is repeated by itself when an answer is lost: creating requests carry an
     `Idempotency-Key`. Safe to share between threads.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str = "",
-        *,
-        timeout_s: float = 10.0,
-        trust: ssl.SSLContext | None = None,
-        http: httpx2.Client | None = None,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self._transport = Transport(url, token, timeout_s=timeout_s, trust=trust, http=http, sleep=sleep)
-        self._sleep = sleep
-
     def __enter__(self) -> Client:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        self._transport.close()
 
     # -- runs
 
@@ -84,7 +66,7 @@ class Client:
 
     def change_run(self, name: str, *, until: Mapping[str, float]) -> RunOut:
         """Gives a run other goals."""
-        return _read(self._transport.send("PATCH", f"/v1/runs/{_part(name)}", body={"until": dict(until)}), RunOut)
+        return _read(self.send("PATCH", f"/v1/runs/{_part(name)}", body={"until": dict(until)}), RunOut)
 
     def pause_run(self, name: str, reason: str = "") -> RunOut:
         return self._post(f"/v1/runs/{_part(name)}/pause", {"reason": reason}, RunOut)
@@ -99,7 +81,7 @@ class Client:
 
     def delete_run(self, name: str) -> None:
         """Forgets a run that rests, and all that the control plane keeps of it; one that is not there is passed over."""
-        self._transport.send("DELETE", f"/v1/runs/{_part(name)}")
+        self.send("DELETE", f"/v1/runs/{_part(name)}")
 
     def run_status(self, name: str) -> RunStatus:
         """Everything the live table shows."""
@@ -130,7 +112,7 @@ class Client:
 
     def read_weights(self, name: str, version: int | str = "latest") -> bytes:
         """A safetensors file, verified. Raises also `WeightsError` where what came is damaged."""
-        answer = self._transport.send("GET", f"/v1/runs/{_part(name)}/weights/{_part(str(version))}")
+        answer = self.send("GET", f"/v1/runs/{_part(name)}/weights/{_part(str(version))}")
         if f'"{hashlib.sha256(answer.content).hexdigest()}"' != answer.headers.get("etag"):
             raise WeightsError(f"weights {version} of run {name} were damaged on their way; ask again")
         return bytes(answer.content)
@@ -177,7 +159,7 @@ class Client:
 
     def ready(self) -> HealthOut:
         """The daemon, when it does useful work. Raises `DaemonUnavailable` while it does not; asks once."""
-        return _read(self._transport.send("GET", "/readyz", repeatable=False), HealthOut)
+        return _read(self.send("GET", "/readyz", repeatable=False), HealthOut)
 
     def audit(self) -> Iterator[AuditOut]:
         """Who changed what, newest first."""
@@ -192,7 +174,7 @@ class Client:
         failures, connected = 0, False
         while True:
             try:
-                with self._transport.stream(path, {"Last-Event-ID": after} if after else {}, silence_s=SILENCE_S) as response:
+                with self.stream(path, {"Last-Event-ID": after} if after else {}, silence_s=SILENCE_S) as response:
                     for event in parse_events(response.iter_lines()):
                         failures, connected = 0, True
                         after = event.id or after
@@ -207,24 +189,24 @@ class Client:
     # -- how
 
     def _get(self, path: str, kind: type[T], **params: Any) -> T:
-        return _read(self._transport.send("GET", path, params=params), kind)
+        return _read(self.send("GET", path, params=params), kind)
 
     def _post(self, path: str, body: Any, kind: type[T], *, repeatable: bool = True) -> T:
-        return _read(self._transport.send("POST", path, body=body, repeatable=repeatable), kind)
+        return _read(self.send("POST", path, body=body, repeatable=repeatable), kind)
 
     def _create(self, path: str, body: Any, kind: type[T]) -> T:
-        return _read(self._transport.send("POST", path, body=body, headers={"Idempotency-Key": str(uuid.uuid4())}), kind)
+        return _read(self.send("POST", path, body=body, headers={"Idempotency-Key": str(uuid.uuid4())}), kind)
 
     def _pages(self, path: str, kind: type[T], params: Mapping[str, Any]) -> Iterator[T]:
         for answer in self._answers(path, params):
             yield from _read(answer, list[kind])  # type: ignore[valid-type]
 
     def _answers(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[httpx2.Response]:
-        answer = self._transport.send("GET", path, params=params)
+        answer = self.send("GET", path, params=params)
         yield answer
         while link := answer.links.get("next", {}).get("url"):
             following = urlsplit(link)
-            answer = self._transport.send("GET", f"{path}?{following.query}")  # never to another host, whatever the link says
+            answer = self.send("GET", f"{path}?{following.query}")  # never to another host, whatever the link says
             yield answer
 
 

@@ -46,9 +46,9 @@ class Transport:
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str = "",
         *,
-        timeout_s: float,
+        timeout_s: float = 10.0,
         trust: ssl.SSLContext | None = None,
         http: httpx2.Client | None = None,
         sleep: Callable[[float], object] = time.sleep,

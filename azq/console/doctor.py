@@ -46,13 +46,11 @@ def examine(config: Config) -> Iterator[Check]:
         resolved = brokers.resolve(config)
         with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
             yield from _fleet(resolved, control)
-    except (ConfigError, BrokerUnavailable) as error:
-        if config.broker.control_url:
+    except AzqError as error:
+        if config.broker.control_url or not isinstance(error, (ConfigError, BrokerUnavailable)):
             yield Check("control", "fail", str(error))
         else:
             yield Check("brokers", "warn", f"none runs for {config.home.absolute()} ({_why(error)}): `azq up` starts them")
-    except AzqError as error:
-        yield Check("control", "fail", str(error))
 
 
 def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import msgspec
 import redis
@@ -50,17 +51,12 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
         typer.echo(brokers_text(seen))
 
 
-def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
-    """Prints the counts of one run, or of the only one."""
+def ledger_counts(config: Config, run: str | None) -> dict[str, Any]:
+    """The counts of one run, or of the only one, by their public names."""
     ledger = Ledger(brokers.open_control(config)[1])
     name = run or only_run(ledger)
     found = ledger.counts(ledger.run(name).record.run)
-    counts = {**asdict(found), "balanced": found.balanced}
-    if as_json:
-        typer.echo(json.dumps({"run": name, **counts}))
-        return
-    for key, value in counts.items():
-        typer.echo(f"{key:<20} {value}")
+    return {"run": name, **asdict(found), "balanced": found.balanced}
 
 
 def only_run(ledger: Ledger) -> str:

@@ -84,7 +84,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) <= self._max_body_bytes:
             return None
-        return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge.text(self._max_body_bytes), instance=path)
+        return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge(self._max_body_bytes).detail, instance=path)
 
     def _counted(self, receive: Receive) -> Receive:
         taken = 0

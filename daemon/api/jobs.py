@@ -31,7 +31,7 @@ def enqueue_job(body: NewJob, use: Use, creation: Creating) -> JobOut:
     replayed = view is not None
     if view is None:
         job = _settled(body, use)
-        with use.admission.job():
+        with use.admit_job():
             view, replayed = use.ledger.enqueue_once(once, job)
     creation.note(view.job.job_id, replayed=replayed)
     return JobOut.of(view)

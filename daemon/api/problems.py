@@ -43,11 +43,7 @@ class BodyTooLarge(HTTPException):
     """More bytes than a request body may have."""
 
     def __init__(self, most_bytes: int) -> None:
-        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.text(most_bytes))
-
-    @staticmethod
-    def text(most_bytes: int) -> str:
-        return f"a request body may have {most_bytes} bytes"
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body may have {most_bytes} bytes")
 
 
 class ProblemResponse(JSONResponse):

@@ -46,7 +46,7 @@ def create_run(body: NewRun, use: Use, creation: Creating) -> RunOut:
             use.clock_ms(),
             goals(body.until),
         )
-        with use.admission.run():
+        with use.admit_run():
             view, replayed = use.ledger.create_run_once(record, once)
     creation.note(body.name, replayed=replayed)
     return RunOut.of(view)
@@ -96,7 +96,7 @@ def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     """Goes on with a paused, finished or failed run, towards other goals where they are given."""
     if use.ledger.run(run).state is RunState.RUNNING:
         raise StateConflict(f"run {run} is running already")
-    with use.admission.run():
+    with use.admit_run():
         if body is not None and body.until is not None:
             use.ledger.update_run_until(run, goals(body.until))
         return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
@@ -178,8 +178,8 @@ def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
     Raises `ConfigError` for one outside of `home`, one of azq's own, and one that holds, or lies in, that of another run.
     """
     folder = Path(os.path.abspath(home / (said or run)))
-    place = _real(folder)
-    below = _parts_below(place, _real(home))
+    place, real_home = _real(folder), _real(home)
+    below = place.relative_to(real_home).parts if place.is_relative_to(real_home) else ()
     if said and (not below or any(part.startswith(".") for part in below)):
         raise ConfigError(
             f"directory {said!r} is no folder for a run below {home.absolute()}, the daemon's home; leave it out, or name one there"
@@ -192,7 +192,3 @@ def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
 
 def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises where links run in a circle
-
-
-def _parts_below(place: Path, home: Path) -> tuple[str, ...]:
-    return place.relative_to(home).parts if place.is_relative_to(home) else ()

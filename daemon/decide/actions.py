@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from azq.ledger.types import JobView
+from azq.ledger.types import JobView, RunState
 from azq.wire.messages import GradeSpec, Job, MatchSpec
 
 
@@ -56,18 +56,11 @@ class CancelQueued:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishRun:
-    """End a run that reached its goal."""
+class EndRun:
+    """End a run that reached its goal, or that failed and cannot go on."""
 
     run: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailRun:
-    """End a run that cannot go on."""
-
-    run: str
+    state: RunState
     reason: str
 
 
@@ -86,6 +79,4 @@ class ReportUnroutable:
         return f"run {self.run}: no live worker takes {self.queue} (live {kind} tags: {there}); {remedy}"
 
 
-Action: TypeAlias = (
-    PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | FinishRun | FailRun | ReportUnroutable
-)
+Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | ReportUnroutable

@@ -80,13 +80,13 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
-        return do.FailRun(run.name, run.unreadable)
+        return do.EndRun(run.name, RunState.FAILED, run.unreadable)
     done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
     if reason := Goals(run.until).reached(done):
-        return do.FinishRun(run.name, reason)
+        return do.EndRun(run.name, RunState.FINISHED, reason)
     recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
-        return do.FailRun(run.name, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
+        return do.EndRun(run.name, RunState.FAILED, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
 
 

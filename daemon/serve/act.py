@@ -63,12 +63,9 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
             send(hands, hands.ledger.requeue(job_id, attempt))
         case do.CancelQueued(job_id):
             hands.ledger.cancel(job_id)
-        case do.FinishRun(run, reason):
-            hands.ledger.set_run_state(run, RunState.FINISHED, reason)
-            log.info("run_finished", run=run, reason=reason)
-        case do.FailRun(run, reason):
-            hands.ledger.set_run_state(run, RunState.FAILED, reason)
-            log.error("run_failed", run=run, reason=reason)
+        case do.EndRun(run, state, reason):
+            hands.ledger.set_run_state(run, state, reason)
+            (log.error if state is RunState.FAILED else log.info)(f"run_{state}", run=run, reason=reason)
         case do.ReportUnroutable():
             pass  # a condition, not a deed: the loop keeps and logs it
 

@@ -15,11 +15,10 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
+    EndRun,
     EnqueueEval,
     EnqueueJob,
     ExpireLeases,
-    FailRun,
-    FinishRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -100,7 +99,8 @@ def test_expired_leases_are_taken_back_in_every_run_state(state: RunState) -> No
 )
 def test_a_run_that_reached_its_goal_is_finished_and_gets_nothing_more(until: dict[str, float], seen: ObservedRun) -> None:
     [action] = decide(seen, (beat("a", "selfplay.cpu"),), until=until)
-    assert isinstance(action, FinishRun)
+    assert isinstance(action, EndRun)
+    assert action.state is RunState.FINISHED
     assert next(iter(until)) in action.reason
 
 
@@ -109,22 +109,22 @@ def test_a_run_short_of_its_goal_goes_on() -> None:
 
 
 def test_settings_that_do_not_parse_fail_the_run_with_the_key() -> None:
-    assert decide(ObservedRun(EMPTY), sections=None) == [FailRun("r", "selfplay.oops: unknown key")]
+    assert decide(ObservedRun(EMPTY), sections=None) == [EndRun("r", RunState.FAILED, "selfplay.oops: unknown key")]
 
 
 def test_jobs_that_keep_failing_fail_the_run_and_one_success_forgives() -> None:
     failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - n, error=f"no observation {n}") for n in range(1, 6))
     [action] = decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),))
-    assert action == FailRun("r", "5 self-play jobs in a row failed; the last one: no observation 1")
-    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
+    assert action == EndRun("r", RunState.FAILED, "5 self-play jobs in a row failed; the last one: no observation 1")
+    assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
     forgiven = (dataclasses.replace(failed[0], state=JobState.DONE), *failed[1:])
-    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
+    assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
 
 
 def test_failures_from_before_the_last_resume_are_forgotten() -> None:
     for ended_ms in (NOW - 200_000, NOW - 100_000):  # long before, and in the same moment
         failed = tuple(view(n, JobState.FAILED, ended_ms=ended_ms, error="old") for n in range(5))
-        assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
+        assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
 
 
 def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
@@ -147,8 +147,8 @@ def test_a_job_behind_a_leased_one_is_published_too() -> None:
 
 def test_goals_nobody_has_begun_or_knows_are_not_reached() -> None:
     for until in ({"steps": 1.0}, {"moves": 1.0}):
-        assert not any(isinstance(action, FinishRun) for action in decide(ObservedRun(EMPTY), (), until=until))
-    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [FinishRun("r", "steps=0 reached")]
+        assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY), (), until=until))
+    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [EndRun("r", RunState.FINISHED, "steps=0 reached")]
 
 
 class TestEvaluationRounds:

@@ -15,11 +15,10 @@ from azq.wire.kinds import queue_name
 from daemon.decide.actions import (
     Action,
     CancelQueued,
+    EndRun,
     EnqueueEval,
     EnqueueJob,
     ExpireLeases,
-    FailRun,
-    FinishRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -95,10 +94,8 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
                 jobs[job_id] = dataclasses.replace(jobs[job_id], attempt=attempt + 1, published_ms=NOW)
             case CancelQueued(job_id):
                 del jobs[job_id]
-            case FinishRun():
-                run = dataclasses.replace(run, state=RunState.FINISHED)
-            case FailRun():
-                run = dataclasses.replace(run, state=RunState.FAILED)
+            case EndRun(_, state):
+                run = dataclasses.replace(run, state=state)
     return run, dataclasses.replace(observed, runs={"r": dataclasses.replace(seen, jobs=tuple(jobs.values()))})
 
 
