@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,19 +168,13 @@ def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
     figures = merged(workers)
-    wall, cpu, device = (part(figures, prefix) for prefix in (WALL, CPU, DEVICE))
-    cores = sum(cpu.values())
+    wall, cpu, device = (defaultdict(float, part(figures, prefix)) for prefix in (WALL, CPU, DEVICE))
+    cores, gpu = sum(cpu.values()), bool(device)
     order = [*OF_ROLE[role], *(phase for phase in wall if phase not in OF_ROLE[role])]
     rows = tuple(
-        Row(
-            phase,
-            wall.get(phase, 0.0),
-            cpu.get(phase, 0.0),
-            cpu.get(phase, 0.0) / cores if cores else 0.0,
-            device.get(phase, 0.0) if device else None,
-        )
+        Row(phase, wall[phase], cpu[phase], cpu[phase] / cores if cores else 0.0, device[phase] if gpu else None)
         for phase in order
-        if wall.get(phase, 0.0) > 0 or cpu.get(phase, 0.0) > 0
+        if wall[phase] > 0 or cpu[phase] > 0
     )
     return RoleProfile(role, len(workers), cores, rows)
 

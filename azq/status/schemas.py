@@ -191,18 +191,9 @@ class RunOut(BaseModel):
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         record = view.record
-        return cls(
-            name=record.run,
-            game=known_section(record, "run", _Game).game,
-            state=view.state,
-            reason=view.reason,
-            until=dict(record.until),
-            active_s=view.active_ms / 1000,
-            created_ms=record.created_ms,
-            directory=record.directory,
-            sections=plain_sections(record),
-            network=network,
-        )
+        known = {"name": record.run, "game": known_section(record, "run", _Game).game, "sections": plain_sections(record)}
+        state = {"state": view.state, "reason": view.reason, "active_s": view.active_ms / 1000, "network": network}
+        return cls.model_validate(asdict(record) | known | state)
 
 
 class JobOut(BaseModel):

@@ -49,14 +49,8 @@ class _Network(msgspec.Struct):
 def network_status(record: RunRecord, weights: WeightEvent | None) -> NetworkStatus:
     """What a run's settings name and its newest weights have; the defaults where settings do not parse."""
     configured = known_section(record, "network", _Network)
-    known = weights if weights is not None and weights.blocks else None
-    return NetworkStatus(
-        kind=configured.kind,
-        configured_blocks=configured.blocks,
-        configured_channels=configured.channels,
-        blocks=known.blocks if known else None,
-        channels=known.channels if known else None,
-    )
+    now = (weights.blocks, weights.channels) if weights is not None and weights.blocks else (None, None)
+    return NetworkStatus(configured.kind, configured.blocks, configured.channels, *now)
 
 
 @dataclass(frozen=True, slots=True)
