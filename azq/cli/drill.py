@@ -23,9 +23,8 @@ def drill_list() -> Answer:
     from azq.drill import load_all
 
     scenarios = load_all()
-    facts = [
-        {"name": one.name, "summary": one.summary, "role": one.role, "fault": one.fault, "within_s": one.within_s} for one in scenarios
-    ]
+    shown = ("name", "summary", "role", "fault", "within_s")
+    facts = [{name: getattr(one, name) for name in shown} for one in scenarios]
     return Answer(facts, [f"{one.name:<29}{one.summary}" for one in scenarios])
 
 

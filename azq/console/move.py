@@ -40,9 +40,6 @@ class Agent:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
         return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
 
-    def move(self, history: Sequence[int]) -> dict[str, Any]:
-        return self.moves([history])[0]
-
     def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:
         """What `azq move` prints: the moves, with the distribution of outcomes and the value in the game's unit where it has them."""
         states = [position(self.game, history) for history in histories]

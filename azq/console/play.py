@@ -191,8 +191,9 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
             continue
         tell(f"\n{_view(player.game, state, human)}\n")
         if state.current_player() != human:
-            answer = player.move(history)
-            tell(f"{_agent_name(player.game, state)} plays {state.action_to_string(answer['action'])} (value {answer['value']:+.2f})\n")
+            answer = player.moves([history])[0]
+            agent = "agent" if player.game.num_players() == 2 else f"agent {state.current_player()}"
+            tell(f"{agent} plays {state.action_to_string(answer['action'])} (value {answer['value']:+.2f})\n")
             history.append(answer["action"])
         elif not _ask_action(player.game, state, history, ask, tell):
             return
@@ -202,10 +203,6 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
 def _view(game: Game, state: State, human: int) -> str:
     """What the person may see."""
     return state.information_state_string(human) if game.is_hidden() else str(state)
-
-
-def _agent_name(game: Game, state: State) -> str:
-    return "agent" if game.num_players() == 2 else f"agent {state.current_player()}"
 
 
 def _ask_action(game: Game, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import redis
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import Progress
 from rich.text import Text
 
@@ -41,7 +41,7 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
     elif run:
-        table.print_summary(summaries[0])
+        Console().print(Group(table.panel(summaries[0]), table.workers_table(summaries[0])))
         typer.echo(brokers_text(seen))
     else:
         for summary in summaries:

@@ -127,11 +127,6 @@ def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
     return Beats(bus).read()
 
 
-def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
-    """What the run's learner said last; None when it is silent."""
-    return _decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run))
-
-
 def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
     """The newest weight events, newest first."""
     return [event for entry in bus.newest(keys.weights(run), count) if (event := _decode_entry(entry, WeightEvent)) is not None]
@@ -172,7 +167,7 @@ def gather(
         view=look.view,
         counts=look.counts,
         jobs=look.jobs,
-        learner=read_learner(bus, run),
+        learner=_decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run)),
         weights=_decode_entry(newest, WeightEvent),
         matches=standing.matches,
         grades=standing.grades,

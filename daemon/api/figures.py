@@ -75,6 +75,11 @@ RUN_FIGURES = (
 )
 # fmt: on
 
+PLANE_FIGURES = (
+    Figure("used_bytes", "azq_broker_used_memory_bytes", "Memory of the plane's server."),
+    Figure("limit_bytes", "azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none."),
+    Figure("dead_letters", "azq_dead_letters", "Frames that nobody could read.", counts_up=True),
+)
 WORKER_PHASES = (
     ("azq_phase_wall_share", "Share of a process's wall time by phase; of several loops the mean.", phases.WALL),
     ("azq_phase_cpu_cores", "CPU cores that a process uses by phase.", phases.CPU),
@@ -96,12 +101,8 @@ def of_planes(planes: Sequence[PlaneFacts]) -> Iterator[Metric]:
     """The brokers; the backlog of the control plane is samples, that of the data plane evaluation requests."""
     up = [plane for plane in planes if plane.up]
     yield _gauge("azq_broker_up", "1 while the plane answers.", ["plane"], (([plane.plane], plane.up) for plane in planes))
-    yield _gauge(
-        "azq_broker_used_memory_bytes", "Memory of the plane's server.", ["plane"], (([plane.plane], plane.used_bytes) for plane in up)
-    )
-    limits = (([plane.plane], plane.limit_bytes) for plane in up)
-    yield _gauge("azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none.", ["plane"], limits)
-    yield _counter("azq_dead_letters", "Frames that nobody could read.", ["plane"], (([plane.plane], plane.dead_letters) for plane in up))
+    for figure in PLANE_FIGURES:
+        yield _metric(figure, ["plane"], (([plane.plane], getattr(plane, figure.name)) for plane in up))
     waiting = (([plane.plane, run], entries) for plane in up for run, entries in plane.waiting.items())
     yield _gauge("azq_stream_entries", "Entries that nobody acknowledged yet.", ["plane", "run"], waiting)
 
@@ -124,8 +125,7 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
     yield _gauge("azq_process_start_time_seconds", "When a process started, in seconds since 1970.", WHO, starts)
     for figure in metrics.FIGURES:
         if figure.metric:
-            family, labels = _counter if figure.counts_up else _gauge, [*WHO, "quantile"] if figure.quantiles else WHO
-            yield family(figure.metric, figure.help, labels, _of_figure(figure, workers))
+            yield _metric(figure, [*WHO, "quantile"] if figure.quantiles else WHO, _of_figure(figure, workers))
     for name, text, prefix in WORKER_PHASES:
         shares = (([*_who(beat), phase], share) for beat in workers for phase, share in phases.part(beat.rates, prefix).items())
         yield _gauge(name, text, [*WHO, "phase"], shares)
@@ -135,7 +135,7 @@ def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     """Every run, its ledger included."""
     for figure in RUN_FIGURES:
         known = (([status.run], value) for status in statuses if (value := attrgetter(figure.name)(status)) is not None)
-        yield (_counter if figure.counts_up else _gauge)(figure.metric, figure.help, ["run"], known)
+        yield _metric(figure, ["run"], known)
     states = (([status.run, str(status.state)], 1) for status in statuses)
     yield _gauge("azq_run_state", "1 for the state a run is in.", ["run", "state"], states)
 
@@ -151,15 +151,12 @@ def _who(beat: Heartbeat) -> list[str]:
     return [beat.worker, beat.role, beat.host]
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    return _filled(GaugeMetricFamily(name, text, labels=labels), rows)
+def _gauge(name: str, help: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    return _metric(Figure("", name, help), labels, rows)
 
 
-def _counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    return _filled(CounterMetricFamily(name, text, labels=labels), rows)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
-    for labels, value in rows:
-        family.add_metric(labels, float(value))
+def _metric(figure: Figure, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = (CounterMetricFamily if figure.counts_up else GaugeMetricFamily)(figure.metric, figure.help, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, float(value))
     return family

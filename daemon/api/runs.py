@@ -39,13 +39,11 @@ def create_run(body: NewRun, use: Use, creation: Creating) -> RunOut:
     view = use.ledger.first_run(body.name, once)
     replayed = view is not None
     if view is None:
-        record = record_of(
-            body.name,
-            _sections(body, use),
-            folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
-            use.clock_ms(),
-            goals(body.until),
-        )
+        sections = _sections(body, use)
+        # One of the same name is a conflict of another kind.
+        taken = {other.record.run: other.record.directory for other in use.ledger.runs() if other.record.run != body.name}
+        folder = folder_of(body.name, body.directory, use.home, taken)
+        record = record_of(body.name, sections, folder, use.clock_ms(), goals(body.until))
         with use.admit_run():
             view, replayed = use.ledger.create_run_once(record, once)
     creation.note(body.name, replayed=replayed)
@@ -151,11 +149,6 @@ def _sections(body: NewRun, use: Services) -> RunSections:
         raise ConfigError(f"request body: game is {body.game!r} and sections.run.game is {sections.run.game!r}; name one")
     _check_game(sections.run.game, sections.run.params, use)
     return sections
-
-
-def _folders(use: Services, run: str) -> dict[str, str]:
-    """Those of all other runs; one of the same name is a conflict of another kind."""
-    return {view.record.run: view.record.directory for view in use.ledger.runs() if view.record.run != run}
 
 
 def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:

@@ -121,13 +121,9 @@ def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
             actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
             actions.append(do.PublishJob(view))
-        elif _is_lost(view, scene.full_ms.get(queue, scene.now_ms), scene.now_ms, scene.config):
+        elif scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= scene.config.unclaimed_s * 1000:
             actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
-
-
-def _is_lost(view: JobView, full_ms: int, now_ms: int, config: DaemonConfig) -> bool:
-    return now_ms - max(view.published_ms, full_ms) >= config.unclaimed_s * 1000
 
 
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
