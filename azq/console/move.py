@@ -14,7 +14,7 @@ from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.match import unit
 from azq.arena.player import Line, position
 from azq.config import Config, SearchConfig
-from azq.errors import AzqError, ConfigError, NotFound, WireError
+from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.search.evaluator import Evaluator
 
@@ -83,12 +83,11 @@ def newest_weights(folder: rundir.RunDir) -> Path:
 
 def weight_version(path: Path) -> int:
     """The version that a weights file says it has; 0 where it does not say."""
+    from azq.nets.weights import describe
+
     try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(size, MAX_LINE_BYTES)))
-        return int(json.loads(header["__metadata__"]["azq"])["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return describe(path).version
+    except WeightsError:
         return 0
 
 

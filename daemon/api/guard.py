@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from http import HTTPStatus
 
+from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,7 +14,7 @@ from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
 from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring
 from daemon.api.limits import Limiter
 from daemon.api.origin import forwarding, why_foreign, why_no_json
-from daemon.api.problems import BodyTooLarge, ProblemResponse, problem, urn
+from daemon.api.problems import BodyTooLarge, problem, urn
 
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like
@@ -52,7 +53,7 @@ class Guard:
         scope[IDENTITY] = identity
         await self._app(scope, self._counted(receive), send)
 
-    def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> ProblemResponse | None:
+    def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> JSONResponse | None:
         if path in PROBES:
             return None
         named = identity if identity is not LOCAL else None
@@ -63,7 +64,7 @@ class Guard:
         text = f"more requests than daemon.rate_per_s allows; ask again in {wait_s} s"
         return _refusal(HTTPStatus.TOO_MANY_REQUESTS, text, path, TooManyRequests, {"Retry-After": str(wait_s)})
 
-    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> ProblemResponse | None:
+    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> JSONResponse | None:
         if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
             return None
         if identity is None:
@@ -80,7 +81,7 @@ class Guard:
             return _refusal(HTTPStatus.FORBIDDEN, text, path)
         return None
 
-    def _too_long(self, path: str, headers: Headers) -> ProblemResponse | None:
+    def _too_long(self, path: str, headers: Headers) -> JSONResponse | None:
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) <= self._max_body_bytes:
             return None
@@ -102,11 +103,11 @@ class Guard:
 
 def _refusal(
     status: HTTPStatus, text: str, path: str, kind: type[AzqError] = AccessDenied, headers: dict[str, str] | None = None
-) -> ProblemResponse:
+) -> JSONResponse:
     return problem(status, text, kind=urn(kind), instance=path, headers=headers)
 
 
-def _not_meant(path: str, method: str, headers: Headers) -> ProblemResponse | None:
+def _not_meant(path: str, method: str, headers: Headers) -> JSONResponse | None:
     if text := why_foreign(method, headers):
         return _refusal(HTTPStatus.FORBIDDEN, text, path)
     if text := why_no_json(method, headers):
