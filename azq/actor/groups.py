@@ -41,14 +41,13 @@ class GameGroup:
         self.submitted_s = 0.0
         self.search_s = 0.0  # CPU of this thread in the core so far
 
-    def room(self) -> int:
+    def room(self) -> list[int]:
         """Slots without a game."""
-        return len(self.search.empty_slots())
+        return self.search.empty_slots()
 
-    def start(self, record: GameRecord) -> None:
+    def start(self, slot: int, record: GameRecord) -> None:
         """Puts a game into a free slot after replaying it; raises `WireError` or `IllegalActionError` where that fails."""
         arrays = unpack_record(record, self._num_actions, self._value_size)
-        slot = self.search.empty_slots()[0]
         try:
             self.search.start(slot, record.uid, **arrays)
         except (ValueError, TypeError, IndexError) as error:

@@ -87,6 +87,7 @@ class SelfPlay:
         self._started_s = self._evaluated_s = self._journaled_s = clock()
         self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
         self._journal_s = min(HASTE_S, self._limits.journal_s)
+        self._to_journal = 0
 
     def run(self) -> SliceEnd:
         """Plays until there is a reason to stop, then gives every open game back; errors of azq's own making propagate."""
@@ -123,11 +124,9 @@ class SelfPlay:
     def _tick(self) -> Stop | None:
         """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
         now = self._clock()
-        if now - self._journaled_s >= self._journal_s:
+        if now - self._journaled_s >= self._journal_s / len(self._groups):
             self._journaled_s = now
-            self._journal_s = min(2 * self._journal_s, self._limits.journal_s)
-            with self._phases("ledger"):
-                self._held.journal([record for group in self._groups for record in group.changed()])
+            self._journal()
         if now - self._reported_s >= REPORT_S:
             self._reported_s = now
             self._tell()
@@ -140,6 +139,14 @@ class SelfPlay:
             open_games=self._progress.open_games,
         )
         return why_stop(moment, self._limits)
+
+    def _journal(self) -> None:
+        """Writes the next group's moves; by turns, for nothing is searched meanwhile and the evaluator shall not run dry."""
+        with self._phases("ledger"):
+            self._held.journal(self._groups[self._to_journal].changed())
+        self._to_journal = next_group(self._to_journal, len(self._groups))
+        if self._to_journal == 0:
+            self._journal_s = min(2 * self._journal_s, self._limits.journal_s)
 
     def _advance(self, group: GameGroup) -> None:
         """Commits what ended, starts what there is room for, searches to the next leaves and sends them off."""
@@ -231,14 +238,14 @@ class SelfPlay:
         if not room or self._clock() < self._fill_after_s:
             return
         with self._phases("ledger"):
-            records = self._held.adopt(room)
-        for record in records:
+            records = self._held.adopt(len(room))
+        for slot, record in zip(room, records, strict=False):
             self._progress.open_games += 1
             try:
-                group.start(record)
+                group.start(slot, record)
             except (WireError, IllegalActionError, GameContractError) as error:
                 self._abandon(record.uid, str(error))
-        if len(records) < room:
+        if len(records) < len(room):
             self._fill_after_s = self._clock() + ASK_AGAIN_S
 
     def _abandon_broken(self, group: GameGroup) -> None:

@@ -39,6 +39,16 @@ class PortableRecord:
     returns: NDArray[np.float32]
     terminal: bool
 
+    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """The arrays by ply, little-endian."""
+        return (
+            self.actions.astype("<u2").tobytes(),
+            self.policies.astype("<f2").tobytes(),
+            self.root_values.astype("<f4").tobytes(),
+            self.simulations.astype("<u2").tobytes(),
+            self.weight_versions.astype("<u4").tobytes(),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PortableResult:

@@ -23,28 +23,12 @@ class CoreRecord(Protocol):
 
     @property
     def uid(self) -> int: ...
-    @property
-    def actions(self) -> NDArray[np.uint16]: ...  # (T,)
-    @property
-    def policies(self) -> NDArray[np.float16]: ...  # (T, A)
-    @property
-    def root_values(self) -> NDArray[np.float32]: ...  # (T, V)
-    @property
-    def simulations(self) -> NDArray[np.uint16]: ...  # (T,)
-    @property
-    def weight_versions(self) -> NDArray[np.uint32]: ...  # (T,)
+    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...  # actions, policies, root values, simulations, weight versions
 
 
 def pack_record(record: CoreRecord) -> GameRecord:
     """A game of the core as it travels and is journaled."""
-    return GameRecord(
-        uid=int(record.uid),
-        actions=_bytes(record.actions, "<u2"),
-        policies=_bytes(record.policies, "<f2"),
-        root_values=_bytes(record.root_values, "<f4"),
-        simulations=_bytes(record.simulations, "<u2"),
-        weight_versions=_bytes(record.weight_versions, "<u4"),
-    )
+    return GameRecord(record.uid, *record.packed())
 
 
 def outgrown(record: GameRecord) -> str:
@@ -74,10 +58,6 @@ def unpack_record(record: GameRecord, num_actions: int, value_size: int) -> dict
         "weight_versions": ("<u4", (plies,)),
     }
     return {name: _array(record, name, *kind) for name, kind in shapes.items()}
-
-
-def _bytes(array: NDArray[Any], kind: str) -> bytes:
-    return np.ascontiguousarray(array, np.dtype(kind)).tobytes()
 
 
 def _array(record: GameRecord, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -80,6 +80,7 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path: Path, port: int) -> None:
     home, second = tmp_path / "home", tmp_path / "second"
     home.mkdir()

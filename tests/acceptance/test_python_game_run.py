@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from acceptance.test_whole_loop import QUICK, azq
 
 NIM = (Path(__file__).parents[1] / "games" / "nim.py").read_text("utf-8")
@@ -21,6 +22,7 @@ class Fragile(Nim):
 '''
 
 
+@pytest.mark.slow
 def test_games_that_raise_are_abandoned_by_name_and_the_rest_is_learned(tmp_path: Path) -> None:
     (tmp_path / "fragile.py").write_text(NIM + QUIRK, "utf-8")
     done = azq(tmp_path, "up", "--game", "fragile.py:Fragile", "--run", "fragile", "--until", "games=40", "--json", *QUICK)

@@ -36,6 +36,11 @@ nb::object to_numpy(const std::vector<T>& values, std::initializer_list<std::siz
 }
 
 template <class T>
+nb::object to_numpy(const std::vector<T>& values) {
+    return to_numpy(values, {values.size()});
+}
+
+template <class T>
 std::vector<T> to_vector(const Input<T, 1>& array) {
     return {array.data(), array.data() + array.shape(0)};
 }

@@ -94,12 +94,6 @@ std::unique_ptr<AnyState> play_through(const PyGame& game, const Input<std::uint
     return state;
 }
 
-std::vector<float> returns_of(const PyGame& game, const AnyState& state) {
-    std::vector<float> values;
-    for (int player = 0; player < game.dimensions.players; ++player) values.push_back(state.returns(player));
-    return values;
-}
-
 nb::tuple replay(const PyGame& game, const Input<std::uint16_t, 1>& actions) {
     const auto plies = actions.shape(0);
     const auto packed_size = static_cast<std::size_t>(game.dimensions.packed_size);
@@ -113,9 +107,8 @@ nb::tuple replay(const PyGame& game, const Input<std::uint16_t, 1>& actions) {
         at.observe(at.actor(), packed.data() + ply * packed_size);
         for (const int legal : at.legal()) masks[ply * num_actions + static_cast<std::size_t>(legal)] = 1;
     });
-    const std::vector<float> returns = returns_of(game, *state);
-    return nb::make_tuple(to_numpy(packed, {plies, packed_size}), to_numpy(masks, {plies, num_actions}), to_numpy(players, {plies}),
-                          to_numpy(returns, {returns.size()}));
+    return nb::make_tuple(to_numpy(packed, {plies, packed_size}), to_numpy(masks, {plies, num_actions}), to_numpy(players),
+                          to_numpy(returns_of(game, *state)));
 }
 
 /// What a game that ended teaches besides its result.
@@ -137,7 +130,7 @@ nb::dict targets(const PyGame& game, const Input<std::uint16_t, 1>& actions) {
         if (kinds > 0) state->outcome_targets(static_cast<int>(player), outcomes.data() + player * kinds);
     }
     nb::dict result;
-    result["margins"] = to_numpy(margins, {players});
+    result["margins"] = to_numpy(margins);
     result["outcomes"] = to_numpy(outcomes, {players, kinds});
     result["hidden"] = to_numpy(hidden, {plies, facts});
     result["truncated"] = state->truncated();
@@ -204,12 +197,12 @@ nb::object scalars(const PyState& self, std::optional<int> player) {
     const auto count = static_cast<std::size_t>(self.game.dimensions.scalars);
     std::vector<std::int8_t> values;
     for (std::size_t i = packed.size() - count; i < packed.size(); ++i) values.push_back(static_cast<std::int8_t>(packed[i]));
-    return to_numpy(values, {count});
+    return to_numpy(values);
 }
 
 nb::object packed_observation(const PyState& self, std::optional<int> player) {
     const std::vector<std::uint8_t> packed = packed_for(self, player.value_or(self.state->mover()));
-    return to_numpy(packed, {packed.size()});
+    return to_numpy(packed);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <bit>
+
 #include "modules.hpp"
 #include "python_search.hpp"
 
@@ -34,14 +36,17 @@ SearchConfig read_config(const nb::kwargs& given) {
     SearchConfig config{};
     config.algorithm = algorithm == "gumbel" ? Algorithm::kGumbel : Algorithm::kPuct;
     std::apply([&](const auto&... settings) { (read(config, given, settings), ...); }, kSettings);
-    if (given.size() != 1 + std::tuple_size_v<decltype(kSettings)>) throw nb::type_error("SearchConfig: there is no such setting among those given");
+    if (given.size() != 1 + std::tuple_size_v<decltype(kSettings)>) throw nb::type_error("SearchConfig: one of those given is no setting");
     return config;
 }
 
 nb::object setting_of(const SearchConfig& config, const std::string& name) {
     nb::object found;
     if (name == "algorithm") found = nb::cast(config.algorithm == Algorithm::kGumbel ? "gumbel" : "puct");
-    std::apply([&](const auto&... settings) { ((name == settings.name ? void(found = nb::cast(config.*settings.member)) : void()), ...); }, kSettings);
+    const auto look = [&](const auto& setting) {
+        if (name == setting.name) found = nb::cast(config.*setting.member);
+    };
+    std::apply([&](const auto&... settings) { (look(settings), ...); }, kSettings);
     if (!found.is_valid()) throw nb::attribute_error(("SearchConfig has no setting " + name).c_str());
     return found;
 }
@@ -52,28 +57,48 @@ void bind_config(nb::module_& module) {
         .def("__getattr__", &setting_of);
 }
 
+/// A new array at each look: nobody changes what another looks at.
+template <auto Member>
+nb::object array_of(const RootStatistics& self) {
+    return to_numpy(self.*Member);
+}
+
+template <auto Member>
+nb::object by_ply(const PyRecord& self) {
+    return to_numpy(self.game.*Member);
+}
+
+/// The five arrays as they travel, little-endian: no arrays are made on the way, of which self-play journals thousands a second.
+nb::tuple packed(const PyRecord& self) {
+    static_assert(std::endian::native == std::endian::little);
+    const auto bytes = [](const auto& values) { return nb::bytes(values.data(), values.size() * sizeof(values[0])); };
+    const GameRecord& game = self.game;
+    return nb::make_tuple(bytes(game.actions), bytes(game.policies), bytes(game.root_values), bytes(game.simulations), bytes(game.weight_versions));
+}
+
 void bind_record(nb::module_& module) {
     nb::class_<PyRecord>(module, "Record", "What self-play keeps of one game.")
-        .def_ro("uid", &PyRecord::uid)
-        .def_ro("actions", &PyRecord::actions)
-        .def_ro("policies", &PyRecord::policies)
-        .def_ro("root_values", &PyRecord::root_values)
-        .def_ro("simulations", &PyRecord::simulations)
-        .def_ro("weight_versions", &PyRecord::weight_versions)
-        .def_ro("returns", &PyRecord::returns)
-        .def_ro("terminal", &PyRecord::terminal);
+        .def_prop_ro("uid", [](const PyRecord& self) { return self.game.uid; })
+        .def_prop_ro("actions", &by_ply<&GameRecord::actions>)
+        .def_prop_ro("policies", [](const PyRecord& self) { return to_numpy(self.game.policies, {self.game.actions.size(), self.num_actions}); })
+        .def_prop_ro("root_values", [](const PyRecord& self) { return to_numpy(self.game.root_values, {self.game.actions.size(), self.value_size}); })
+        .def_prop_ro("simulations", &by_ply<&GameRecord::simulations>)
+        .def_prop_ro("weight_versions", &by_ply<&GameRecord::weight_versions>)
+        .def_prop_ro("returns", [](const PyRecord& self) { return to_numpy(self.returns); })
+        .def_ro("terminal", &PyRecord::terminal)
+        .def("packed", &packed);
 }
 
 void bind_result(nb::module_& module) {
-    nb::class_<PyResult>(module, "Result", "Root statistics of a spent search, for the player to move.")
-        .def_ro("action", &PyResult::action)
-        .def_ro("best_action", &PyResult::best_action)
-        .def_ro("policy", &PyResult::policy)
-        .def_ro("visit_counts", &PyResult::visit_counts)
-        .def_ro("q_values", &PyResult::q_values)
-        .def_ro("prior_logits", &PyResult::prior_logits)
-        .def_ro("root_value", &PyResult::root_value)
-        .def_ro("proven", &PyResult::proven);
+    nb::class_<RootStatistics>(module, "Result", "Root statistics of a spent search, for the player to move.")
+        .def_ro("action", &RootStatistics::action)
+        .def_ro("best_action", &RootStatistics::best_action)
+        .def_prop_ro("policy", &array_of<&RootStatistics::policy>)
+        .def_prop_ro("visit_counts", &array_of<&RootStatistics::visit_counts>)
+        .def_prop_ro("q_values", &array_of<&RootStatistics::q_values>)
+        .def_prop_ro("prior_logits", &array_of<&RootStatistics::prior_logits>)
+        .def_ro("root_value", &RootStatistics::root_value)
+        .def_ro("proven", &RootStatistics::proven);
 }
 
 void bind_cache(nb::module_& module) {

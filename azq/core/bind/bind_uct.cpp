@@ -10,15 +10,13 @@
 namespace azq::bind {
 namespace {
 
-struct PyUct {
+template <class Any>
+struct Classical {
     PyGame game;
-    std::unique_ptr<AnyUct> uct;
+    std::unique_ptr<Any> search;
 };
-
-struct PyPimc {
-    PyGame game;
-    std::unique_ptr<AnyPimc> pimc;
-};
+using PyUct = Classical<AnyUct>;
+using PyPimc = Classical<AnyPimc>;
 
 void check_playable(const PyGame& game, const PyState& state) {
     if (!same_game(state.game, game)) throw nb::value_error("the state belongs to another game, or to other parameters of it");
@@ -26,16 +24,11 @@ void check_playable(const PyGame& game, const PyState& state) {
     if (state.state->actor() == kChancePlayer) throw nb::value_error("chance is to act here: there is no action to choose");
 }
 
-int best_uct_action(PyUct& self, const PyState& state) {
+template <class Any>
+int best_action(Classical<Any>& self, const PyState& state) {
     check_playable(self.game, state);
     const nb::gil_scoped_release release;
-    return self.uct->best_action(*state.state);
-}
-
-int best_pimc_action(PyPimc& self, const PyState& state) {
-    check_playable(self.game, state);
-    const nb::gil_scoped_release release;
-    return self.pimc->best_action(*state.state);
+    return self.search->best_action(*state.state);
 }
 
 }  // namespace
@@ -48,22 +41,16 @@ void bind_uct(nb::module_& module) {
             if (uct == nullptr) raise_azq("ConfigError", "uct knows no chance and no hidden hands; for " + game.rules->name() + " use pimc");
             new (self) PyUct{game, std::move(uct)};
         }, nb::arg("game"), nb::kw_only(), nb::arg("num_simulations"), nb::arg("seed"), nb::arg("c_uct") = 1.414f)
-        .def("best_action", &best_uct_action, nb::arg("state"))
-        .def("visit_counts", [](const PyUct& self) {
-            const std::vector<std::int32_t> counts = self.uct->visit_counts();
-            return to_numpy(counts, {counts.size()});
-        });
+        .def("best_action", &best_action<AnyUct>, nb::arg("state"))
+        .def("visit_counts", [](const PyUct& self) { return to_numpy(self.search->scores()); });
 
     nb::class_<PyPimc>(module, "Pimc", "Perfect-information Monte Carlo with random playouts: Ginsberg, JAIR 14, 2001.")
         .def("__init__", [](PyPimc* self, const PyGame& game, int num_determinizations, std::uint64_t seed) {
             if (num_determinizations < 1) raise_azq("ConfigError", "num_determinizations must be at least 1");
             new (self) PyPimc{game, game.rules->make_pimc(num_determinizations, seed)};
         }, nb::arg("game"), nb::kw_only(), nb::arg("num_determinizations"), nb::arg("seed"))
-        .def("best_action", &best_pimc_action, nb::arg("state"))
-        .def("action_values", [](const PyPimc& self) {
-            const std::vector<float> values = self.pimc->action_values();
-            return to_numpy(values, {values.size()});
-        });
+        .def("best_action", &best_action<AnyPimc>, nb::arg("state"))
+        .def("action_values", [](const PyPimc& self) { return to_numpy(self.search->scores()); });
 
     module.def("random_playouts", [](const PyGame& game, std::int64_t count, std::uint64_t seed) {
         const nb::gil_scoped_release release;

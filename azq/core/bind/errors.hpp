@@ -16,14 +16,9 @@ namespace azq::bind {
     throw nb::python_error();
 }
 
-inline std::string join(const std::vector<int>& numbers) {
-    std::string text;
-    for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-    return text;
-}
-
 [[noreturn]] inline void raise_illegal(int action, const std::vector<int>& legal, const std::string& where) {
-    const std::string rest = legal.empty() ? "the game is over" : "legal actions: " + join(legal);
+    std::string rest = legal.empty() ? "the game is over" : "legal actions: ";
+    for (std::size_t i = 0; i < legal.size(); ++i) rest += (i == 0 ? "" : ", ") + std::to_string(legal[i]);
     raise_azq("IllegalActionError", "action " + std::to_string(action) + " is illegal " + where + "; " + rest);
 }
 

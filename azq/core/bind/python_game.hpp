@@ -20,6 +20,12 @@ inline bool same_game(const PyGame& one, const PyGame& other) {
     return one.rules->name() == other.rules->name() && one.rules->params() == other.rules->params();
 }
 
+inline std::vector<float> returns_of(const PyGame& game, const AnyState& state) {
+    std::vector<float> values;
+    for (int player = 0; player < game.dimensions.players; ++player) values.push_back(state.returns(player));
+    return values;
+}
+
 /// A position with the actions that led to it.
 struct PyState {
     PyGame game;

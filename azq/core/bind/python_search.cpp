@@ -184,34 +184,14 @@ std::vector<int> PySearch::changed_slots() {
 
 PyRecord PySearch::record(int slot) const {
     check_filled(slot);
-    const GameRecord& record = search_->record(slot);
-    const std::size_t plies = record.actions.size();
-    const std::unique_ptr<AnyState> state = search_->state(slot);
-    std::vector<float> returns;
-    for (int player = 0; player < game_.dimensions.players; ++player) returns.push_back(state->returns(player));
-    return PyRecord{record.uid,
-                    to_numpy(record.actions, {plies}),
-                    to_numpy(record.policies, {plies, static_cast<std::size_t>(game_.dimensions.actions)}),
-                    to_numpy(record.root_values, {plies, static_cast<std::size_t>(game_.dimensions.value_size)}),
-                    to_numpy(record.simulations, {plies}),
-                    to_numpy(record.weight_versions, {plies}),
-                    to_numpy(returns, {returns.size()}),
-                    search_->status(slot) == SlotStatus::kFinished};
+    return PyRecord{search_->record(slot), returns_of(game_, *search_->state(slot)), search_->status(slot) == SlotStatus::kFinished,
+                    static_cast<std::size_t>(game_.dimensions.actions), static_cast<std::size_t>(game_.dimensions.value_size)};
 }
 
-PyResult PySearch::result(int slot) const {
+RootStatistics PySearch::result(int slot) const {
     check_slot(slot);
     if (search_->status(slot) != SlotStatus::kIdle) raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
-    const RootStatistics root = search_->result(slot);
-    const std::size_t actions = root.policy.size();
-    return PyResult{root.action,
-                    root.best_action,
-                    to_numpy(root.policy, {actions}),
-                    to_numpy(root.visit_counts, {actions}),
-                    to_numpy(root.q_values, {actions}),
-                    to_numpy(root.prior_logits, {actions}),
-                    root.root_value,
-                    root.proven};
+    return search_->result(slot);
 }
 
 void PySearch::play(int slot, int action) {
@@ -238,14 +218,14 @@ nb::dict PySearch::tree(int slot) const {
     const std::size_t nodes = table.parent.size();
     const auto actions = static_cast<std::size_t>(game_.dimensions.actions);
     nb::dict result;
-    result["parent"] = to_numpy(table.parent, {nodes});
-    result["action"] = to_numpy(table.action, {nodes});
-    result["actor"] = to_numpy(table.actor, {nodes});
-    result["visits"] = to_numpy(table.visits, {nodes});
-    result["raw_value"] = to_numpy(table.raw_value, {nodes});
-    result["mean"] = to_numpy(table.mean, {nodes});
-    result["lower"] = to_numpy(table.lower, {nodes});
-    result["upper"] = to_numpy(table.upper, {nodes});
+    result["parent"] = to_numpy(table.parent);
+    result["action"] = to_numpy(table.action);
+    result["actor"] = to_numpy(table.actor);
+    result["visits"] = to_numpy(table.visits);
+    result["raw_value"] = to_numpy(table.raw_value);
+    result["mean"] = to_numpy(table.mean);
+    result["lower"] = to_numpy(table.lower);
+    result["upper"] = to_numpy(table.upper);
     result["child_visits"] = to_numpy(table.child_visits, {nodes, actions});
     result["prior"] = to_numpy(table.prior, {nodes, actions});
     result["q"] = to_numpy(table.q, {nodes, actions});

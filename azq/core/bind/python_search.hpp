@@ -11,18 +11,12 @@
 
 namespace azq::bind {
 
-/// Fields of a GameRecord as NumPy arrays.
+/// The Python class Record: a game so far, its arrays made when they are looked at.
 struct PyRecord {
-    std::uint64_t uid;
-    nb::object actions, policies, root_values, simulations, weight_versions, returns;
+    GameRecord game;
+    std::vector<float> returns;
     bool terminal;
-};
-
-struct PyResult {
-    int action, best_action;
-    nb::object policy, visit_counts, q_values, prior_logits;
-    float root_value;
-    bool proven;
+    std::size_t num_actions, value_size;
 };
 
 /// The Python class EvaluationCache.
@@ -53,7 +47,7 @@ class PySearch {
     std::vector<int> slots_with(SlotStatus status) const;
     std::vector<int> changed_slots();
     PyRecord record(int slot) const;
-    PyResult result(int slot) const;
+    RootStatistics result(int slot) const;
     void play(int slot, int action);
     PyState state(int slot) const;
     nb::dict tree(int slot) const;

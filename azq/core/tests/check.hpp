@@ -13,18 +13,12 @@ inline void check(bool holds, const char* what, const char* file, int line) {
     std::fprintf(stderr, "%s:%d: %s\n", file, line, what);
 }
 
-void test_math();
-void test_lanes();
-void test_rng();
-void test_games();
-void test_boards();
-void test_beasty_bar();
-void test_cache();
-void test_search();
-void test_infoset();
-void test_blob();
-void test_backgammon();
-void test_threads();
+/// Every test, in the order in which they run.
+#define AZQ_TESTS(RUN) \
+    RUN(math) RUN(lanes) RUN(rng) RUN(games) RUN(boards) RUN(beasty_bar) RUN(cache) RUN(search) RUN(infoset) RUN(blob) RUN(backgammon) RUN(threads)
+
+#define AZQ_DECLARE(name) void test_##name();
+AZQ_TESTS(AZQ_DECLARE)
 
 }  // namespace azq::test
 

@@ -50,7 +50,7 @@ void test_uct_takes_the_win(const std::vector<int>& opening, int winning) {
     Uct<G> uct(rules, 300, 5, 1.414f);
     CHECK(uct.best_action(state) == winning);
     std::int32_t counts[G::kNumActions];
-    uct.visit_counts(counts);
+    uct.scores(counts);
     std::int32_t sum = 0;
     for (const std::int32_t count : counts) sum += count;
     CHECK(sum == 300);

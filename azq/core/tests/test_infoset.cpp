@@ -1,8 +1,8 @@
 #include <cmath>
 #include <vector>
 
-#include "azq/any/erased_game.hpp"
 #include "check.hpp"
+#include "drive.hpp"
 #include "kuhn_poker.hpp"
 
 namespace azq::test {
@@ -14,17 +14,8 @@ SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int w
 
 /// Uniform priors and value 0 until no slot asks any more.
 void run(ManyGames<KuhnPoker>& search, int leaves) {
-    const auto slots = static_cast<std::size_t>(search.num_slots());
-    std::vector<std::uint8_t> packed(slots * static_cast<std::size_t>(leaves * kPackedSize<KuhnPoker>));
-    std::vector<std::int32_t> owners(packed.size());
-    Batch batch(search.num_slots(), leaves, kPackedSize<KuhnPoker>);
     std::uint64_t merged = 0;
-    for (;;) {
-        search.collect(0, search.num_slots(), packed.data(), batch.counts());
-        const std::int32_t rows = batch.gather(packed.data(), owners.data(), search.names(), merged);
-        if (rows == 0) return;
-        const std::vector<Half> zeros(static_cast<std::size_t>(rows) * 2);
-        search.apply(0, search.num_slots(), batch, zeros.data(), zeros.data(), 1);
+    while (step(search, leaves, merged, [](const std::uint8_t*, Half*, Half*) {})) {
     }
 }
 

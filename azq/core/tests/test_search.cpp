@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "azq/any/erased_game.hpp"
 #include "azq/games/connect_four.hpp"
 #include "azq/games/tic_tac_toe.hpp"
 #include "check.hpp"
+#include "drive.hpp"
 
 namespace azq::test {
 namespace {
@@ -14,43 +14,27 @@ SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool 
 }
 
 /// Any deterministic evaluation: a hash of the observation.
-std::uint32_t hash(const std::uint8_t* packed, int size, std::uint32_t salt) {
+float hashed(const std::uint8_t* packed, int size, std::uint32_t salt) {
     std::uint32_t h = 2166136261u ^ salt;
     for (int i = 0; i < size; ++i) h = (h ^ packed[i]) * 16777619u;
-    return h ^ (h >> 15);
+    return static_cast<float>((h ^ (h >> 15)) % 2001u) * 0.001f - 1.0f;
 }
 
 template <Game G>
-class Harness {
-  public:
+struct Harness {
     Harness(const SearchConfig& config, int slots, bool autoplay, const Sharing& sharing = {nullptr, false})
-        : search(G{}, config, slots, 42, autoplay, sharing), batch_(slots, config.leaves_per_step, kPackedSize<G>),
-          slots_(static_cast<std::size_t>(slots * config.leaves_per_step)), packed_(slots_.size() * kPackedSize<G>) {}
+        : search(G{}, config, slots, 42, autoplay, sharing), leaves_per_step(config.leaves_per_step) {}
 
-    bool step() {
-        search.collect(0, search.num_slots(), packed_.data(), batch_.counts());
-        const std::int32_t rows = batch_.gather(packed_.data(), slots_.data(), search.names(), merged);
-        std::vector<Half> logits;
-        std::vector<Half> values;
-        for (std::int32_t row = 0; row < rows; ++row) {
-            const std::uint8_t* packed = packed_.data() + static_cast<std::size_t>(row) * kPackedSize<G>;
-            for (std::uint32_t a = 0; a <= G::kNumActions; ++a) {
-                const float x = static_cast<float>(hash(packed, kPackedSize<G>, a) % 2001u) * 0.001f - 1.0f;
-                (a == G::kNumActions ? values : logits).push_back(to_half(x));
-            }
-        }
-        search.use_version(3);
-        search.apply(0, search.num_slots(), batch_, logits.data(), values.data(), 3);
-        return rows > 0;
+    bool next() {
+        return step(search, leaves_per_step, merged, [](const std::uint8_t* packed, Half* logits, Half* values) {
+            for (std::uint32_t a = 0; a < G::kNumActions; ++a) logits[a] = to_half(hashed(packed, kPackedSize<G>, a));
+            values[0] = to_half(hashed(packed, kPackedSize<G>, G::kNumActions));
+        });
     }
 
     ManyGames<G> search;
+    int leaves_per_step;
     std::uint64_t merged = 0;
-
-  private:
-    Batch batch_;
-    std::vector<std::int32_t> slots_;
-    std::vector<std::uint8_t> packed_;
 };
 
 template <Game G>
@@ -62,7 +46,7 @@ void test_self_play(const SearchConfig& config, const Sharing& sharing) {
         record.uid = static_cast<std::uint64_t>(slot) + 1;
         harness.search.start(slot, std::move(record));
     }
-    while (harness.step()) {
+    while (harness.next()) {
         CHECK(harness.search.memory_bytes() > 0);
     }
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -85,7 +69,7 @@ void test_played_from_outside(const SearchConfig& config) {
     harness.search.start(0, GameRecord{});
     int ply = 0;
     while (harness.search.status(0) != SlotStatus::kFinished) {
-        for (int i = 0; i < (ply % 3 == 0 ? 2 : 100000) && harness.step(); ++i) {
+        for (int i = 0; i < (ply % 3 == 0 ? 2 : 100000) && harness.next(); ++i) {
         }
         const std::vector<int> legal = harness.search.state(0)->legal();
         const bool spent = harness.search.status(0) == SlotStatus::kIdle;

@@ -173,6 +173,7 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert 0 < figures.efficiency < 1.5
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_dropped_and_training_goes_on_down_to_one(crew):
     team = crew(rank_timeout_s=1.0)
     team.until(lambda figures: figures.healthy == 3, "three ranks train")

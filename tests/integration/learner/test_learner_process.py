@@ -74,6 +74,7 @@ def test_learns_beats_publishes_stops_and_resumes(place):
     assert place.ledger.counts(RUN).inserted == 100
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_every_game_is_stored_once(place):
     for _ in range(2):
         process = place.learner()

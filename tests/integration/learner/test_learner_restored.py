@@ -97,6 +97,7 @@ def test_without_a_checkpoint_the_newest_weights_of_the_folder_are_trained_on(pl
     assert versions(place)[0] == newest
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_the_one_stops_its_learner_until_the_loss_is_accepted(place):
     process = place.learner()
     place.finish_games(30)

@@ -40,6 +40,7 @@ def flipped(frame: bytes, luck: random.Random) -> bytes:
     return bytes(copy)
 
 
+@pytest.mark.slow
 def test_flipped_bytes_on_every_stream_change_nothing(fleet: Fleet, broker: Any, tmp_path: Path) -> None:
     luck, data = random.Random(SEED), RedisBus(connect(broker.data_url))
     processes = [fleet._spawn(LEARNER), fleet.start_inference(), fleet.start()]

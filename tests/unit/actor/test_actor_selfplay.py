@@ -325,6 +325,12 @@ def test_a_game_whose_record_outgrows_a_message_is_abandoned_by_name_and_the_oth
     assert table.all_in_the_pool()
 
 
+def test_groups_are_journaled_by_turns(table: Table) -> None:
+    table.play(should_stop=after(200), settings=sections(groups=2))
+    assert len(table.journals) > 4
+    assert max(table.journals[:-1]) <= 4  # of 8 games; the last hands all of them back
+
+
 def test_too_long_games_found_at_the_end_of_a_slice_do_not_hold_up_the_others(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MAX_FRAME_BYTES", arrays.BESIDES_BYTES)
     table.play(should_stop=after(60), settings=sections(journal_s=5.0))

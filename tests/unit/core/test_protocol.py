@@ -11,8 +11,10 @@ from reference.driver import NO_ACTIONS, Driver
 from reference.evaluator import HashEvaluator
 from reference.float32 import F
 
+from azq import games
 from azq._core import Game, Search, SearchConfig
 from azq.config import RunSections
+from azq.config import SearchConfig as SearchSettings
 from azq.errors import ConfigError, IllegalActionError
 from azq.search.search import exploring
 
@@ -246,3 +248,20 @@ def test_a_search_needs_slots_and_threads(connect_four: Game) -> None:
         Search(connect_four, SETTINGS.core(), num_slots=0, seed=1)
     with pytest.raises(ConfigError, match="num_threads"):
         Search(connect_four, SETTINGS.core(), num_slots=1, seed=1, num_threads=0)
+
+
+@pytest.mark.parametrize("game", ["connect_four", "blob"])
+def test_a_packed_record_is_its_arrays(game: str) -> None:
+    search = Search(games.load(game), exploring(SearchSettings(num_simulations=4)), num_slots=3, seed=1)
+    search.run_uniform(100)
+    record = search.record(1)
+    kinds = {"actions": "<u2", "policies": "<f2", "root_values": "<f4", "simulations": "<u2", "weight_versions": "<u4"}
+    assert record.packed() == tuple(getattr(record, name).astype(kind).tobytes() for name, kind in kinds.items())
+    assert len(record.actions) > 1
+
+
+def test_an_array_of_a_record_is_nobody_elses(search: Search) -> None:
+    search.start(0, 7, np.array([3, 3], np.uint16))
+    record = search.record(0)
+    record.actions[0] = 5
+    assert record.actions.tolist() == [3, 3]

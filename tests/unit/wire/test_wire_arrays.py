@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -11,32 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.errors import WireError
+from azq.search.portable_game import PortableRecord
 from azq.wire.arrays import LARGEST_UID, pack_record, unpack_record
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord
 
 
-@dataclass
-class Record:
-    """What the core shows of a game."""
-
-    uid: int
-    actions: np.ndarray
-    policies: np.ndarray
-    root_values: np.ndarray
-    simulations: np.ndarray
-    weight_versions: np.ndarray
-
-
-def game(plies: int, num_actions: int, value_size: int, seed: int = 0) -> Record:
+def game(plies: int, num_actions: int, value_size: int, seed: int = 0) -> PortableRecord:
     dice = np.random.default_rng(seed)
-    return Record(
+    return PortableRecord(
         uid=seed + 1,
         actions=dice.integers(0, 2**16, plies, np.uint16),
         policies=dice.random((plies, num_actions)).astype(np.float16),
         root_values=dice.random((plies, value_size)).astype(np.float32),
         simulations=dice.integers(0, 2**16, plies, np.uint16),
         weight_versions=dice.integers(0, 2**32, plies, np.uint32),
+        returns=np.zeros(2, np.float32),
+        terminal=False,
     )
 
 
@@ -70,12 +61,7 @@ def test_a_game_without_plies_has_empty_arrays():
 
 def test_arrays_that_are_not_contiguous_are_packed_in_order():
     record = game(4, 3, 1)
-    turned = Record(
-        1,
-        record.actions[::-1],
-        record.policies[:, ::-1],
-        *(getattr(record, name) for name in ("root_values", "simulations", "weight_versions")),
-    )
+    turned = replace(record, actions=record.actions[::-1], policies=record.policies[:, ::-1])
     arrays = unpack_record(pack_record(turned), 3, 1)
     np.testing.assert_array_equal(arrays["actions"], record.actions[::-1])
     np.testing.assert_array_equal(arrays["policies"], record.policies[:, ::-1])

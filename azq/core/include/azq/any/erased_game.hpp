@@ -64,11 +64,11 @@ class ErasedGame final : public AnyGame {
 
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
         if constexpr (kSampled<G>) return nullptr;
-        else return std::make_unique<ErasedUct<G>>(rules_, num_simulations, seed, c_uct);
+        else return std::make_unique<ErasedClassical<G, Uct<G>, std::int32_t>>(rules_, num_simulations, seed, c_uct);
     }
 
     std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const override {
-        return std::make_unique<ErasedPimc<G>>(rules_, num_determinizations, seed);
+        return std::make_unique<ErasedClassical<G, Pimc<G>, float>>(rules_, num_determinizations, seed);
     }
 
     std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const override {

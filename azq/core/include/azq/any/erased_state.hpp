@@ -81,33 +81,21 @@ class ErasedState final : public AnyState {
     typename G::State state_;
 };
 
-template <Game G>
-    requires(!kSampled<G>)
-class ErasedUct final : public AnyUct {
+template <Game G, class Search, class Score>
+class ErasedClassical final : public AnyClassical<Score> {
   public:
-    ErasedUct(const G& rules, int num_simulations, std::uint64_t seed, float c_uct) : uct_(rules, num_simulations, seed, c_uct) {}
+    template <class... Settings>
+    explicit ErasedClassical(const G& rules, Settings... settings) : search_(rules, settings...) {}
 
-    int best_action(const AnyState& state) override { return uct_.best_action(static_cast<const ErasedState<G>&>(state).state()); }
-    std::vector<std::int32_t> visit_counts() const override {
-        std::vector<std::int32_t> counts(G::kNumActions);
-        uct_.visit_counts(counts.data());
-        return counts;
+    int best_action(const AnyState& state) override { return search_.best_action(static_cast<const ErasedState<G>&>(state).state()); }
+    std::vector<Score> scores() const override {
+        std::vector<Score> found(G::kNumActions);
+        search_.scores(found.data());
+        return found;
     }
 
   private:
-    Uct<G> uct_;
-};
-
-template <Game G>
-class ErasedPimc final : public AnyPimc {
-  public:
-    ErasedPimc(const G& rules, int num_determinizations, std::uint64_t seed) : pimc_(rules, num_determinizations, seed) {}
-
-    int best_action(const AnyState& state) override { return pimc_.best_action(static_cast<const ErasedState<G>&>(state).state()); }
-    std::vector<float> action_values() const override { return {pimc_.action_values(), pimc_.action_values() + G::kNumActions}; }
-
-  private:
-    Pimc<G> pimc_;
+    Search search_;
 };
 
 }  // namespace azq

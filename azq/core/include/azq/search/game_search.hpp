@@ -115,7 +115,8 @@ class GameSearch {
         if (status_ == SlotStatus::kIdle) {
             play_with_targets(decide(), action, remap);
         } else {
-            play_without_targets(action, remap);
+            append_without_targets(action);
+            advance_game(action, remap);
         }
     }
 
@@ -139,11 +140,6 @@ class GameSearch {
         const int spent = search_.simulations();
         record_.append(static_cast<std::uint16_t>(action), policy, G::kNumActions, values, kValueSize<G>,
                        static_cast<std::uint16_t>(spent < 1 ? 1 : (spent > 65535 ? 65535 : spent)), version_);
-        advance_game(action, remap);
-    }
-
-    void play_without_targets(int action, std::int32_t* remap) {
-        append_without_targets(action);
         advance_game(action, remap);
     }
 

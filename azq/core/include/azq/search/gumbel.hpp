@@ -5,6 +5,7 @@
 /// candidates are fixed when the ply begins, so that statistics kept from the ply before do not change who is a candidate.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -150,18 +151,13 @@ int survivor(const Edges& edges, float sign, const RootPlan<G>& plan, const floa
 
 /// The algorithm, as PlySearch asks for it.
 struct Gumbel {
-    static int most_candidates(const SearchConfig& config, int most_legal) {
-        return config.max_considered_actions < most_legal ? config.max_considered_actions : most_legal;
-    }
+    static int most_candidates(const SearchConfig& config, int legal) { return std::min(config.max_considered_actions, legal); }
 
     /// A kept subtree, trimmed to num_simulations nodes, and one node for each simulation of the ply.
     static int node_capacity(const SearchConfig& config) { return 2 * config.num_simulations + 1; }
 
     /// Simulations of the budget that are done: those of this ply.
-    template <class NodeT>
-    static std::int32_t done(const NodeT&, std::int32_t simulations) {
-        return simulations;
-    }
+    static std::int32_t done(const auto&, std::int32_t simulations) { return simulations; }
 
     /// Gumbel-top-k (paper, section 3): the candidates are the actions with the largest g + logit.
     template <Game G, class TreeT>

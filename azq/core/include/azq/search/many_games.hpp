@@ -45,6 +45,7 @@ class ManyGames final : public AnySearch {
             slots_.emplace_back(context_, Room{arena_.block(slot), lines, kSampled<G> ? nullptr : larger_.block(slot)});
         }
         moved_.resize(slots_.size(), 0);
+        status_.resize(slots_.size(), SlotStatus::kEmpty);
     }
 
     int num_slots() const override { return static_cast<int>(slots_.size()); }
@@ -53,17 +54,27 @@ class ManyGames final : public AnySearch {
         for (const GameSearch<G>& game : slots_) bytes += game.tree().moved() ? larger_.block_bytes() : arena_.block_bytes();
         return bytes;
     }
-    SlotStatus status(int slot) const override { return at(slot).status(); }
+    SlotStatus status(int slot) const override { return status_[static_cast<std::size_t>(slot)]; }
     int pending(int slot) const override { return at(slot).pending(); }
     bool take_changed(int slot) override { return at(slot).take_changed(); }
     const GameRecord& record(int slot) const override { return at(slot).record(); }
     TreeTable tree(int slot) const override { return tabulate<G>(at(slot).tree()); }
-    void start(int slot, GameRecord record) override { at(slot).start(std::move(record)); }
+    void start(int slot, GameRecord record) override {
+        at(slot).start(std::move(record));
+        settle(slot);
+    }
     void start_at(int slot, std::uint64_t uid, const AnyState& state) override {
         at(slot).start_at(uid, static_cast<const ErasedState<G>&>(state).state());
+        settle(slot);
     }
-    void clear(int slot) override { at(slot).clear(); }
-    void play(int slot, int action) override { at(slot).play(action, scratch().data()); }
+    void clear(int slot) override {
+        at(slot).clear();
+        settle(slot);
+    }
+    void play(int slot, int action) override {
+        at(slot).play(action, scratch().data());
+        settle(slot);
+    }
 
     std::unique_ptr<AnyState> state(int slot) const override {
         return std::make_unique<ErasedState<G>>(context_.rules, at(slot).state());
@@ -106,7 +117,7 @@ class ManyGames final : public AnySearch {
                     continue;
                 }
                 counts[turn.slot] = at(turn.slot).pending();
-                release_left(turn.slot);
+                settle(turn.slot);
                 if (next < last) {
                     window[i++] = admit(next++);
                 } else {
@@ -146,7 +157,7 @@ class ManyGames final : public AnySearch {
                 start(slot, std::move(fresh));
             }
             done += at(slot).run_uniform(quota(slot), slots_.size(), remap.data());
-            release_left(slot);
+            settle(slot);
         }
         return done;
     }
@@ -172,8 +183,9 @@ class ManyGames final : public AnySearch {
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
     static std::size_t block_lines(std::size_t lines) { return lines | 1; }
 
-    /// Gives the memory back that a tree moved out of.
-    void release_left(int slot) {
+    /// After a game moved on: notes its status where all slots' lie together, and gives the memory back that its tree moved out of.
+    void settle(int slot) {
+        status_[static_cast<std::size_t>(slot)] = at(slot).status();
         std::uint8_t& known = moved_[static_cast<std::size_t>(slot)];
         if (known != 0 || !at(slot).tree().moved()) return;
         known = 1;
@@ -271,6 +283,7 @@ class ManyGames final : public AnySearch {
     SearchContext<G> context_;
     Arena arena_;
     Arena larger_;                    ///< For trees that outgrow their block; untouched until then.
+    std::vector<SlotStatus> status_;   ///< By slot. Asked of all slots in each turn, when the games lie in other cores' caches.
     std::vector<std::uint8_t> moved_;  ///< By slot: the tree left its first block.
     std::shared_ptr<ErasedCache<G>> shared_;
     std::optional<Symmetries<G>> symmetries_;

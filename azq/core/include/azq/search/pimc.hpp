@@ -38,7 +38,7 @@ class Pimc {
     }
 
     /// Mean results of the last search, kNumActions entries; 0 where illegal.
-    const float* action_values() const { return values_; }
+    void scores(float* of_actions) const { std::copy(values_, values_ + G::kNumActions, of_actions); }
 
   private:
     float playout(const State& world, int action, int player, Rng& rng) const {

@@ -28,7 +28,11 @@ inline constexpr int kMostNewNodes = HasHidden<G> ? 3 * G::kNumPlayers : 1;
 template <Game G>
 struct SearchContext {
     SearchContext(const G& game, const SearchConfig& settings, std::uint64_t run_seed, bool plays)
-        : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(with_algorithm(settings, [&](auto algorithm) { return algorithm.most_candidates(settings, G::kMaxLegal); }), settings.num_simulations) {}
+        : rules(game), config(settings), seed(run_seed), autoplay(plays), schedule(most_candidates(settings), settings.num_simulations) {}
+
+    static int most_candidates(const SearchConfig& settings) {
+        return with_algorithm(settings, [&](auto algorithm) { return algorithm.most_candidates(settings, G::kMaxLegal); });
+    }
 
     /// Most nodes of a tree; with chance or hidden hands nothing is kept from ply to ply.
     int node_capacity() const {

@@ -58,10 +58,7 @@ struct Puct {
     static int node_capacity(const SearchConfig& config) { return config.num_simulations + 1; }
 
     /// Simulations of the budget that are done: all through the root, kept ones included.
-    template <class NodeT>
-    static std::int32_t done(const NodeT& root, std::int32_t) {
-        return root.visits - 1;
-    }
+    static std::int32_t done(const auto& root, std::int32_t) { return root.visits - 1; }
 
     /// Mixes Dirichlet noise into the root's priors (Science 2018, "Self-play"): P = (1 - fraction) * P + fraction * noise.
     template <Game G, class TreeT>
@@ -82,7 +79,7 @@ struct Puct {
         return select_puct(tree.node(index), tree.edges(index), config, index == TreeT::kRoot);
     }
 
-    /// Policy target: visit distribution. Plays a draw from visits^(1 / temperature) in the temperature plies, then the most visited action.
+    /// Policy target: visit distribution. Plays a draw from visits^(1 / temperature) in the temperature plies, then the most visited.
     template <Game G, class TreeT>
     static Decision<G> decide(const TreeT& tree, const SearchConfig& config, const PlyKey& key, const RootPlan<G>&) {
         const bool draw = key.decisions < config.temperature_plies && config.temperature > 0.0f;

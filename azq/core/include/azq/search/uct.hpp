@@ -47,7 +47,7 @@ class Uct {
     }
 
     /// Of the last search, kNumActions entries; zeros before the first.
-    void visit_counts(std::int32_t* counts) const {
+    void scores(std::int32_t* counts) const {
         for (int action = 0; action < G::kNumActions; ++action) counts[action] = 0;
         if (nodes_.empty()) return;
         for (int i = 0; i < nodes_[0].count; ++i) counts[nodes_[0].actions[i]] = visits(nodes_[0], i);
