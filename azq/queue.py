@@ -19,7 +19,7 @@ from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import redis as kombu_redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from azq.config.addresses import CA_OPTION, TLS_SCHEME, plain
+from azq.config.host import CA_OPTION, TLS_SCHEME, plain
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options

@@ -55,7 +55,6 @@ class Board:
         _STOP.pack_into(self._memory, 0, 1)
 
     def stopping(self) -> bool:
-        """Whether the worker is stopping."""
         return bool(_STOP.unpack_from(self._memory, 0)[0])
 
     def write(self, slot: int, figures: ChildFigures) -> None:
@@ -76,7 +75,6 @@ class Board:
         return found
 
     def busy(self) -> bool:
-        """Whether some child holds a job."""
         return any(figures.busy for figures in self.read())
 
     def claim(self, slot: int, claim: Claim) -> None:

@@ -65,7 +65,6 @@ class Signs(threading.Thread):
                 self.board.claim(self.slot, self._claim)
 
     def run(self) -> None:
-        """Repeats until the process ends."""
         pause = threading.Event()
         while not pause.wait(SIGN_S):
             self.repeat()
@@ -95,7 +94,7 @@ class Care(threading.Thread):
         ledger: Callable[[], AnyLedger],
         *,
         max_attempts: int,
-        is_child: Callable[[int], bool] | None = None,
+        is_child: Callable[[int], bool] = is_my_child,
         kill: Callable[[int, int], None] = os.kill,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,7 +103,7 @@ class Care(threading.Thread):
         self._make_ledger = ledger
         self._ledger: AnyLedger | None = None
         self._max_attempts = max_attempts
-        self._is_child = is_child or is_my_child
+        self._is_child = is_child
         self._kill = kill
         self._clock = clock
         self._before: Claims = {}
@@ -113,16 +112,13 @@ class Care(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Looks until `end`."""
         while not self._over.wait(LOOK_S):
             self.look()
 
     def end(self) -> None:
-        """Looks no more."""
         self._over.set()
 
     def look(self) -> None:
-        """One look at the board."""
         now = self._board.claims()
         for claim in hung(self._before, now, self._is_child, self._clock()):
             log.error("pool_child_hung", pid=claim.pid, job=claim.job_id, silent_s=HANG_AFTER_S)

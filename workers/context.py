@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import redis
 
@@ -35,7 +34,10 @@ from workers.children import Signs, owner_of
 if TYPE_CHECKING:
     from azq.games import Game
 
+T = TypeVar("T")
+
 NO_LIMIT = 2**31  # a stopped worker is not the job's fault
+LOOK_BACK = 16  # weight events; one that does not decode must not set a run's progress back to nothing
 
 log = logs.get(__name__)
 
@@ -60,12 +62,10 @@ class Context:
 
     @cached_property
     def control(self) -> redis.Redis:
-        """The connection to the control plane, made at the first use."""
         return connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger."""
         return Ledger(self.control)
 
     def stopping(self) -> bool:
@@ -73,25 +73,21 @@ class Context:
         self._signs.asked()
         return self.board.stopping()
 
-    @contextmanager
-    def held(self, job_id: str, attempt: int) -> Iterator[Lease | None]:
-        """The lease on a job, or None where somebody else has it, it is over, or this message is stale.
+    def work(self, job_id: str, attempt: int, task: Callable[[Lease], T]) -> T | None:
+        """What a task makes of the lease on a job; None where somebody else has it, it is over, this message is stale, or it failed.
 
-        An error inside ends the job's attempt with the reason, in the ledger and in the log; the ledger gives its games back to the
+        An error of the task ends the job's attempt with the reason, in the ledger and in the log; the ledger gives its games back to the
         pool and decides whether it is tried again. A lost lease or broker is no error of the job: its lease runs out by itself.
         """
         if self.stopping():
-            yield None  # the message of a stopping worker is not lost: nobody claimed the job, so it is published again
-            return
+            return None  # the message of a stopping worker is not lost: nobody claimed the job, so it is published again
         self._signs.hold(job_id, attempt)  # before the claim: whoever dies in between leaves a lease that the main process knows of
         try:
             lease = self.ledger.claim(job_id, attempt, self.owner, self.config.daemon.lease_s)
             if lease is None:
                 log.info("claim_refused", job=job_id, attempt=attempt)
-                yield None
-                return
-            with self._answering(lease):
-                yield lease
+                return None
+            return self._answered(lease, task)
         finally:
             self._signs.hold("")
             self.board.write(self.slot, ChildFigures())
@@ -102,13 +98,12 @@ class Context:
         if not sections.search.schedule:
             return sections
         games = self.ledger.counts(view.record.run).finished
-        newest = read_weights(RedisBus(self.control), view.record.run) if "steps" in until else []
+        newest = read_weights(RedisBus(self.control), view.record.run, LOOK_BACK) if "steps" in until else []
         steps = newest[0].step if newest else 0
         now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
         return sections.model_copy(update={"search": now})
 
     def game(self, sections: RunSections) -> Game:
-        """The run's rules."""
         return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
@@ -120,16 +115,16 @@ class Context:
         self._evaluators += 1
         return self._stream(record.run, sections, game, f"{user_in(self.config.broker.data_planes[0])}:{self.owner}:{self._evaluators}")
 
-    @contextmanager
-    def _answering(self, lease: Lease) -> Iterator[None]:
+    def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T | None:
         try:
-            yield
+            return task(lease)
         except (LeaseLost, BrokerError) as error:
             log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(error))
         except Interrupted as error:
             self._fail(lease, error, NO_LIMIT)
         except Exception as error:
             self._fail(lease, error, self.config.daemon.max_attempts)
+        return None
 
     def _fail(self, lease: Lease, error: Exception, max_attempts: int) -> None:
         reason = reason_of(error)
@@ -150,16 +145,9 @@ class Context:
         def over(place: int, name: str) -> StreamEvaluator:
             alone = len(urls) == 1  # else a socket that is silent for long is a broker to leave
             timeout_s = broker.connect_timeout_s if alone else min(broker.connect_timeout_s, TIMEOUT_S)
-            bus = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone))
-            return StreamEvaluator(
-                bus,
-                run,
-                name,
-                num_actions=game.num_distinct_actions(),
-                value_size=game.value_size(),
-                resend_after_s=sections.selfplay.resend_after_s,
-                phases=self.phases,
-            )
+            bus, patience_s = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone)), sections.selfplay.resend_after_s
+            actions, values = game.num_distinct_actions(), game.value_size()
+            return StreamEvaluator(bus, run, name, num_actions=actions, value_size=values, resend_after_s=patience_s, phases=self.phases)
 
         if len(urls) == 1:
             return over(0, client)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
-from azq.arena.player import Ground, Player
+from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -55,28 +56,25 @@ class Renewal:
 
 def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult | None:
     """Evaluates and commits the result; None where the claim was refused or the work was given up."""
-    with context.held(job_id, attempt) as lease:
-        if lease is None:
-            return None
-        ledger = context.ledger
-        record = ledger.run(lease.job.run).record
-        sections = sections_of(record)
-        game = context.game(sections)
-        evaluator = context.evaluator(record, sections, game)
-        tick = Renewal(ledger, lease, context.stopping)
+    return context.work(job_id, attempt, lambda lease: _commit(context, lease))
+
+
+def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
+    ledger = context.ledger
+    record = ledger.run(lease.job.run).record
+    sections = sections_of(record)
+    game, tick = context.game(sections), Renewal(ledger, lease, context.stopping)
+    with closing(context.evaluator(record, sections, game)) as evaluator:
         try:
             latest = latest_version(RedisBus(context.control), record.run)
             result = evaluate(lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines)
         except Revoked as error:
-            log.info("evaluation_revoked", job=job_id, reason=str(error))
+            log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
             ledger.release(lease, [])
             return None
-        finally:
-            evaluator.close()
-        ledger.complete(lease, encode(result))
-        log.info("evaluated", job=job_id, result=summary(result))
-        return result
-    return None
+    ledger.complete(lease, encode(result))
+    log.info("evaluated", job=lease.job.job_id, result=summary(result))
+    return result
 
 
 def evaluate(
@@ -106,14 +104,11 @@ def evaluate(
 
 def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
     slots = matches.whole_groups(spec.games, ground.game.num_players())
-    players: list[Player] = []
-    try:
-        for name, seed in ((spec.first, spec.seed), (spec.second, spec.seed + 1)):
-            players.append(make_player(name, replace(ground, slots=slots, seed=seed)))
-        return matches.play_match(spec, ground.game, *players)
-    finally:
-        for player in players:
-            player.close()
+    with (
+        closing(make_player(spec.first, replace(ground, slots=slots, seed=spec.seed))) as first,
+        closing(make_player(spec.second, replace(ground, slots=slots, seed=spec.seed + 1))) as second,
+    ):
+        return matches.play_match(spec, ground.game, first, second)
 
 
 def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Protocol
 
 import redis
@@ -23,7 +24,7 @@ from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
-from azq.nets.process import prepare_process
+from azq.nets.device import prepare_process
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
@@ -40,7 +41,7 @@ class Serving(Protocol):
     """What the loop asks of a server."""
 
     def step(self) -> int: ...
-    def drain(self) -> None: ...
+    def drain(self) -> int: ...
     def release(self) -> None: ...
 
 
@@ -56,7 +57,7 @@ def main(config: Config) -> int:
         prepare_process(placement.threads)
         agree_on_schema(client)
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
-        spec_of, store_of = specs(GameFiles(config.worker.game_files)), _store_of(config, client)
+        spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker)) as data:
             server = InferenceServer(
                 control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, placement=placement
@@ -135,10 +136,6 @@ class ServingBeat:
             log.warning("heartbeat_left_behind", error=str(error))
 
 
-def _store_of(config: Config, client: redis.Redis) -> Callable[[RunView], Fetch]:
+def _fetch_of(config: Config, client: redis.Redis, view: RunView) -> Fetch:
     """How the weights of a run are fetched; its folder is looked for where the run says and, on another host, under `home`."""
-
-    def of(view: RunView) -> Fetch:
-        return fetch_from(open_run_store(config.store, view.record, config.home, client))
-
-    return of
+    return fetch_from(open_run_store(config.store, view.record, config.home, client))

@@ -1,4 +1,4 @@
-"""The learner process: one run's `azq.learner.Learner` with its lock, its heartbeats and its signals."""
+"""The learner process: one run's `azq.learner.Learner` with its right to learn, its heartbeats and its signals."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ExitCode
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.learner import Learner
-from azq.learner.opening import LearnerSetup, open_follower
+from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
-from azq.learner.step.device import pick_device, pick_threads
 from azq.learner.tracking import TensorBoardTracker
 from azq.ledger import Ledger
+from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
-from azq.nets.process import prepare_process
 from azq.phases import Phases
+from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
-from workers.place import held_place, lock_folder, renewed
 from workers.ranks import launched
 
 OPENING_EVERY_S = 2.0
@@ -78,7 +76,7 @@ def main(config: Config, run: str) -> int:
 def follow(config: Config, view: RunView, bus: Bus, place: RankPlace, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = sections_of(view.record)
-    prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
+    prepare_training(sections.learner, place.local)
     game = _game(config, sections)
     follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
@@ -91,7 +89,7 @@ def _open(
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = sections_of(view.record)
-    prepare_process(pick_threads(sections.learner, pick_device(sections.learner.device, place.local)))
+    prepare_training(sections.learner, place.local)
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
     return LearnerSetup(

@@ -120,12 +120,9 @@ class SoftWorker(Worker):  # type: ignore[misc]
 
     def wait_for_soft_shutdown(self) -> None:
         """Waits until no child holds a job, at most the configured time."""
-        board: Board | None = self.app.azq.board
-        if board is None:
-            return
+        board: Board = self.app.azq.board
         board.stop()
-        deadline = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout
-        pause = threading.Event()
+        deadline, pause = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout, threading.Event()
         while board.busy() and time.monotonic() < deadline:
             pause.wait(0.05)
 
@@ -140,13 +137,11 @@ class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]
         self._timer: Any = None
 
     def start(self, consumer: Any) -> None:
-        """The consumer is up."""
         self._mark(consumer)
         self._timer = consumer.timer.call_repeatedly(LOOP_TICK_S, self._mark, (consumer,))
         notify(READY, "STATUS=consuming")
 
     def stop(self, consumer: Any) -> None:
-        """The consumer is down."""
         if self._timer is not None:
             self._timer.cancel()
         if consumer.app.azq.heart is not None:

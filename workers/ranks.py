@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from azq import logs
 from azq.learner.ranks.rules import RankPlace
 from azq.process import liveness
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import AZQ, PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
 from azq.waiting import Backoff
 
@@ -64,8 +63,9 @@ def launched(run: str, place: RankPlace) -> Iterator[Launcher]:
 
 def rank_spec(run: str, rank: int) -> ChildSpec:
     """A rank as a child of this process, whose log it shares."""
-    command = [sys.executable, "-m", "azq", "learner", "--run", run]
-    return ChildSpec(str(rank), command, log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid()))
+    return ChildSpec(
+        str(rank), [*AZQ, "learner", "--run", run], log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid())
+    )
 
 
 def environment(environ: Mapping[str, str], rank: int, parent: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 
 from azq import logs
 from azq.actor import Progress, SelfPlay, Slice, SliceEnd
+from azq.ledger.types import Lease
 from workers.board import ChildFigures
 from workers.context import Context
 
@@ -20,13 +21,14 @@ log = logs.get(__name__)
 
 def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
     """Plays the slice; None where the claim was refused. Every error but lost leases and brokers is written to the job."""
-    with context.held(job_id, attempt) as lease:
-        if lease is None:
-            return None
-        view = context.ledger.run(lease.job.run)
-        record, sections = view.record, context.sections_now(view)
-        game = context.game(sections)
-        evaluator = context.evaluator(record, sections, game)
+    return context.work(job_id, attempt, lambda lease: _play(context, lease))
+
+
+def _play(context: Context, lease: Lease) -> SliceEnd:
+    view = context.ledger.run(lease.job.run)
+    record, sections = view.record, context.sections_now(view)
+    game, settings = context.game(sections), sections.selfplay
+    with contextlib.closing(context.evaluator(record, sections, game)) as evaluator:
         context.meter.begin()
         context.phases.restart()
 
@@ -34,21 +36,12 @@ def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
             rates = context.meter.rates(progress, resent=float(evaluator.resent)) | context.phases.shares()
             context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
-        settings = sections.selfplay
-        try:
-            with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
-                return SelfPlay(
-                    context.ledger,
-                    Slice(lease, sections, game, record.created_ms),
-                    evaluator,
-                    context.arenas,
-                    should_stop=context.stopping,
-                    report=report,
-                    phases=context.phases,
-                ).run()
-        finally:
-            evaluator.close()
-    return None
+        asked = Slice(lease, sections, game, record.created_ms)
+        work = SelfPlay(
+            context.ledger, asked, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
+        )
+        with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
+            return work.run()
 
 
 def cores_of(slot: int, threads: int, allowed: Collection[int]) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import warnings
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, SoftWorker, end_for_sure, node_name
+
+TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
 
 
 def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
@@ -68,16 +71,14 @@ class WorkerParts:
     def __init__(self, config: Config, queues: Sequence[str]) -> None:
         self.config = config
         self.tags = tuple(dict.fromkeys((*detect_tags(), *config.worker.tags, *(split_queue(queue)[1] for queue in queues))))
-        self.board: Board | None = None
+        self.board = Board(1)  # until it is known how many children share it
         self.heart: Heart | None = None
         self.care: Care | None = None
 
     def open_control(self) -> RedisBus:
-        """A new connection to the control plane."""
         return RedisBus(self._connect())
 
     def open_ledger(self) -> Ledger:
-        """The ledger, over a connection of its own."""
         return Ledger(self._connect())
 
     def _connect(self) -> redis.Redis:
@@ -94,37 +95,28 @@ class WorkerParts:
     @cached_property
     def signs(self) -> Signs:
         """What this child says of itself."""
-        return Signs(self.board or Board(1), getattr(current_process(), "index", 0) or 0)
+        return Signs(self.board, getattr(current_process(), "index", 0) or 0)
 
 
 def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
-    """The app with both tasks, able to serve `queues`; raises `ConfigError` where no broker is configured or a queue is malformed."""
+    """The app with its tasks, able to serve `queues`; raises `ConfigError` where no broker is configured or a queue is malformed."""
     control_url = control_url_of(config.broker)
     shared = WorkerParts(config, queues)
     app = make_app(control_url, tags=shared.tags)
     app.conf.worker_redirect_stdouts = False  # the log lines are complete as they are
     app.azq = shared
     app.steps["consumer"].add(LoopMark)
-    _add_tasks(app)
+    for kind, module in TASKS.items():
+        _add_task(app, kind, module)
     _connect_signals(app)
     return app
 
 
-def _add_tasks(app: Celery) -> None:
-    def selfplay(job_id: str, attempt: int) -> None:
-        """One slice of self-play."""
-        from workers import selfplay
+def _add_task(app: Celery, kind: Kind, module: str) -> None:
+    def run(job_id: str, attempt: int) -> None:
+        importlib.import_module(module).run(app.azq.context, job_id, attempt)
 
-        selfplay.run(app.azq.context, job_id, attempt)
-
-    def evaluate(job_id: str, attempt: int) -> None:
-        """One match or one grading."""
-        from workers import evaluate
-
-        evaluate.run(app.azq.context, job_id, attempt)
-
-    app.task(name=task_name(Kind.SELFPLAY), max_retries=3, default_retry_delay=5)(selfplay)
-    app.task(name=task_name(Kind.EVAL), max_retries=3, default_retry_delay=5)(evaluate)
+    app.task(name=task_name(kind), max_retries=3, default_retry_delay=5)(run)
 
 
 def _connect_signals(app: Celery) -> None:
@@ -137,16 +129,14 @@ def _connect_signals(app: Celery) -> None:
     def ready(sender: Any, **_: Any) -> None:
         queues = sorted(app.amqp.queues.consume_from)
         slots = sender.controller.concurrency or 1
-        shared.heart = Heart(shared.open_control, shared.config.worker, shared.board or Board(slots), queues, shared.tags, slots)
+        shared.heart = Heart(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heart.loop_turned_s = time.monotonic()
         shared.heart.start()
-        if shared.board is not None:
-            shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
-            shared.care.start()
+        shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+        shared.care.start()
 
     def shutting_down(**_: Any) -> None:
-        if shared.board is not None:
-            shared.board.stop()
+        shared.board.stop()
         notify(STOPPING, "STATUS=giving work back")
         end_for_sure(STOP_AFTER_S)
 

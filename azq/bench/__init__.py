@@ -7,10 +7,12 @@ from typing import Any
 
 from azq.config import Config
 
+MODULES = {"peers": "selfplay", "strength": "search"}  # of benchmarks that have none of their own
+
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
-    """The figures of one benchmark: `bench_NAME` in the module of that name, loaded only now, for its own processes run it too."""
-    module = importlib.import_module(f"azq.bench.{'search' if name == 'strength' else name}")
+    """The figures of one benchmark: `bench_NAME` in the module of that name or the one it shares, loaded only now."""
+    module = importlib.import_module(f"azq.bench.{MODULES.get(name, name)}")
     figures: dict[str, Any] = getattr(module, f"bench_{name}")(config, **options)
     return figures
 

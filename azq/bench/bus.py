@@ -1,21 +1,18 @@
 """Requests and replies over the data plane: what one costs, and what one broker carries.
 
-Run as a module it is one party of the load: a client that asks without pause, or a consumer that answers without a network. It says
-`ready`, reads from standard input between which two moments it counts, and tells what it did then in a line of JSON. Requests and answers
-have the sizes of connect four's.
+Each party of the load is a process: a client that asks without pause, or a consumer that answers without a network. It says `ready`, reads
+from standard input between which two moments it counts, and tells what it did then. Requests and answers have the sizes of connect four's.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,20 +21,19 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, free_port, percentile
+from azq.bench.rig import answer_of, brokers_cpu_s, child, percentile, running, say
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
-from azq.config import BrokerConfig, Config, load
-from azq.config.addresses import trusting
+from azq.config import Config, load
+from azq.config.host import trusting
 from azq.errors import BrokerUnavailable, EvaluationTimeout
 from azq.host.brokers import Brokers, with_urls
-from azq.host.fronts import FrontPlan, Listen, children
+from azq.host.fronts import FrontPlan, Listen, children, free_port
 from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment, run_main
-from azq.process.supervisor import Supervisor
+from azq.process.start import child_environment
 from azq.waiting import until
 from azq.wire import keys
 from azq.wire.acl import user_in
@@ -75,7 +71,7 @@ def bench_bus(
     """
     with (
         tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
-        Brokers(config, Path(folder), Listen("127.0.0.1", free_port()) if tls else None) as brokers,
+        Brokers(config, Path(folder), Listen("127.0.0.1", free_port(1 + config.broker.data_shards)) if tls else None) as brokers,
         _reached(brokers, config, Path(folder)) as (config, fronts),
     ):
         figures: dict[str, Any] = alone(config.broker.data_planes[0], seconds)
@@ -137,15 +133,15 @@ def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s:
     return latencies_ms
 
 
-def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Mapping[str, int]) -> dict[str, float]:
-    asking = [_party(config, "ask", f"client-{number}", size) for number in range(clients)]
-    answering = [_party(config, "answer", f"consumer-{number}", size) for number in range(consumers)]
+def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Sequence[int]) -> dict[str, float]:
+    asking = [child(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
+    answering = [child(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
     start_s = _start([*asking, *answering], seconds)
     end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
-    before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts.values())
+    before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts)
     pause.wait(end_s - time.monotonic())
-    broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts.values()) - fronts_before_s
+    broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts) - fronts_before_s
     asked, answered = ([answer_of(process, PATIENCE_S) for process in party] for party in (asking, answering))
     latencies_ms = [latency for one in asked for latency in one["latencies_ms"]]
     if not latencies_ms:
@@ -165,9 +161,8 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
     }
 
 
-def _party(config: Config, part: str, name: str, size: int) -> subprocess.Popen[str]:
-    role: Role = "worker" if part == "ask" else "inference"
-    return child("bus", part, name, "--bytes", str(size), env=child_environment(in_roles(config)(role), role))
+def _environment(config: Config, role: Role) -> dict[str, str]:
+    return child_environment(in_roles(config)(role), role)
 
 
 def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
@@ -185,22 +180,18 @@ def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
 
 
 @contextlib.contextmanager
-def _reached(brokers: Brokers, config: Config, folder: Path) -> Iterator[tuple[Config, Mapping[str, int]]]:
-    """Settings with the addresses to use, and the fronts' processes by name. Raises `EvaluationTimeout` where a front does not come up."""
-    applied, supervisor = brokers.apply(config), Supervisor()
+def _reached(brokers: Brokers, config: Config, folder: Path) -> Iterator[tuple[Config, Sequence[int]]]:
+    """Settings with the addresses to use, and the fronts' process ids. Raises `EvaluationTimeout` where a front does not come up."""
+    applied = brokers.apply(config)
     if not brokers.fronts:
-        yield applied, {}
+        yield applied, ()
         return
-    try:
-        for spec in children(brokers.fronts, folder):
-            supervisor.start(spec)
+    with running(children(brokers.fronts, folder)) as pids:
         own = (applied.broker.control_url, *applied.broker.data_planes)
         urls = [_through(url, plan) for url, plan in zip(own, brokers.fronts, strict=True)]
         for url in urls:
             until(partial(_answers, url), f"a front does not answer, see {folder}", UP_WITHIN_S)
-        yield with_urls(applied, *urls), {name: one.process.pid for name, one in supervisor.children.items() if one.process}
-    finally:
-        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+        yield with_urls(applied, *urls), pids
 
 
 def _through(url: str, front: FrontPlan) -> str:
@@ -214,9 +205,10 @@ def _answers(url: str) -> bool:
     return False
 
 
-def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
+def ask(name: str, request_bytes: int) -> dict[str, Any]:
     """Keeps requests on their way until the time is over; CPU-seconds, and the latency in ms of each one answered in it."""
-    game, urls = games.load(GAME), broker.data_planes
+    broker, game = load().broker, games.load(GAME)
+    urls = broker.data_planes
     name = f"{user_in(urls[0])}:{name}"
     place = client_shards(RUN, name, len(urls), broker.shards_per_run)[0]
     bus = RedisBus(connect(urls[place], blocking=True))
@@ -239,25 +231,24 @@ def ask(broker: BrokerConfig, name: str, request_bytes: int) -> dict[str, Any]:
     return {"cpu_s": used_s, "leaves": len(packed), "latencies_ms": latencies_ms}
 
 
-def answer(broker: BrokerConfig, name: str) -> dict[str, Any]:
-    """Answers whatever comes until the time is over; CPU-seconds and requests in it."""
-    bus, game = open_requests(broker), games.load(GAME)
-    size, stream, requests, used_s = game.num_distinct_actions(), keys.eval_stream(RUN), 0, -1.0
+def answer(name: str) -> dict[str, Any]:
+    """Answers whatever comes until the time is over; CPU-seconds in it."""
+    bus, game = open_requests(load().broker), games.load(GAME)
+    size, stream, used_s = game.num_distinct_actions(), keys.eval_stream(RUN), -1.0
     start_s, end_s = _told()
     while (now_s := time.monotonic()) < end_s:
         if used_s < 0 and now_s >= start_s:
-            used_s, requests = time.process_time(), 0
+            used_s = time.process_time()
         entries = bus.read([stream], keys.INFERENCE_GROUP, name, count=ENTRIES_PER_READ, block_ms=BLOCK_MS)
         _answer(bus, stream, entries, size, game.value_size())
-        requests += len(entries)
     used_s = time.process_time() - used_s
     bus.close()
-    return {"cpu_s": used_s, "requests": requests}
+    return {"cpu_s": used_s}
 
 
 def _told() -> tuple[float, float]:
     """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
-    print("ready", flush=True)  # noqa: T201
+    say("ready")
     start_s, end_s = map(float, sys.stdin.readline().split())
     return start_s, end_s
 
@@ -270,19 +261,3 @@ def _answer(bus: RequestBus, stream: str, entries: list[Entry], actions: int, va
         replies.append((keys.reply(request.client), encode(EvalReply(request.request_id, 1, request.count, logits, value))))
     if entries:
         bus.answer(replies, stream, keys.INFERENCE_GROUP, [entry.id for entry in entries])
-
-
-def _main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=("ask", "answer"))
-    parser.add_argument("name")
-    parser.add_argument("--bytes", type=int, required=True)
-    asked = parser.parse_args()
-    broker = load().broker
-    done = ask(broker, asked.name, asked.bytes) if asked.part == "ask" else answer(broker, asked.name)
-    print(json.dumps(done), flush=True)  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(run_main("bus", _main))

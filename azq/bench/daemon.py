@@ -1,16 +1,13 @@
 """The daemon's tick in front of a large fleet with nothing to do: what it costs to keep looking.
 
-The fleet is simulated: runs with their jobs in a real broker, and heartbeats of workers that do not exist. Run as a module this is the
-process that keeps the heartbeats alive, at the interval that real workers keep.
+The fleet is simulated: runs with their jobs in a real broker, and heartbeats of workers that do not exist, which a process of its own keeps
+alive at the interval that real workers keep.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,18 +17,18 @@ from typing import Any
 import msgspec
 import redis
 
-from azq.bench.rig import own_brokers, percentile
+from azq.bench.rig import command_of, own_brokers, percentile, running
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import Config, RunSections, WorkerConfig, load
+from azq.config import Config, RunSections, load
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState
 from azq.metrics import EVAL_LATENCY_MS, GAMES_PER_S, SIMULATIONS_PER_S
 from azq.process.proc import cpu_s
-from azq.process.start import child_environment, run_main
-from azq.process.supervisor import ChildSpec, spawn
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
@@ -42,18 +39,15 @@ from daemon.serve.loop import DaemonLock, Loop, build
 
 TAG = "cpu"
 LEASE_S = 3600.0
-STOP_S = 20.0
 SHARES = 10  # of the fleet that beats at once: real workers do not beat in step
 ENDED_JOBS = 20
 MATCHES = 40
-
-
+WARM_UP_TICKS = 5
 LEARNER = LearnerStatus(
     step=3000, samples_inserted=1_000_000, samples_consumed=1_536_000, games_inserted=30_000, duplicates_dropped=0, window=500_000,
     loss_policy=1.1, loss_value=0.5, learning_rate=1e-3, weight_version=3, stall_selfplay=False, waiting=False, samples_per_s=2_000.0,
     sent_ms=0,
 )  # fmt: skip
-WARM_UP_TICKS = 5
 
 
 def bench_daemon(config: Config, *, workers: int, runs: int, seconds: float) -> dict[str, Any]:
@@ -97,7 +91,6 @@ def _cpu_ms(loop: Loop) -> float:
 
 
 def run_name(index: int) -> str:
-    """The name of a simulated run."""
     return f"bench-{index:03d}"
 
 
@@ -128,31 +121,22 @@ def populate(client: redis.Redis, sections: RunSections, *, runs: int, workers: 
 @contextlib.contextmanager
 def beating(config: Config, folder: Path, workers: int) -> Iterator[None]:
     """A process that keeps the heartbeats of so many workers alive; all of them live when this is entered."""
-    with contextlib.closing(connect(config.broker.control_url)) as client:
+    with connect(config.broker.control_url) as client:
         send_beats(client, range(workers), config.worker.heartbeat_life_s)
-    with serving(config, [sys.executable, "-m", "azq.bench.daemon", "--workers", str(workers)], folder / "fleet.log"):
+    beats = ChildSpec("fleet", command_of(beat_for_ever, workers=workers), folder / "fleet.log")
+    with running([beats], child_environment(config, "daemon")):
         yield
 
 
-@contextlib.contextmanager
-def serving(config: Config, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process under these settings that ends with the block; addresses with passwords reach it by its environment."""
-    process = spawn(ChildSpec(log.stem, command, log), child_environment(config, "daemon"))
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(STOP_S)
-
-
-def beat_for_ever(client: redis.Redis, workers: int, config: WorkerConfig) -> None:
-    """Keeps the heartbeats alive, a share of the fleet at a time."""
-    pause, turn = threading.Event(), 0
+def beat_for_ever(workers: int) -> None:
+    """Keeps the heartbeats alive, a share of the fleet at a time; in a process of its own."""
+    config = load()  # the broker's address comes by the environment: it holds a password
+    client, pause, turn = connect(config.broker.control_url), threading.Event(), 0
     while True:
         began = time.monotonic()
-        send_beats(client, range(turn % SHARES, workers, SHARES), config.heartbeat_life_s)
+        send_beats(client, range(turn % SHARES, workers, SHARES), config.worker.heartbeat_life_s)
         turn += 1
-        pause.wait(max(0.0, config.heartbeat_s / SHARES - (time.monotonic() - began)))
+        pause.wait(max(0.0, config.worker.heartbeat_s / SHARES - (time.monotonic() - began)))
 
 
 def send_beats(client: redis.Redis, indices: range, life_s: float) -> None:
@@ -183,16 +167,3 @@ def _populate_run(client: redis.Redis, sections: RunSections, name: str, *, jobs
         first, second = f"weights:{1 + index % 3}", ("uct:100", "weights:1")[index % 2]
         spec = MatchSpec(first, second, 40, 64, 4, index)
         bus.publish(keys.results(name), encode(MatchResult(spec, first, second, 22, 4, 14, made_ms)))
-
-
-def _main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workers", type=int, required=True)
-    workers: int = parser.parse_args().workers
-    config = load()  # the broker's address comes by the environment: it holds a password
-    beat_for_ever(connect(config.broker.control_url), workers, config.worker)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(run_main("fleet", _main))

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.bench.rig import Rig, observations, percentile, rig
+from azq.bench.rig import Rig, in_turns, observations, percentile, rig
 from azq.bench.selfplay import NETWORK
 from azq.config import Config, RunConfig, RunSections
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.phases import Phases
-from azq.process.proc import cpu_s
 
 if TYPE_CHECKING:
     from azq.inference.device.forward import Flight
@@ -49,23 +48,15 @@ def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0
 
 def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
     """Evaluations per second and per CPU-second at one batch size: the bare network in this process, and through the stream."""
-    sums = {"bare": np.zeros(3), "stream": np.zeros(3)}  # evaluations, wall, CPU
     packed, model = observations(machine.sections, batch), machine.bare_network()
     pids = (os.getpid(), *machine.pids)
     with machine.client() as client:
-        turns: dict[str, tuple[Callable[[float], int], tuple[int, ...]]] = {
-            "bare": (partial(_bare_turn, model, packed), pids[:1]),
-            "stream": (partial(_stream_turn, client, packed), pids),
-        }
-        for turn, _ in turns.values():
-            turn(seconds / 10)
-        for _ in range(ROUNDS):
-            for name, (turn, counted) in turns.items():
-                sums[name] += _measured(turn, batch, seconds / ROUNDS / 2, counted)
+        turns = {"bare": (partial(_bare_turn, model, packed), pids[:1]), "stream": (partial(_stream_turn, client, packed), pids)}
+        spent = in_turns(turns, seconds, ROUNDS)
     return {
         "batch": batch,
-        **{f"{name}_evaluations_per_s": round(count / wall) for name, (count, wall, _) in sums.items()},
-        **{f"{name}_evaluations_per_cpu_s": round(count / max(cpu, 1e-9)) for name, (count, _, cpu) in sums.items()},
+        **{f"{name}_evaluations_per_s": round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()},
+        **{f"{name}_evaluations_per_cpu_s": round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()},
     }
 
 
@@ -86,16 +77,12 @@ def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
             bare_ms.append(_ms(lambda: model.evaluate(packed)))
             trip_ms.append(_ms(lambda: client.result(client.submit(packed), timeout_s=PATIENCE_S)))
         spent = phases.shares()
-    bare_p50 = percentile(bare_ms, 0.5)
-    figures = {
-        "bare_p50_ms": bare_p50,
-        "bare_p99_ms": percentile(bare_ms, 0.99),
-        "round_trip_p50_ms": percentile(trip_ms, 0.5),
-        "round_trip_p99_ms": percentile(trip_ms, 0.99),
-        "added_p50_ms": percentile(trip_ms, 0.5) - bare_p50,
-        "added_p99_ms": percentile(trip_ms, 0.99) - bare_p50,
+    added_ms = [value - percentile(bare_ms, 0.5) for value in trip_ms]
+    rounded = {
+        f"{name}_p{share}_ms": round(percentile(values, share / 100), 3)
+        for name, values in {"bare": bare_ms, "round_trip": trip_ms, "added": added_ms}.items()
+        for share in (50, 99)
     }
-    rounded = {name: round(value, 3) for name, value in figures.items()}
     return {"batch": batch, "requests": len(trip_ms), **rounded, "client_phases": spent}
 
 
@@ -123,13 +110,6 @@ def _stream_turn(client: StreamEvaluator, packed: NDArray[np.uint8], seconds: fl
         if time.monotonic() < end_s:
             handles.append(client.submit(packed))
     return count
-
-
-def _measured(turn: Callable[[float], int], batch: int, seconds: float, pids: tuple[int, ...]) -> tuple[float, float, float]:
-    """Evaluations, wall seconds, CPU-seconds of these processes."""
-    cpu, begun_s = cpu_s(pids), time.monotonic()
-    count = turn(seconds)
-    return count * batch, time.monotonic() - begun_s, cpu_s(pids) - cpu
 
 
 def _ms(action: Callable[[], object]) -> float:

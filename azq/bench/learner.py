@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from azq import games
-from azq.bench.rig import rules
-from azq.config import Config
+from azq.bench.rig import changed, in_turns, rules
+from azq.config import Config, RunSections
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
-from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.learner.opening import prepare_training
 from azq.learner.step.loss import Symmetries, losses
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.trainer import Trainer, autocast_dtype
 from azq.nets import NetSpec, build
-from azq.nets.process import prepare_process
 from azq.process.proc import peak_resident_bytes
 from azq.replay.samples import NO_COLUMNS, Columns, Samples
 from azq.replay.window import Window
 
 _CHUNK = 10_000  # samples written to the window at once
-_WARM_UP = 3
 _TURNS = 4
 
 
@@ -35,7 +35,7 @@ def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) 
     """
     from azq.bench.ranks import bench_ranks
 
-    config = config.model_copy(update={"run": config.run.model_copy(update={"game": game})})
+    config = changed(config, run={"game": game})
     return training(config, seconds) if ranks == 1 else bench_ranks(config, seconds, ranks)
 
 
@@ -44,17 +44,13 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
 
     The window holds random bytes in the game's shapes, `window_samples` of them.
     """
-    game = rules(config.run_sections())
-    device, spec = pick_device(config.learner.device), NetSpec.of(game)
-    prepare_process(pick_threads(config.learner, device))
-    window = full_window(game, spec, window_samples, Columns.of(game, config.network.auxiliary))
-    trainer = Trainer(build(config.network, spec, seed=0), spec, config.learner, device, Symmetries(game, device))
-    draws, batch = Draws(0, trainer.num_symmetries), config.learner.batch_size
-    feed = feed_of(window, draws, config.learner.prefetch_batches, device)
-    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, spec, device)}
-    rates = _measure(steps, batch, seconds, device)
+    device, batch = prepare_training(config.learner), config.learner.batch_size
+    trainer, window, feed = workplace(config.run_sections(), device, window_samples)
+    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, device)}
+    spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
-    whole, bare = rates["whole"], rates["bare"]
+    per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
+    per_cpu_s = {name: round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()}
     return {
         "game": config.run.game,
         "network": f"{config.network.kind} {config.network.blocks}x{config.network.channels}",
@@ -63,15 +59,24 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
         "threads": torch.get_num_threads(),
         "batch_size": batch,
         "prefetch_batches": config.learner.prefetch_batches,
-        "samples_per_s": whole["samples_per_s"],
-        "samples_per_cpu_s": whole["samples_per_cpu_s"],
-        "bare_samples_per_s": bare["samples_per_s"],
-        "bare_samples_per_cpu_s": bare["samples_per_cpu_s"],
-        "share_of_bare": round(whole["samples_per_s"] / bare["samples_per_s"], 3),
+        "samples_per_s": per_s["whole"],
+        "samples_per_cpu_s": per_cpu_s["whole"],
+        "bare_samples_per_s": per_s["bare"],
+        "bare_samples_per_cpu_s": per_cpu_s["bare"],
+        "share_of_bare": round(per_s["whole"] / per_s["bare"], 3),
         "window_samples": window_samples,
         "window_bytes_per_sample": window.bytes_per_sample,
         "peak_rss_mb": round(peak_resident_bytes() / 1e6, 1),
     }
+
+
+def workplace(sections: RunSections, device: torch.device, samples: int, rank: int = 0) -> tuple[Trainer, Window, Feed]:
+    """A trainer of a run, a full window of so many random samples, and what feeds the one from the other."""
+    game, config = rules(sections), sections.learner
+    spec = NetSpec.of(game)
+    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
+    window = full_window(game, spec, samples, Columns.of(game, sections.network.auxiliary))
+    return trainer, window, feed_of(window, Draws(0, trainer.num_symmetries, rank), config.prefetch_batches, device)
 
 
 def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:
@@ -99,9 +104,9 @@ def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None
     return step
 
 
-def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[[], None]:
+def _bare_step(config: Config, device: torch.device) -> Callable[[], None]:
     """The least a training loop does: forward, loss, backward, AdamW on tensors that are there already."""
-    batch, dtype = config.learner.batch_size, autocast_dtype(config.learner, device)
+    spec, batch, dtype = NetSpec.of(rules(config.run_sections())), config.learner.batch_size, autocast_dtype(config.learner, device)
     module = build(config.network, spec, seed=0).to(device)
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=device.type in ("cpu", "cuda"))
     planes = torch.rand(batch, spec.planes, spec.rows, spec.cols, device=device).round()
@@ -121,28 +126,12 @@ def _bare_step(config: Config, spec: NetSpec, device: torch.device) -> Callable[
     return step
 
 
-def _measure(steps: dict[str, Callable[[], None]], batch: int, seconds: float, device: torch.device) -> dict[str, dict[str, float]]:
-    """Rates of several steps, timed in turns so that whatever else the machine does weighs on all alike."""
-    wall, cpu, done = dict.fromkeys(steps, 0.0), dict.fromkeys(steps, 0.0), dict.fromkeys(steps, 0)
-    for step in steps.values():
-        for _ in range(_WARM_UP):
-            step()
-    for _ in range(_TURNS):
-        for name, step in steps.items():
-            _wait(device)
-            start, start_cpu = time.perf_counter(), time.process_time()
-            while time.perf_counter() - start < seconds / _TURNS / len(steps):
-                step()
-                done[name] += 1
-            _wait(device)
-            wall[name] += time.perf_counter() - start
-            cpu[name] += time.process_time() - start_cpu
-    return {
-        name: {"samples_per_s": round(done[name] * batch / wall[name]), "samples_per_cpu_s": round(done[name] * batch / cpu[name])}
-        for name in steps
-    }
-
-
-def _wait(device: torch.device) -> None:
+def _turn(step: Callable[[], None], device: torch.device, seconds: float) -> int:
+    """Takes steps for so long; how many, once the device has done them."""
+    done, end_s = 0, time.monotonic() + seconds
+    while not done or time.monotonic() < end_s:
+        step()
+        done += 1
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    return done

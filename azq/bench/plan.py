@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from azq.config import NetworkConfig
 from azq.errors import ConfigError
@@ -28,41 +28,32 @@ class Case:
     groups: int = 2  # of games in turn; on a GPU two are under way at any moment, and one is searched
 
 
-def _resnet(blocks: int, channels: int) -> NetworkConfig:
-    return NetworkConfig(kind="resnet", blocks=blocks, channels=channels)
-
-
-def _mlp(blocks: int, channels: int) -> NetworkConfig:
-    return NetworkConfig(kind="mlp", blocks=blocks, channels=channels)
-
-
-def _transformer(blocks: int, channels: int, heads: int) -> NetworkConfig:
-    return NetworkConfig(kind="transformer", blocks=blocks, channels=channels, heads=heads)
+def _network(kind: Literal["resnet", "mlp", "transformer"], blocks: int, channels: int, **options: Any) -> NetworkConfig:
+    return NetworkConfig(kind=kind, blocks=blocks, channels=channels, **options)
 
 
 BLOB: Mapping[str, Any] = {"players": 4, "cards": 5, "trump": "any"}
 CASES: dict[str, tuple[Case, ...]] = {
     "tiny": (
-        Case("connect four 1x8", "connect_four", _resnet(1, 8), 32, 64),
-        Case("tic-tac-toe mlp 1x16", "tic_tac_toe", _mlp(1, 16), 32, 64),
+        Case("connect four 1x8", "connect_four", _network("resnet", 1, 8), 32, 64),
+        Case("tic-tac-toe mlp 1x16", "tic_tac_toe", _network("mlp", 1, 16), 32, 64),
     ),
     "small": (
-        Case("connect four 3x32", "connect_four", _resnet(3, 32), 512, 512),
-        Case("othello 3x32", "othello", _resnet(3, 32), 192, 512),
-        Case("backgammon mlp 3x128", "backgammon", _mlp(3, 128), 512, 1024),
-        Case("blob mlp 3x192", "blob", _mlp(3, 192), 128, 1024, params=BLOB),
-        Case("beasty bar transformer 2x64", "beasty_bar", _transformer(2, 64, 4), 128, 256),
+        Case("connect four 3x32", "connect_four", _network("resnet", 3, 32), 512, 512),
+        Case("othello 3x32", "othello", _network("resnet", 3, 32), 192, 512),
+        Case("backgammon mlp 3x128", "backgammon", _network("mlp", 3, 128), 512, 1024),
+        Case("blob mlp 3x192", "blob", _network("mlp", 3, 192), 128, 1024, params=BLOB),
+        Case("beasty bar transformer 2x64", "beasty_bar", _network("transformer", 2, 64, heads=4), 128, 256),
     ),
     "full": (
-        Case("connect four 5x128", "connect_four", _resnet(5, 128), 8192, 16384, 4, groups=3),
-        Case("othello 10x128", "othello", _resnet(10, 128), 4096, 8192, 4, groups=3),
-        Case("backgammon mlp 6x512", "backgammon", _mlp(6, 512), 8192, 16384, 4, groups=3),
+        Case("connect four 5x128", "connect_four", _network("resnet", 5, 128), 8192, 16384, 4, groups=3),
+        Case("othello 10x128", "othello", _network("resnet", 10, 128), 4096, 8192, 4, groups=3),
+        Case("backgammon mlp 6x512", "backgammon", _network("mlp", 6, 512), 8192, 16384, 4, groups=3),
         # Trees over information sets are large, about 2 MB a game at 200 simulations: fewer games, else touching them outlasts the warm-up.
-        Case("blob mlp 6x512", "blob", _mlp(6, 512), 2048, 16384, 4, BLOB),
-        Case("beasty bar transformer 4x256", "beasty_bar", _transformer(4, 256, 8), 2048, 4096, 4, groups=3),
+        Case("blob mlp 6x512", "blob", _network("mlp", 6, 512), 2048, 16384, 4, BLOB),
+        Case("beasty bar transformer 4x256", "beasty_bar", _network("transformer", 4, 256, heads=8), 2048, 4096, 4, groups=3),
     ),
 }
-SIZES = tuple(CASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +74,8 @@ class Part:
         return f"{self.kind}/{self.case}" + (f"/{self.num_simulations}" if self.num_simulations else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """How long each part may measure, in their order, and the parts that do not fit."""
-
-    seconds: dict[str, float]
-    left_out: tuple[str, ...]
-
-
-def split(parts: Sequence[Part], budget_s: float) -> Split:
-    """Seconds for each part so that all of them, overheads included, take no more than the budget.
+def split(parts: Sequence[Part], budget_s: float) -> dict[str, float]:
+    """Seconds for each part that fits, by name, so that all of them, overheads included, take no more than the budget.
 
     Parts come in the order of their importance: the first ones that fit with their least time stay, a part that does not fit is left out
     and a smaller one after it may still fit. What is left over is shared by weight, up to each part's most.
@@ -112,7 +95,7 @@ def split(parts: Sequence[Part], budget_s: float) -> Split:
             seconds[part.name] += more
             left_s -= more
         open_ = [part for part in open_ if seconds[part.name] < part.max_s - 1e-6]
-    return Split(seconds, tuple(part.name for part in parts if part.name not in seconds))
+    return seconds
 
 
 def cases(size: str) -> tuple[Case, ...]:

@@ -1,7 +1,5 @@
 """How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
-synchronise, which tells what the cores take from each other. Each rank has the same batch.
-
-A rank is a process of its own: `python -m azq.bench.ranks` with its task as JSON. Rank 0 prints where they meet, then its figures.
+synchronise, which tells what the cores take from each other. Each rank has the same batch and is a process of its own.
 """
 
 from __future__ import annotations
@@ -9,30 +7,28 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import validate_call
 
-from azq.bench.learner import full_window
-from azq.bench.rig import child, rules
+from azq.bench.learner import workplace
+from azq.bench.rig import child, last_words, say
 from azq.config import Config, RunSections
 from azq.errors import AzqError
-from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.data.batches import Feed, Order
+from azq.learner.opening import training_device
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.device import pick_device
-from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Sync, Trainer
-from azq.nets import NetSpec, build
-from azq.nets.process import prepare_process
-from azq.replay.samples import Columns
+from azq.nets.device import prepare_process
 
 WINDOW = 100_000
 TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
@@ -50,27 +46,24 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     """
     sections = config.run_sections().model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
-        task = {"sections": sections, "ranks": ranks, "seconds": seconds, "folder": folder}
-        first = child("ranks", json.dumps({**task, "place": 0}))
-        processes = [first]
+        start = partial(child, train, sections=sections, ranks=ranks, seconds=seconds, folder=folder)
+        processes = [start(place=0)]
         try:
-            meeting = json.loads(_line(first))["meeting"]
-            processes += [child("ranks", json.dumps({**task, "place": place, "meeting": meeting})) for place in range(1, ranks)]
-            return dict(json.loads(_line(first)))
+            meeting = _answer(processes[0])
+            processes += [start(place=place, meeting=meeting) for place in range(1, ranks)]
+            return dict(_answer(processes[0]))
         finally:
             for process in processes:
                 process.kill()
                 process.communicate()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        _, complaint = process.communicate()
-        reason = (complaint.strip().splitlines() or ["it said nothing"])[-1]
-        raise RankFailed(f"rank 0 ended with exit code {process.returncode}: {reason}")
-    return line
+def _answer(first: subprocess.Popen[str]) -> Any:
+    assert first.stdout is not None
+    if line := first.stdout.readline():
+        return json.loads(line)
+    _, complaint = first.communicate()
+    raise RankFailed(f"rank 0 ended with exit code {first.returncode}: {last_words(complaint)}")
 
 
 @dataclass(slots=True)
@@ -85,7 +78,7 @@ class _Rank:
 
     def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
-        watch = stopwatch(self.trainer.device)
+        watch = Stopwatch(self.trainer.device)
         self.trainer.leave()
         watch.begin()
         run_round(self.trainer, self.feed, planned, self._order())
@@ -101,26 +94,24 @@ class _Rank:
         return Order(self.trainer.step, self.rows, WINDOW)
 
 
-def main(text: str) -> None:
-    """One rank, as the task says."""
-    task = json.loads(text)
-    place, size = int(task["place"]), int(task["ranks"])
-    sections = RunSections.model_validate(task["sections"])
-    device = pick_device(sections.learner.device, place)
+@validate_call
+def train(sections: RunSections, ranks: int, seconds: float, folder: Path, place: int, meeting: str = "") -> dict[str, Any] | None:
+    """One rank; rank 0 says where they meet, and returns the figures."""
+    device = training_device(sections.learner, place)
     if device.type == "cpu":
         _take_core(place)
     if place == 0:
-        store, name = open_store(Path(task["folder"]), LOOPBACK, size, timeout_s=JOIN_S)
-        print(json.dumps({"meeting": name}), flush=True)  # noqa: T201
+        store, meeting = open_store(folder, LOOPBACK, ranks, timeout_s=JOIN_S)
+        say(meeting)
     else:
-        store = reach_store(Path(task["folder"]), task["meeting"], LOOPBACK, size, timeout_s=JOIN_S)
-    group = RankGroup(store, 1, place, size, device, JOIN_S)
+        store = reach_store(folder, meeting, LOOPBACK, ranks, timeout_s=JOIN_S)
+    group = RankGroup(store, 1, place, ranks, device, JOIN_S)
     rank = _rank(sections, device, group)
     try:
         if place == 0:
-            print(json.dumps(_lead(rank, sections, float(task["seconds"]))), flush=True)  # noqa: T201
-        else:
-            _follow(rank)
+            return _lead(rank, sections, seconds)
+        _follow(rank)
+        return None
     finally:  # threads that still run when the interpreter ends would abort it
         rank.feed.close()
         rank.trainer.leave()
@@ -135,20 +126,17 @@ def _take_core(place: int) -> None:
 
 
 def _rank(sections: RunSections, device: torch.device, group: RankGroup) -> _Rank:
-    game = rules(sections)
-    spec, config = NetSpec.of(game), sections.learner
-    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
-    window = full_window(game, spec, WINDOW, Columns.of(game, sections.network.auxiliary))
-    feed = feed_of(window, Draws(0, trainer.num_symmetries, group.place), config.prefetch_batches, device)
-    sync = sync_of(trainer.module, config, device)
-    sync.share(group.place, (config.batch_size,) * group.size)
-    return _Rank(group, trainer, feed, sync, config.batch_size)
+    trainer, _, feed = workplace(sections, device, WINDOW, group.place)
+    sync, rows = sync_of(trainer.module, sections.learner, device), sections.learner.batch_size
+    sync.share(group.place, (rows,) * group.size)
+    return _Rank(group, trainer, feed, sync, rows)
 
 
 def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     warm_up = TrainingRound(0, 2, rank.rows, WINDOW, 0.0)
     rank.alone(warm_up)
-    steps = _steps(rank.alone(warm_up), seconds / TURNS / 3)
+    paced = rank.alone(warm_up)
+    steps = max(2, int(seconds / TURNS / 3 * paced.steps / paced.wall_s))
     _at_once(rank, warm_up, together=True)
     alone: list[RoundTiming] = []
     apart: list[tuple[float, list[RoundTiming]]] = []
@@ -184,10 +172,6 @@ def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     }
 
 
-def _steps(timing: RoundTiming, seconds: float) -> int:
-    return max(2, int(seconds * timing.steps / timing.wall_s))
-
-
 def _at_once(rank: _Rank, planned: TrainingRound, *, together: bool) -> tuple[float, list[RoundTiming]]:
     """A round of every rank: seconds until the last was done, and what it cost each."""
     start = time.perf_counter()
@@ -200,7 +184,3 @@ def _follow(rank: _Rank) -> None:
     while (word := rank.group.hear()).op != "leave":
         assert word.planned is not None
         rank.at_once(word.planned, together=word.op == "train")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

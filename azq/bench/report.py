@@ -33,8 +33,6 @@ SELFPLAY = {
     "GPU busy": "gpu_busy",
     "cores, all processes": "cpu_cores",
 }
-
-
 BARS = (
     ("bare_evaluations_per_s", "bare network", "#9aa0a8"),
     ("stream_evaluations_per_s", "through the stream", "#2460c8"),

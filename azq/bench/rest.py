@@ -1,17 +1,14 @@
 """The REST interface under load: a real daemon process before a simulated fleet, asked from another process.
 
 The load is an open loop: requests leave on a schedule, whatever became of those before. A latency counts from the moment the schedule
-names, so a stall is felt by every request that it delays. Run as a module this makes the load; what it measured is one line of JSON.
+names, so a stall is felt by every request that it delays.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import random
-import sys
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -20,12 +17,14 @@ from typing import Any
 
 import httpx2
 
-from azq.bench.daemon import beating, populate, run_name, serving
-from azq.bench.rig import READY_S, answer_of, child, free_port, own_brokers, percentile
+from azq.bench.daemon import beating, populate, run_name
+from azq.bench.rig import READY_S, answer_of, changed, child, own_brokers, percentile, running
 from azq.config import Config
 from azq.config.access import with_own_token
+from azq.host.fronts import free_port
 from azq.process.proc import cpu_s
-from azq.process.start import run_main
+from azq.process.start import AZQ, child_environment
+from azq.process.supervisor import ChildSpec
 from azq.waiting import until
 
 STOP_S = 60.0
@@ -51,16 +50,16 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
     with own_brokers(config) as (config, brokers):
         home, port = config.home, free_port()
         populate(brokers.control, config.run_sections(), runs=runs, workers=workers)
-        served = config.model_copy(update={"daemon": config.daemon.model_copy(update={"host": "127.0.0.1", "port": port})})
-        command = [sys.executable, "-m", "azq", "daemon"]
-        with beating(config, home, workers), serving(served, command, home / "daemon.log") as daemon:
+        served = changed(config, daemon={"host": "127.0.0.1", "port": port})
+        daemon = ChildSpec("daemon", [*AZQ, "daemon"], home / "daemon.log")
+        with beating(config, home, workers), running([daemon], child_environment(served, "daemon")) as pids:
             url = f"http://127.0.0.1:{port}"
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
-            before = (cpu_s([daemon.pid]), cpu_s(brokers.pids[:1]))
+            before = (cpu_s(pids), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
-            options = ["--url", url, "--rate", str(rate), "--seconds", str(seconds), "--runs", *map(run_name, range(runs))]
-            found = answer_of(child("rest", *options, env={**os.environ, TOKEN_VARIABLE: token}), seconds + STOP_S)
-            spent = (cpu_s([daemon.pid]) - before[0], cpu_s(brokers.pids[:1]) - before[1])
+            asking = child(ask, {**os.environ, TOKEN_VARIABLE: token}, url=url, rate=rate, seconds=seconds, runs=runs)
+            found = answer_of(asking, seconds + STOP_S)
+            spent = (cpu_s(pids) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}
 
 
@@ -111,6 +110,12 @@ class RouteSeen:
     bytes: int = 0
 
 
+def ask(url: str, rate: float, seconds: float, runs: int) -> dict[str, dict[str, Any]]:
+    """Makes the load, in a process of its own; what each route answered."""
+    seen = asyncio.run(load(url, schedule(rate, seconds, [run_name(index) for index in range(runs)], seed=0)))
+    return {route: asdict(one) for route, one in seen.items()}
+
+
 def schedule(rate: float, seconds: float, runs: list[str], seed: int) -> list[tuple[float, str, str]]:
     """When to ask for what: (seconds from the start, route, path), in order."""
     luck = random.Random(seed)
@@ -146,19 +151,3 @@ async def _ask(client: httpx2.AsyncClient, path: str, due_s: float, seen: RouteS
     except httpx2.HTTPError:
         seen.errors += 1
     seen.latencies_ms.append(1000 * (time.perf_counter() - due_s))
-
-
-def _main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--rate", type=float, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--runs", nargs="+", required=True)
-    asked = parser.parse_args()
-    seen = asyncio.run(load(asked.url, schedule(asked.rate, asked.seconds, asked.runs, seed=0)))
-    print(json.dumps({route: asdict(one) for route, one in seen.items()}), flush=True)  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(run_main("rest", _main))

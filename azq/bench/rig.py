@@ -1,25 +1,31 @@
-"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers."""
+"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers.
+
+Run as a module this is a process of a benchmark: it calls the function that its arguments name, and prints what that returns as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import redis
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -32,15 +38,14 @@ from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
-from azq.process.start import child_environment
+from azq.process.proc import cpu_s
+from azq.process.start import AZQ, child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.observe import read_workers
 from azq.store import open_store
 from azq.waiting import until
-from azq.wire import keys
-from azq.wire.codec import encode
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat, WeightEvent
+from azq.wire.messages import Heartbeat
 
 if TYPE_CHECKING:
     from azq.inference.device.model import Model
@@ -48,29 +53,31 @@ if TYPE_CHECKING:
 RUN = "bench"
 READY_S = 60.0
 
+Settings = TypeVar("Settings", bound=BaseModel)
+
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """Everything a measurement needs; `pids` are the processes besides this one."""
+    """Everything a measurement needs; `pids` are the processes besides this one, so many of them `inference` workers."""
 
     config: Config
     sections: RunSections
     control: redis.Redis
     ledger: Ledger
     weights: bytes
+    inference: int
     pids: tuple[int, ...]
 
     def beats(self) -> list[Heartbeat]:
         """Heartbeats of the inference workers."""
         return [beat for beat in read_workers(RedisBus(self.control)) if beat.role == "inference"]
 
-    def serving(self, version: int) -> int:
-        """Inference workers that serve this version of the weights or a newer one, by their heartbeats."""
-        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats())
+    def serving(self, version: int) -> bool:
+        """Whether every inference worker serves this version of the weights or a newer one, by their heartbeats."""
+        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats()) == self.inference
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
-        """A client of the inference workers."""
         game = rules(self.sections)
         bus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
         with contextlib.closing(
@@ -83,7 +90,7 @@ class Rig:
         from azq.inference.device.model import Model
         from azq.inference.device.placement import place
         from azq.nets import NetSpec
-        from azq.nets.process import prepare_process
+        from azq.nets.device import prepare_process
 
         placement = place(self.config.inference)
         prepare_process(placement.threads)
@@ -99,27 +106,41 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
         config, home = with_game(config, sections.run.game), config.home
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
-        supervisor = Supervisor(env=child_environment(in_roles(config)("inference"), "inference"))
-        try:
-            for number in range(inference):
-                log = home / f"inference-{number}.log"
-                supervisor.start(ChildSpec(f"inference-{number}", [sys.executable, "-m", "azq", "inference"], log))
-            workers = tuple(child.process.pid for child in supervisor.children.values() if child.process)
-            machine = Rig(config, sections, brokers.control, ledger, weights, (*brokers.pids, *workers))
-            until(lambda: machine.serving(1) == inference, f"inference workers do not serve, see {home}/inference-*.log", READY_S)
+        names = [f"inference-{number}" for number in range(inference)]
+        specs = [ChildSpec(name, [*AZQ, "inference"], home / f"{name}.log") for name in names]
+        with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
+            machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
+            until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
-        finally:
-            supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+@contextlib.contextmanager
+def running(specs: Iterable[ChildSpec], env: Mapping[str, str] | None = None) -> Iterator[tuple[int, ...]]:
+    """Process ids of children that end with the block; addresses with passwords reach them by their environment."""
+    supervisor = Supervisor(os.environ if env is None else env)
+    try:
+        for spec in specs:
+            supervisor.start(spec)
+        yield tuple(child.process.pid for child in supervisor.children.values() if child.process)
+    finally:
+        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
 
 
 @contextlib.contextmanager
 def own_brokers(config: Config) -> Iterator[tuple[Config, Brokers]]:
     """Embedded brokers in a temporary folder, and the same settings with their addresses and that folder for a home."""
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
-        nowhere = config.broker.model_copy(update={"control_url": "", "data_url": "", "data_urls": ()})
-        apart = config.model_copy(update={"home": Path(folder), "broker": nowhere})
+        apart = changed(config, home=Path(folder), broker={"control_url": "", "data_url": "", "data_urls": ()})
         with Brokers(apart, Path(folder)) as brokers:
             yield brokers.apply(apart), brokers
+
+
+def changed(settings: Settings, **sections: Any) -> Settings:
+    """Settings with some values of some sections changed, where a dictionary names them, or with other sections."""
+    update = {
+        name: getattr(settings, name).model_copy(update=values) if isinstance(values, dict) else values for name, values in sections.items()
+    }
+    return settings.model_copy(update=update)
 
 
 def rules(sections: RunSections) -> games.Game:
@@ -137,12 +158,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def free_port() -> int:
-    """A port of this machine that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def brokers_cpu_s(urls: Iterable[str]) -> float:
     """CPU-seconds of the brokers at these addresses so far, each counted once."""
     used_s: dict[str, float] = {}
@@ -153,11 +168,45 @@ def brokers_cpu_s(urls: Iterable[str]) -> float:
     return sum(used_s.values())
 
 
-def child(module: str, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+class Spent(NamedTuple):
+    """What was done, and seconds of the wall clock and of all CPUs that it took."""
+
+    done: int
+    wall_s: float
+    cpu_s: float
+
+
+def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], seconds: float, rounds: int) -> dict[str, Spent]:
+    """Measures functions that work for so many seconds and tell how much they did, each with the processes whose CPU counts.
+
+    They take turns, each warmed up before, so that whatever else the machine does weighs on all alike.
+    """
+    each_s = seconds / rounds / len(turns)
+    spent = {name: Spent(0, 0.0, 0.0) for name in turns}
+    for turn, _ in turns.values():
+        turn(each_s / 2)
+    for _ in range(rounds):
+        for name, (turn, pids) in turns.items():
+            used_s, began_s, before = cpu_s(pids), time.monotonic(), spent[name]
+            done = before.done + turn(each_s)
+            spent[name] = Spent(done, before.wall_s + time.monotonic() - began_s, before.cpu_s + cpu_s(pids) - used_s)
+    return spent
+
+
+def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
+    """The command of a process that calls this function of a benchmark's module with this task; others may read it."""
+    return [sys.executable, "-m", "azq.bench.rig", part.__module__, part.__name__, json.dumps(task)]
+
+
+def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> subprocess.Popen[str]:
     """A part of a benchmark in a process and a session of its own, which answers with lines of JSON."""
-    command = [sys.executable, "-m", f"azq.bench.{module}", *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(command_of(part, **task), env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def say(answer: Any) -> None:
+    """A line of JSON for the process that started this one."""
+    print(json.dumps(answer), flush=True)  # noqa: T201
 
 
 def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:
@@ -171,20 +220,34 @@ def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:
             raise
         raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
     if process.returncode or not said.strip():
-        last = (complaint.strip().splitlines() or ["it said nothing"])[-1]
-        raise EvaluationTimeout(f"the benchmark's process ended with exit code {process.returncode}: {last[:300]}")
+        raise EvaluationTimeout(f"the benchmark's process ended with exit code {process.returncode}: {last_words(complaint)[:300]}")
     return json.loads(said.splitlines()[-1])
 
 
+def last_words(complaint: str) -> str:
+    """What a process said last."""
+    return (complaint.strip().splitlines() or ["it said nothing"])[-1]
+
+
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections) -> bytes:
+    from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 
     game = rules(sections)
     meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
     data = to_bytes(build(sections.network, NetSpec.of(game)), meta)
     directory = config.home / RUN
-    sha256, uri = open_store(config.store, directory=directory / "weights", client=control).put(data)
-    made_ms = now_ms()
-    ledger.create_run(record_of(RUN, sections, directory, made_ms))
-    RedisBus(control).publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, sha256, uri, 0, made_ms)))
+    ledger.create_run(record_of(RUN, sections, directory, now_ms()))
+    store = open_store(config.store, directory=directory / "weights", client=control)
+    Publisher(RedisBus(control), store, RUN).publish(data, 1, 0)
     return data
+
+
+def _main() -> int:
+    module, part, task = sys.argv[1:]
+    say(getattr(importlib.import_module(module), part)(**json.loads(task)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("bench", _main))

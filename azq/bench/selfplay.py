@@ -1,19 +1,24 @@
-"""Self-play as it is in a run: search, ledger, evaluations over the stream or in process; CPU of all processes counted."""
+"""Self-play as it is in a run, all processes counted, and beside it what a user would pick instead, on the same machine."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
-from azq.bench.rig import RUN, Rig, observations, rig, rules
+from azq.bench.plan import PEERS
+from azq.bench.rig import RUN, Rig, changed, last_words, observations, rig, rules
 from azq.config import Config, NetworkConfig, RunSections, parse_run
-from azq.errors import EvaluationTimeout, NotFound
+from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
@@ -28,11 +33,17 @@ NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
 LEASE_S = 60.0
 GPU_FORWARD = DEVICE + "forward"
 WARM_UP_S = 5.0
+PEER_PACKAGES = {"pgx": ("jax", "pgx", "mctx"), "openspiel": ("pyspiel", "open_spiel")}
+PEER_LIMIT_S = 180.0  # beyond what is measured: compiling takes its time
+ROUNDS = 3  # of azq and its peers, one after the other
+PEERS_SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[2] / "ops" / "bench" / "peers.py"))  # a wheel has it not
 
 
 def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
-    return selfplay_figures(config, _preset_sections(game, seconds) if preset else _sections(config, game, seconds), seconds, evaluator)
+    sections = parse_run(preset_of(game), f"the preset of {game}") if preset else _sections(config, game)
+    sections = changed(sections, selfplay={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    return selfplay_figures(config, sections, seconds, evaluator)
 
 
 def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str) -> dict[str, Any]:
@@ -88,18 +99,8 @@ def _spared(progress: Progress, start: Progress) -> dict[str, float]:
     }
 
 
-def _sections(config: Config, game: str, seconds: float) -> RunSections:
-    run = config.run.model_copy(update={"game": game})
-    search = config.search.model_copy(update={"num_simulations": SIMULATIONS})
-    selfplay = config.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
-    return config.run_sections().model_copy(update={"run": run, "search": search, "selfplay": selfplay, "network": NETWORK})
-
-
-def _preset_sections(game: str, seconds: float) -> RunSections:
-    """A run of the game as its preset has it."""
-    sections = parse_run(preset_of(game), f"the preset of {game}")
-    selfplay = sections.selfplay.model_copy(update={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
-    return sections.model_copy(update={"selfplay": selfplay})
+def _sections(config: Config, game: str) -> RunSections:
+    return changed(config.run_sections(), run={"game": game}, search={"num_simulations": SIMULATIONS}, network=NETWORK)
 
 
 Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
@@ -149,3 +150,46 @@ def _network_s_per_leaf(machine: Rig) -> float:
             evaluator.result(evaluator.submit(packed), timeout_s=60.0)
             spent.append((time.process_time() - begun) / batch)
     return statistics.median(spent[10:])
+
+
+def bench_peers(config: Config, *, seconds: float) -> dict[str, Any]:
+    """Medians over rounds, azq and its peers in turn, of simulations per CPU-second, and azq's ratio to each peer."""
+    rates: dict[str, list[float]] = {name: [] for name in ("azq", *PEERS)}
+    for _ in range(ROUNDS):
+        rates["azq"].append(bench_selfplay(config, seconds=seconds, game="connect_four", evaluator="stream")["simulations_per_cpu_s"])
+        for peer in PEERS:
+            rates[peer].append(peer_figures(peer, seconds, PEER_LIMIT_S + seconds)["simulations_per_cpu_s"])
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    ratios = {f"azq_over_{peer}": round(medians["azq"] / medians[peer], 2) for peer in PEERS}
+    return {**{f"{name}_simulations_per_cpu_s": value for name, value in medians.items()}, **ratios}
+
+
+def why_no_peer(name: str) -> str:
+    """Why a peer cannot be measured here; empty where it can."""
+    if not PEERS_SCRIPT.is_file():
+        return f"{PEERS_SCRIPT.name} is not installed; run from a checkout"
+    wanted = PEER_PACKAGES[name]
+    found = subprocess.run([_python(), "-c", f"import {', '.join(wanted)}"], capture_output=True, text=True, check=False)
+    return "" if found.returncode == 0 else f"{' and '.join(wanted)} not installed; pip install 'azq[bench]'"
+
+
+def peer_figures(name: str, seconds: float, limit_s: float, **setting: int | str) -> dict[str, Any]:
+    """One peer in a process of its own; `AZQ_PEERS_PYTHON` names an interpreter that has the extra, where this one has not.
+
+    `setting` are the script's options. Raises `MissingExtra` where it does not run, `EvaluationTimeout` where it does not end.
+    """
+    device = str(setting.pop("device", "cpu")).partition(":")[0]
+    options = [word for key, value in setting.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    command = [_python(), str(PEERS_SCRIPT), name, str(seconds), *options, "--device", device]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise EvaluationTimeout(f"peer {name} was ended after {limit_s:.0f} s without an answer") from None
+    if done.returncode:
+        raise MissingExtra(f"peer {name} does not run here ({last_words(done.stderr)}); install the extra: pip install 'azq[bench]'")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _python() -> str:
+    return os.environ.get("AZQ_PEERS_PYTHON", sys.executable)

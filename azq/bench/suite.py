@@ -1,7 +1,6 @@
 """`azq bench all`: every figure of this machine beside the bare network and beside the peers, in one run and within a time.
 
-The parts run one after the other, each for what the time that is really left allows. Run as a module this measures one part, which its
-argument describes, and prints one line of JSON.
+The parts run one after the other, each in a process of its own and for what the time that is really left allows.
 """
 
 from __future__ import annotations
@@ -11,24 +10,25 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import validate_call
+
 import azq
 from azq import logs
-from azq.bench import peers
 from azq.bench.inference import latency, throughput
 from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, parts, split
 from azq.bench.report import markdown, pictures, summary
-from azq.bench.rig import answer_of, child, rig
-from azq.bench.selfplay import WARM_UP_S, selfplay_figures
+from azq.bench.rig import answer_of, changed, child, rig
+from azq.bench.selfplay import WARM_UP_S, peer_figures, selfplay_figures, why_no_peer
 from azq.config import Config, InferenceConfig, RunConfig, RunSections
 from azq.errors import AzqError, ConfigError, MissingExtra
 from azq.files import publish_file
-from azq.process.start import foreign_environment, run_main
+from azq.process.start import foreign_environment
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over
@@ -36,8 +36,6 @@ LATE_S = 15.0  # and one that began in time may end so long after the time is ov
 log = logs.get(__name__)
 Measure = Callable[[Part, Case, float, float], dict[str, Any]]  # seconds to measure, seconds until it is ended
 Told = Callable[[dict[str, dict[str, Any]], dict[str, str]], object]  # figures and reasons so far, after each part
-
-
 WINDOW_SAMPLES = 200_000
 TINY_WINDOW = 20_000
 
@@ -101,7 +99,7 @@ def run_all(
     on_gpu = about["device"].startswith("cuda")
     size = size or ("full" if on_gpu else "small")
     which = cases(size)
-    missing = {} if measure else {peer: reason for peer in PEERS if (reason := peers.missing(peer))}
+    missing = {} if measure else {peer: reason for peer in PEERS if (reason := why_no_peer(peer))}
     todo = parts(size, which, on_gpu=on_gpu, peers=[peer for peer in PEERS if peer not in missing])
 
     def result(figures: dict[str, dict[str, Any]], reasons: dict[str, str]) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def run_all(
             "summary": summary(which, figures),
         }
 
-    measure = measure or _in_a_process(about["device"])
+    measure = measure or partial(_in_a_process, about["device"])
     found = measured(todo, which, began_s + 60 * minutes, measure, clock, lambda *so_far: keep(result(*so_far)))
     return result(*found)
 
@@ -133,7 +131,7 @@ def measured(
     figures: dict[str, dict[str, Any]] = {}
     reasons: dict[str, str] = {}
     for number, part in enumerate(todo):
-        seconds = split(todo[number:], end_s - clock()).seconds.get(part.name)
+        seconds = split(todo[number:], end_s - clock()).get(part.name)
         if seconds is None:
             reasons[part.name] = (
                 f"does not fit into the time: it needs {part.overhead_s + part.min_s:.0f} s, {max(0.0, end_s - clock()):.0f} are left"
@@ -151,7 +149,6 @@ def measured(
 
 
 def described(case: Case) -> dict[str, Any]:
-    """A case as JSON has it."""
     return {**dataclasses.asdict(case), "network": case.network.model_dump(mode="json"), "params": dict(case.params)}
 
 
@@ -182,70 +179,40 @@ def write_tables(result: dict[str, Any], folder: Path) -> None:
         publish_file(folder / name, text.encode())
 
 
-def _in_a_process(device: str) -> Measure:
-    """Each part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
-
-    def measure(part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
-        if part.kind in PEERS:
-            network = case.network
-            return peers.figures(
-                part.kind, seconds, limit_s, num_simulations=part.num_simulations, blocks=network.blocks, channels=network.channels,
-                games=case.batch, device=device,
-            )  # fmt: skip
-        asked = {"kind": part.kind, "case": described(case), "num_simulations": part.num_simulations, "seconds": seconds, "device": device}
-        # Without settings of azq: a part is measured as it is described.
-        figures: dict[str, Any] = answer_of(child("suite", json.dumps(asked), env=foreign_environment()), limit_s)
-        return figures
-
-    return measure
+def _in_a_process(device: str, part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
+    """A part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
+    asked: dict[str, Any] = {"num_simulations": part.num_simulations, "device": device}
+    if part.kind in PEERS:
+        shape = {"blocks": case.network.blocks, "channels": case.network.channels, "games": case.batch}
+        return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
+    # Without settings of azq: a part is measured as it is described.
+    process = child(measure_part, foreign_environment(), kind=part.kind, case=described(case), seconds=seconds, **asked)
+    figures: dict[str, Any] = answer_of(process, limit_s)
+    return figures
 
 
+@validate_call
 def measure_part(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
     """The figures of a part that azq itself measures; `device` is `auto` or one that torch knows."""
-    config = Config()
     # One thread on a CPU: chosen by measurement, the bare network and the worker might choose differently.
     at_most = LATENCY_BATCH if kind == "latency" else case.batch
-    inference = config.inference.model_copy(update={"device": device, "max_batch": at_most, "threads": 1})
-    config = config.model_copy(update={"inference": inference})
+    config = changed(Config(), inference={"device": device, "max_batch": at_most, "threads": 1})
     sections = sections_of(case, num_simulations, seconds)
     if kind == "selfplay":
         return selfplay_figures(config, sections, seconds, "stream")
-    if kind == "network":
+    if kind in ("network", "latency"):
         with rig(config, sections, inference=1) as machine:
-            return throughput(machine, seconds, case.batch)
-    if kind == "latency":
-        with rig(config, sections, inference=1) as machine:
-            return latency(machine, seconds, LATENCY_BATCH)
-    learner = sections.learner.model_copy(update={"device": device, "batch_size": case.learner_batch})
-    window = TINY_WINDOW if case.learner_batch < 128 else WINDOW_SAMPLES
-    of_run = {"run": sections.run, "network": sections.network, "learner": learner}
+            return (throughput if kind == "network" else latency)(machine, seconds, at_most)
     from azq.bench.learner import training
 
-    return training(config.model_copy(update=of_run), seconds, window)
+    learner = {"device": device, "batch_size": case.learner_batch}
+    config = changed(config, run=sections.run, network=sections.network, learner=learner)
+    return training(config, seconds, TINY_WINDOW if case.learner_batch < 128 else WINDOW_SAMPLES)
 
 
 def sections_of(case: Case, num_simulations: int, seconds: float) -> RunSections:
     """A run of the case: groups of games in turn, each one batch."""
     base = RunSections(run=RunConfig(game=case.game, params=dict(case.params)), network=case.network)
-    search = base.search.model_copy(update={"num_simulations": num_simulations or base.search.num_simulations})
-    selfplay = base.selfplay.model_copy(
-        update={
-            "games_in_flight": case.groups * case.batch,
-            "groups": case.groups,
-            "threads": case.threads,
-            "slice_s": seconds + min(WARM_UP_S, 4 * seconds),
-        }
-    )
-    return base.model_copy(update={"search": search, "selfplay": selfplay})
-
-
-def _main() -> int:
-    asked = json.loads(sys.argv[1])
-    case = Case(**{**asked["case"], "network": RunSections.model_validate({"network": asked["case"]["network"]}).network})
-    figures = measure_part(asked["kind"], case, asked["num_simulations"], asked["seconds"], asked["device"])
-    print(json.dumps(figures), flush=True)  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(run_main("bench", _main))
+    search = {"num_simulations": num_simulations} if num_simulations else {}
+    games = {"games_in_flight": case.groups * case.batch, "groups": case.groups, "threads": case.threads}
+    return changed(base, search=search, selfplay={**games, "slice_s": seconds + min(WARM_UP_S, 4 * seconds)})

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from azq.bench.rig import READY_S, RUN, Rig, observations, percentile, rig, rules
+from azq.bench.rig import READY_S, RUN, Rig, changed, observations, percentile, rig, rules
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
@@ -43,11 +43,10 @@ def bench_weights(config: Config, *, workers: int, publications: int, stores: tu
     if unknown := set(stores) - set(STORES):
         raise ConfigError(f"no store {', '.join(sorted(unknown))} to measure; choose of {', '.join(STORES)}")
     figures: dict[str, Any] = {"workers": workers, "publications": publications}
-    talkative = config.worker.model_copy(update={"heartbeat_s": BEAT_S})
     for store in stores:
         try:
             with _settings(store) as settings:
-                found = _measure(config.model_copy(update={"store": settings, "worker": talkative}), workers, publications)
+                found = _measure(changed(config, store=settings, worker={"heartbeat_s": BEAT_S}), workers, publications)
         except MissingExtra as error:
             figures[f"{store}_left_out"] = str(error)
             continue
@@ -57,10 +56,10 @@ def bench_weights(config: Config, *, workers: int, publications: int, stores: tu
 
 def _measure(config: Config, workers: int, publications: int) -> dict[str, float]:
     sections = config.run_sections().model_copy(update={"network": NETWORK})
-    with rig(config, sections, inference=workers) as machine, _load(machine, workers) as load:
+    with rig(config, sections, inference=workers) as machine, _load(machine) as load:
         threading.Event().wait(QUIET_S)
         quiet_s = load.longest_gap_s()
-        seconds, published_s, size, parameters = _publish_all(machine, workers, publications)
+        seconds, published_s, size, parameters = _publish_all(machine, publications)
         return {
             "parameters": float(parameters),
             "blob_bytes": float(size),
@@ -74,7 +73,7 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
         }
 
 
-def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[float], list[float], int, int]:
+def _publish_all(machine: Rig, publications: int) -> tuple[list[float], list[float], int, int]:
     """Seconds from publishing to the last switch, and of them those that publishing took, one a publication; bytes and parameters."""
     from azq.learner.publish import Publisher
     from azq.nets import NetSpec, WeightsMeta, build, to_bytes
@@ -90,13 +89,9 @@ def _publish_all(machine: Rig, workers: int, publications: int) -> tuple[list[fl
         began_s = time.monotonic()
         publisher.publish(data, version, step)
         published_s.append(time.monotonic() - began_s)
-        until(partial(_all_serve, machine, workers, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
+        until(partial(machine.serving, version), f"version {version} was not taken", SWITCH_PATIENCE_S, every_s=LOOK_S)
         seconds.append(time.monotonic() - began_s)
     return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
-
-
-def _all_serve(machine: Rig, workers: int, version: int) -> bool:
-    return machine.serving(version) == workers
 
 
 @dataclass(slots=True)
@@ -129,9 +124,9 @@ class Load:
 
 
 @contextlib.contextmanager
-def _load(machine: Rig, workers: int) -> Iterator[Load]:
+def _load(machine: Rig) -> Iterator[Load]:
     with machine.client(max_in_flight=64) as evaluator:
-        load = Load(evaluator, IN_FLIGHT * workers, observations(machine.sections, LEAVES))
+        load = Load(evaluator, IN_FLIGHT * machine.inference, observations(machine.sections, LEAVES))
         thread = threading.Thread(target=load.run, name="load")
         thread.start()
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.cli.options import Answer, AsJson, Overrides, emit, with_answer
 from azq.errors import ExitCode
+
+if TYPE_CHECKING:
+    from azq.drill import Rehearsal
 
 drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
 
@@ -41,20 +44,12 @@ def drill_run(
     overrides: Overrides = None,
 ) -> None:
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
-    from azq.drill import Chaos, Intent, as_table, choose, load_all, rehearse
+    from azq.drill import Chaos, Intent, choose, load_all, rehearse
 
     _end_orderly()
     chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
     plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
-    rehearsal = rehearse(choose(load_all(), name), plan, _tell)
-    figures = {"drills": [outcome.values() for outcome in rehearsal.outcomes]}
-    table = as_table(rehearsal.outcomes)
-    if rehearsal.throughput is not None:
-        figures |= rehearsal.throughput.values()
-        table += f"\n{rehearsal.throughput.as_line()}"
-    emit(figures, as_json, table)
-    if not rehearsal.passed():
-        raise typer.Exit(int(ExitCode.CRASH))
+    _answer(rehearse(choose(load_all(), name), plan, _tell), as_json)
 
 
 @drill_app.command("chaos")
@@ -71,13 +66,17 @@ def drill_chaos(
     overrides: Overrides = None,
 ) -> None:
     """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
-    from azq.drill import Storm, as_table, weather
+    from azq.drill import Intent, Storm, weather
 
     _end_orderly()
     lasts_s = 60 * minutes if minutes or faults else 600.0
-    found = weather(Storm(mtbf_s, faults, lasts_s, seed), game=game, overrides=overrides or [], patience=patience, tell=_tell)
-    emit({"drills": [found.outcome.values()], **found.values()}, as_json, f"{as_table([found.outcome])}\n{found.as_line()}")
-    if not found.outcome.passed():
+    plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
+    _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _tell), as_json)
+
+
+def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
+    emit(rehearsal.values(), as_json, rehearsal.as_text())
+    if not rehearsal.passed():
         raise typer.Exit(int(ExitCode.CRASH))
 
 

@@ -37,7 +37,7 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Make this machine work for a fleet: check the way there, write the settings, start the services."""
-    from azq.host import join as joining
+    from azq.host.join import join as joining
     from azq.host.join.token import read_token
 
     given = read_token(token, token_file)
@@ -54,7 +54,7 @@ def join_token(
     days: Annotated[float, typer.Option("--days", help="How long it may work; it is let in again by a new token.")] = 30.0,
 ) -> Answer:
     """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""
-    from azq.host.join import Invitee, invitation
+    from azq.host.join.token import Invitee, invitation
 
     values = invitation(settings, Invitee(name, tuple(names(roles)), days))
     lines = [values["command"], f"token: {values['token'] or '(none: the brokers ask for no password)'}"]

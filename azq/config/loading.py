@@ -37,7 +37,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     file = path or Path("azq.toml")
     values: dict[str, Any] = merge({}, base or {})
     if file.is_file():
-        values = merge(values, _read_toml(file))
+        values = merge(values, read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
     below = values
@@ -68,16 +68,20 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
 def forget_environment() -> None:
     """Takes settings, secrets among them, out of this process's environment: for one that has read them and runs code of others."""
     for variable in tuple(os.environ):
-        prefix, _, name = variable.upper().partition("AZQ_")
-        if not prefix and name.partition("__")[0].lower() in Config.model_fields:
+        if section_of(variable) in Config.model_fields:
             del os.environ[variable]
 
 
 def names_no_section(variable: str) -> bool:
     """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a slip that nobody would see."""
-    prefix, _, name = variable.upper().partition("AZQ_")
-    section, separator, _ = name.partition("__")
-    return not prefix and bool(separator) and section.lower() not in Config.model_fields
+    section = section_of(variable)
+    return section is not None and section not in Config.model_fields and "__" in variable[len("AZQ_") :]
+
+
+def section_of(variable: str) -> str | None:
+    """The section, or the setting beside them, that an environment variable names if it is azq's; None for any other."""
+    name = variable.upper().removeprefix("AZQ_")
+    return name.partition("__")[0].lower() if name != variable.upper() else None
 
 
 def _credentials() -> Path | None:
@@ -87,7 +91,8 @@ def _credentials() -> Path | None:
     return file if file is not None and file.is_file() else None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's values; `ConfigError` where it cannot be read."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

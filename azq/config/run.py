@@ -165,16 +165,6 @@ class ArenaConfig(Section):
     opening_plies: Plies = 4  # random plies before a match game
 
 
-def check_growth(network: NetworkConfig, learner: LearnerConfig) -> None:
-    """Raises ValueError for stages that shrink the network, or that widen a transformer, whose norms see every channel."""
-    sizes = [(network.blocks, network.channels), *((stage.blocks, stage.channels) for stage in learner.growth)]
-    for (blocks, channels), (more_blocks, more_channels) in itertools.pairwise(sizes):
-        if more_blocks < blocks or more_channels < channels:
-            raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
-        if network.kind == "transformer" and more_channels > channels:
-            raise ValueError(f"learner.growth widens a transformer to {more_channels} channels; it only grows by blocks")
-
-
 class RunSections(Section):
     """Everything a worker needs to know of a run, on whatever host it is."""
 
@@ -186,8 +176,14 @@ class RunSections(Section):
     arena: ArenaConfig = ArenaConfig()
 
     @model_validator(mode="after")
-    def _sound(self) -> RunSections:
-        check_growth(self.network, self.learner)
+    def _grows(self) -> RunSections:
+        """No stage shrinks the network, or widens a transformer, whose norms see every channel."""
+        sizes = [(self.network.blocks, self.network.channels), *((stage.blocks, stage.channels) for stage in self.learner.growth)]
+        for (blocks, channels), (more_blocks, more_channels) in itertools.pairwise(sizes):
+            if more_blocks < blocks or more_channels < channels:
+                raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
+            if self.network.kind == "transformer" and more_channels > channels:
+                raise ValueError(f"learner.growth widens a transformer to {more_channels} channels; it only grows by blocks")
         return self
 
 

@@ -29,7 +29,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.start import child_environment
-from azq.process.supervisor import ChildSpec, Supervisor, last_line
+from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
@@ -106,12 +106,8 @@ class Session:
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0
         while not self.interrupts.count:
-            self._revive()
-            if failed := self.supervisor.failed():
-                name, code = next(iter(failed.items()))
-                path = self.start.run.log(name)
-                log.error("child_given_up", name=name, exit_code=code, reason=last_line(path), log=str(path))
-                return code
+            if failed := self._revive():
+                return next(iter(failed.values()))
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self.brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
@@ -121,14 +117,13 @@ class Session:
             self.interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
-    def _revive(self) -> None:
-        """Ends brokers that hang, and starts what died again: children after their delay, embedded brokers at once."""
+    def _revive(self) -> dict[str, int]:
+        """Ends brokers that hang, and starts what died again: children after their delay, brokers at once; as `Supervisor.look`."""
         for role in self.brokers.end_hung(BROKER_HANG_AFTER_S, time.monotonic()):
             log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
         for role in self.brokers.revive():
             log.warning("broker_died", role=role)
-        for name, code in self.supervisor.tick(excused=self.brokers.silent(time.monotonic())):
-            log.warning("child_died", name=name, exit_code=code, log=str(self.start.run.log(name)))
+        return self.supervisor.look(excused=self.brokers.silent(time.monotonic()))
 
     def _send_away(self, now_s: float) -> None:
         """Machines that joined and whose time is over lose their users."""

@@ -1,7 +1,7 @@
 """`azq drill`: failures rehearsed on a real system, with proof that nothing was lost."""
 
-from azq.drill.outcome import Outcome, as_table
-from azq.drill.rehearse import GAME, Chaos, Intent, Rehearsal, rehearse
+from azq.drill.outcome import Outcome, Rehearsal, as_table
+from azq.drill.rehearse import GAME, Chaos, Intent, rehearse
 from azq.drill.scenarios import Scenario, choose, load_all
 from azq.drill.storm import Storm, weather
 

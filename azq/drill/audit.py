@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import redis
 
 from azq.drill.proof import Books, Discrepancy, compare
 from azq.drill.system import RUN, System
-from azq.errors import AzqError, StateConflict
+from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, RunState
 from azq.wire import keys
@@ -34,7 +33,7 @@ class DiskAuditor:
 
     def audit_at_the_end(self) -> Discrepancy:
         """The last look, which reads all of the log again; the run stays paused."""
-        self._system.evidence = self._system.evidence.anew()
+        self._system.evidence.begin()
         return self._compare().since(self._before)
 
     def _compare(self) -> Discrepancy:
@@ -48,15 +47,15 @@ class DiskAuditor:
 
 def still(system: System) -> Books:
     """Pauses the run, waits until nobody holds a game and no sample waits, and reads the ledger."""
-    system.until(lambda: _set_state(system, RunState.PAUSED, PAUSED), "a pause of the run", STILL_S)
-    return system.until(lambda: _books(system), "the end of all leases and an empty sample stream", STILL_S)
+    _set_state(system, RunState.PAUSED, PAUSED, "a pause of the run")
+    return system.until(lambda: system.asked(_books), "the end of all leases and an empty sample stream", STILL_S)
 
 
 def go_on(system: System) -> None:
     """Lets a paused run go on and waits until it does."""
     before = system.until(system.counts, "the ledger", STILL_S)
-    system.until(lambda: _set_state(system, RunState.RUNNING, GOES_ON), "the end of the pause", STILL_S)
-    system.until(lambda: (now := system.counts()) is not None and now.inserted > before.inserted, "games after the pause", STILL_S)
+    _set_state(system, RunState.RUNNING, GOES_ON, "the end of the pause")
+    system.until(lambda: system.counted(lambda now: now.inserted > before.inserted), "games after the pause", STILL_S)
 
 
 def read_books(client: redis.Redis, run: str) -> Books:
@@ -67,20 +66,15 @@ def read_books(client: redis.Redis, run: str) -> Books:
     return Books(Ledger(client).counts(run).opened, frozenset(map(int, uids)), abandoned)
 
 
-def _set_state(system: System, state: RunState, reason: str) -> bool:
-    with contextlib.suppress(AzqError, redis.RedisError), system.client() as client:
-        Ledger(client).set_run_state(RUN, state, reason)
-        return True
-    return False
+def _set_state(system: System, state: RunState, reason: str, what: str) -> None:
+    system.until(lambda: system.asked(lambda client: Ledger(client).set_run_state(RUN, state, reason)), what, STILL_S)
 
 
-def _books(system: System) -> Books | None:
+def _books(client: redis.Redis) -> Books | None:
     """The ledger's account; None while a game is on its way, or where one was while it was read."""
-    with contextlib.suppress(AzqError, redis.RedisError), system.client() as client:
-        ledger = Ledger(client)
-        look = ledger.look_at(RUN)
-        if look.counts.in_transit or any(view.state is JobState.LEASED for view in look.jobs):
-            return None
-        books = read_books(client, RUN)
-        return books if ledger.counts(RUN) == look.counts else None
-    return None
+    ledger = Ledger(client)
+    look = ledger.look_at(RUN)
+    if look.counts.in_transit or any(view.state is JobState.LEASED for view in look.jobs):
+        return None
+    books = read_books(client, RUN)
+    return books if ledger.counts(RUN) == look.counts else None

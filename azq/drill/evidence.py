@@ -29,13 +29,12 @@ class Evidence:
     def __init__(self, folder: Path, game: str) -> None:
         self._folder = folder
         self._game = game
-        self._begin()
+        self.begin()
 
     def read(self) -> Tally:
-        """All that is there now."""
         paths = sorted(self._folder.glob("*.seg"))
         if any(path.stat().st_size < self._ends.get(path, 0) for path in paths):
-            self._begin()  # a learner cut off what it could not finish
+            self.begin()  # a learner cut off what it could not finish
         for path in paths:
             self._read(path)
         twice = self._copies.total()
@@ -49,15 +48,12 @@ class Evidence:
         """Versions of weights that games in the log were played with."""
         return frozenset(self._versions)
 
-    def anew(self) -> Evidence:
-        """One that reads all of it again."""
-        return Evidence(self._folder, self._game)
-
     def finished_ms(self, owner: str) -> int:
         """When a worker's newest game was finished, by its own clock; 0 where it finished none."""
         return self._finished_ms.get(owner, 0)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Has all of it read again."""
         self._ends: dict[Path, int] = {}
         self._uids: set[int] = set()
         self._copies: Counter[int] = Counter()

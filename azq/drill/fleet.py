@@ -9,10 +9,9 @@ import contextlib
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +24,23 @@ from azq.clock import now_ms
 from azq.config import parse_run
 from azq.drill.audit import read_books
 from azq.drill.evidence import Evidence
-from azq.drill.hosts import Host, Lan
+from azq.drill.hosts import Host, lan
 from azq.drill.outcome import Outcome
-from azq.drill.processes import start
-from azq.drill.proof import Books, Disk, compare
+from azq.drill.proof import Discrepancy, compare
+from azq.drill.system import start
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
-from azq.replay.segments import SegmentLog
+from azq.process.start import AZQ
 from azq.status.observe import read_workers
 from azq.waiting import until
-from azq.wire import keys, tls
-from azq.wire.codec import decode
+from azq.wire import tls
 from azq.wire.connect import open_client, translate
-from azq.wire.messages import Heartbeat, SampleEvent
+from azq.wire.messages import Heartbeat
 
-AZQ = [sys.executable, "-m", "azq"]
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
 PLANES = ("control", "data")
 RUN, GAME = "ttt", "tic_tac_toe"
@@ -61,9 +58,9 @@ SECTIONS = {
 class HostFleet:
     """Processes by name; every one logs into a file of its own, which failures name."""
 
-    def __init__(self, lan: Lan, folder: Path) -> None:
-        self._lan = lan
-        self._folder = folder
+    def __init__(self, hosts: Mapping[str, Host], folder: Path) -> None:
+        self.hosts = hosts
+        self.folder = folder
         self.token = ""
         self.fronts: dict[str, FrontPlan] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -73,41 +70,40 @@ class HostFleet:
 
     def start_first(self) -> None:
         """Brokers and their fronts, the run, daemon and learner."""
-        first = self._lan.hosts["first"]
+        first = self.hosts["first"]
         listen, env = Listen(first.address, 6379), dict[str, str]()
-        files = certificate.ensure(self._folder / "tls", first.address)
+        files = certificate.ensure(self.folder / "tls", first.address)
         self.token = str(Token(PASSWORD, user="default", fingerprint=tls.fingerprint(files[0].read_text())))
         for place, role in enumerate(PLANES):
-            socket = self._folder / f"{role}.sock"
-            (self._folder / role).mkdir()
-            lines = settings(role, self._folder / role, socket, f"requirepass {PASSWORD}", "256mb")  # type: ignore[arg-type]
-            (self._folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
-            self.spawn(role, first, [str(find_server()), str(self._folder / f"{role}.conf")])
+            socket = self.folder / f"{role}.sock"
+            (self.folder / role).mkdir()
+            lines = settings(role, self.folder / role, socket, f"requirepass {PASSWORD}", "256mb")  # type: ignore[arg-type]
+            (self.folder / f"{role}.conf").write_text("\n".join(lines) + "\n")
+            self.spawn(role, first, [str(find_server()), str(self.folder / f"{role}.conf")])
             self.fronts[role] = FrontPlan(role, f"{listen.host}:{listen.port + place}", socket, *files)
             self.start_front(role)
             env |= {f"AZQ_BROKER__{role.upper()}_URL": f"unix://:{PASSWORD}@{socket}"}
             env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
-        self.ledger.create_run(record_of(RUN, parse_run(SECTIONS, "a drill"), self._folder / RUN, now_ms()))
+        self.ledger.create_run(record_of(RUN, parse_run(SECTIONS, "a drill"), self.folder / RUN, now_ms()))
         env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
 
     def start_front(self, role: str) -> None:
         """What the others reach a broker through; once more where it was killed."""
-        self.spawn(f"front-{role}", self._lan.hosts["first"], [*AZQ, *self.fronts[role].arguments])
+        self.spawn(f"front-{role}", self.hosts["first"], [*AZQ, *self.fronts[role].arguments])
 
     def join(self, host: str, *arguments: str) -> None:
         """One command on another machine."""
-        folder = self._folder / f"at-{host}"
+        folder = self.folder / f"at-{host}"
         folder.mkdir(exist_ok=True)
-        command = [*AZQ, "join", f"rediss://{self._lan.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
-        self.spawn(host, self._lan.hosts[host], command, {"AZQ_JOIN_TOKEN": self.token})
+        command = [*AZQ, "join", f"rediss://{self.hosts['first'].address}:6379/0", "--foreground", "--folder", str(folder), *arguments]
+        self.spawn(host, self.hosts[host], command, {"AZQ_JOIN_TOKEN": self.token})
 
     def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
-        """A process on a host."""
-        log = self._folder / f"{name}.log"
-        self.processes[name] = start(host.command(*command), log, {"OMP_NUM_THREADS": "1", **(env or {})}, self._folder)
+        log = self.folder / f"{name}.log"
+        self.processes[name] = start(host.command(*command), log, {"OMP_NUM_THREADS": "1", **(env or {})}, self.folder)
 
     def stop(self, *names: str) -> dict[str, int]:
         """Asks processes to end, as Ctrl-C does; their exit codes."""
@@ -116,7 +112,6 @@ class HostFleet:
         return {name: self.processes[name].wait(40) for name in names}
 
     def close(self) -> None:
-        """Ends what is left."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
@@ -127,12 +122,11 @@ class HostFleet:
         """The first true answer; names what did not come, and where logs are."""
 
         def failure() -> str:
-            return f"{what} did not come within {within_s:g} s; logs are in {self._folder}\n{self._last_words()}"
+            return f"{what} did not come within {within_s:g} s; logs are in {self.folder}\n{self._last_words()}"
 
         return until(lambda: condition() or None, failure, within_s)
 
     def counts(self) -> LedgerCounts:
-        """The ledger."""
         return self.ledger.counts(RUN)
 
     def more(self, games: int, what: str, within_s: float = 40.0) -> LedgerCounts:
@@ -153,15 +147,11 @@ class HostFleet:
         self.beats("")
         return int(sum(self._resent.values()))
 
-    def books(self) -> Books:
-        """The ledger's account of every game; read after the end."""
-        return read_books(self.client, RUN)
-
-    def disk(self) -> Disk:
-        """The games of the log; read after the end."""
-        evidence = Evidence(self._folder / RUN / "segments", GAME)
+    def discrepancy(self) -> Discrepancy:
+        """Where ledger and disk disagree; read after the end."""
+        evidence = Evidence(self.folder / RUN / "segments", GAME)
         evidence.read()
-        return evidence.disk()
+        return compare(read_books(self.client, RUN), evidence.disk())
 
     def drain(self, *players: str) -> None:
         """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
@@ -170,27 +160,10 @@ class HostFleet:
         self.stop(*(name for name in self.processes if not name.endswith(PLANES) and name not in players))
 
     def leased(self, host: str) -> list[JobView]:
-        """Jobs that a host holds."""
         return [view for view in self.ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(f"{host}:")]
 
-    def held(self, view: JobView) -> set[bytes]:
-        """Games that a job's lease holds."""
-        members: Any = self.client.smembers(keys.held(RUN, int(view.job.job_id.partition(":")[2])))
-        return set(members)
-
-    def open(self) -> set[bytes]:
-        """Games that are not finished."""
-        uids: Any = self.client.hkeys(keys.open_games(RUN))
-        return set(uids)
-
-    def events(self) -> list[SampleEvent]:
-        """Everything that was learned from, by the log on disk."""
-        log = SegmentLog(self._folder / RUN / "segments", GAME)
-        return [decode(frame, SampleEvent) for frame in log.tail(1 << 62)]
-
     def log(self, name: str) -> str:
-        """What a process wrote."""
-        return (self._folder / name).read_text("utf-8", "replace")
+        return (self.folder / name).read_text("utf-8", "replace")
 
     def _answers(self) -> bool:
         with contextlib.suppress(BrokerError), translate(self.client):
@@ -198,48 +171,44 @@ class HostFleet:
         return False
 
     def _last_words(self) -> str:
-        files = sorted(self._folder.glob("**/*.log"))
-        return "\n".join(f"== {file.relative_to(self._folder)}\n" + "\n".join(self.log(str(file)).splitlines()[-8:]) for file in files)
+        files = sorted(self.folder.glob("**/*.log"))
+        return "\n".join(f"== {file.relative_to(self.folder)}\n" + "\n".join(self.log(str(file)).splitlines()[-8:]) for file in files)
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, *hosts: str) -> Iterator[tuple[HostFleet, Lan]]:
+def fleet(folder: Path, *names: str) -> Iterator[HostFleet]:
     """A fleet whose first host is up."""
-    with Lan(("first", *hosts)) as lan:
-        found = HostFleet(lan, folder)
-        try:
-            found.start_first()
-            yield found, lan
-        finally:
-            found.close()
+    with lan("first", *names) as hosts, contextlib.closing(HostFleet(hosts, folder)) as found:
+        found.start_first()
+        yield found
 
 
 def rehearse_cut(outcome: Outcome, rounds: int, rng: random.Random, tell: Callable[[str], None]) -> None:
     """So many cuts on one fleet; seconds are from the heal until the machine works and games are learned from again."""
-    with tempfile.TemporaryDirectory(prefix="azq-hosts-") as folder, fleet(Path(folder), EVALUATOR, *PLAYERS) as (found, lan):
+    with tempfile.TemporaryDirectory(prefix="azq-hosts-") as folder, fleet(Path(folder), EVALUATOR, *PLAYERS) as found:
         try:
             found.join(EVALUATOR, "--roles", "inference")
             for player in PLAYERS:
                 found.join(player, "--roles", "selfplay", "-c", "1")
             found.until(lambda: all(found.leased(player) for player in PLAYERS), "jobs at every player", 90.0)
             for number in range(rounds):
-                _round(outcome, found, lan, (EVALUATOR, *PLAYERS)[number % 3] if rounds > 1 else rng.choice(PLAYERS), tell)
+                _round(outcome, found, (EVALUATOR, *PLAYERS)[number % 3] if rounds > 1 else rng.choice(PLAYERS), tell)
             outcome.evaluations_resent = found.resent()
             found.drain(*PLAYERS)
             outcome.balanced &= found.counts().balanced
-            outcome.note(compare(found.books(), found.disk()))
+            outcome.note(found.discrepancy())
         except EvaluationTimeout as error:
             outcome.failed = str(error)
             tell(f"{outcome.scenario.name}: FAILED: {error}")
 
 
-def _round(outcome: Outcome, found: HostFleet, lan: Lan, host: str, tell: Callable[[str], None]) -> None:
+def _round(outcome: Outcome, found: HostFleet, host: str, tell: Callable[[str], None]) -> None:
     """One cut, long enough that the fleet gives the machine up."""
     found.more(1, f"before {host} is cut off")
     found.until(lambda: _works(found, host), f"{host} at work")
-    lan.hosts[host].cut()
+    found.hosts[host].cut()
     found.until(lambda: not found.beats(host) and not found.leased(host), f"the end of {host}'s heartbeat and leases")
-    lan.hosts[host].heal()
+    found.hosts[host].heal()
     began = time.monotonic()
     found.until(lambda: _works(found, host), f"{host} at work again", 90.0)
     counts = found.more(1, f"after {host} came back", 90.0)

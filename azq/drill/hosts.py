@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,59 +59,42 @@ class Host:
         _ip("-n", self.switch, "link", "set", "dev", self.name, "up")
 
 
-class Lan:
-    """A switch and its hosts; everything in them ends with it."""
-
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._prefix = f"azq{os.getpid()}-"
-        self._switch = f"{self._prefix}switch"
-        self.hosts = {
-            name: Host(name, f"{NETWORK}.{number}", f"{self._prefix}{name}", self._switch) for number, name in enumerate(hosts, 1)
-        }
-
-    def __enter__(self) -> Lan:
-        if reason := why_not():
-            raise MissingExtra(f"no hosts can be made here: {reason}")
-        sweep()
-        try:
-            self._lay()
-        except BaseException:
-            self._take_away()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._take_away()
-
-    def _lay(self) -> None:
-        _ip("netns", "add", self._switch)
-        _ip("-n", self._switch, "link", "add", "bridge", "type", "bridge")
-        _ip("-n", self._switch, "link", "set", "dev", "bridge", "up")
-        for host in self.hosts.values():
-            _ip("netns", "add", host.space)
-            ends = ("type", "veth", "peer", "name", host.name, "netns", self._switch)
-            _ip("-n", host.space, "link", "add", _INTERFACE, *ends)
-            _ip("-n", self._switch, "link", "set", "dev", host.name, "master", "bridge", "up")
-            _ip("-n", host.space, "address", "add", f"{host.address}/24", "dev", _INTERFACE)
-            for interface in ("lo", _INTERFACE):
-                _ip("-n", host.space, "link", "set", "dev", interface, "up")
-
-    def _take_away(self) -> None:
-        for space in (self._switch, *(host.space for host in self.hosts.values())):
+@contextlib.contextmanager
+def lan(*names: str) -> Iterator[dict[str, Host]]:
+    """Hosts by name, on one switch; everything in them ends with the block. Raises `MissingExtra` where there can be none."""
+    if reason := why_not():
+        raise MissingExtra(f"no hosts can be made here: {reason}")
+    sweep()
+    prefix = f"azq{os.getpid()}-"
+    switch = f"{prefix}switch"
+    hosts = {name: Host(name, f"{NETWORK}.{number}", f"{prefix}{name}", switch) for number, name in enumerate(names, 1)}
+    try:
+        _lay(switch, hosts.values())
+        yield hosts
+    finally:
+        for space in (switch, *(host.space for host in hosts.values())):
             _remove(space)
+
+
+def _lay(switch: str, hosts: Iterable[Host]) -> None:
+    _ip("netns", "add", switch)
+    _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+    _ip("-n", switch, "link", "set", "dev", "bridge", "up")
+    for host in hosts:
+        _ip("netns", "add", host.space)
+        _ip("-n", host.space, "link", "add", _INTERFACE, "type", "veth", "peer", "name", host.name, "netns", switch)
+        _ip("-n", switch, "link", "set", "dev", host.name, "master", "bridge", "up")
+        _ip("-n", host.space, "address", "add", f"{host.address}/24", "dev", _INTERFACE)
+        for interface in ("lo", _INTERFACE):
+            _ip("-n", host.space, "link", "set", "dev", interface, "up")
 
 
 def sweep() -> None:
     """Removes namespaces of processes that died before they could."""
-    for space in _spaces():
-        found = _OURS.fullmatch(space)
+    for path in list(Path("/run/netns").glob("azq*")):
+        found = _OURS.fullmatch(path.name)
         if found and not alive(int(found.group(1))):
-            _remove(space)
-
-
-def _spaces() -> Iterator[str]:
-    folder = Path("/run/netns")
-    yield from (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+            _remove(path.name)
 
 
 def _remove(space: str) -> None:

@@ -1,4 +1,4 @@
-"""What the rounds of a drill showed, as figures and as a table."""
+"""What drills showed, as figures and as tables: the rounds of each, and what chaos cost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ class Outcome:
         }
 
     def values(self) -> dict[str, Any]:
-        """The public figures."""
         times = self.recovery_s
         return {
             "name": self.scenario.name,
@@ -117,3 +116,67 @@ def as_table(outcomes: Sequence[Outcome]) -> str:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was done by now: finished games, and simulations of the games learned from."""
+
+    games: int
+    simulations: int
+    at_s: float
+
+    def rates_since(self, before: Work) -> dict[str, float]:
+        """What was done per second."""
+        seconds = max(self.at_s - before.at_s, 1e-9)
+        return {"games": (self.games - before.games) / seconds, "simulations": (self.simulations - before.simulations) / seconds}
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Rates per second, undisturbed and in chaos."""
+
+    undisturbed: dict[str, float]
+    chaos: dict[str, float]
+
+    @classmethod
+    def of(cls, first: Work, second: Work, third: Work) -> Throughput:
+        """From the work done at the start, when the chaos began, and at its end."""
+        return cls(second.rates_since(first), third.rates_since(second))
+
+    def shares(self) -> dict[str, float]:
+        return {name: round(self.chaos[name] / whole, 4) if whole else 0.0 for name, whole in self.undisturbed.items()}
+
+    def values(self) -> dict[str, Any]:
+        digits = {"games": 2, "simulations": 1}
+        return {
+            "throughput_share": self.shares(),
+            "undisturbed_per_s": {name: round(rate, digits[name]) for name, rate in self.undisturbed.items()},
+            "chaos_per_s": {name: round(rate, digits[name]) for name, rate in self.chaos.items()},
+        }
+
+    def as_line(self) -> str:
+        before, now, shares = self.undisturbed, self.chaos, self.shares()
+        return (
+            f"throughput in chaos: {now['games']:.1f} games/s of {before['games']:.1f} undisturbed ({shares['games']:.1%}), "
+            f"{now['simulations']:.0f} simulations/s of {before['simulations']:.0f} ({shares['simulations']:.1%})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the drills showed; of chaos also its own figures and its line for people."""
+
+    outcomes: list[Outcome]
+    figures: dict[str, Any] = field(default_factory=dict)
+    line: str = ""
+
+    def passed(self) -> bool:
+        """Whether every drill passed."""
+        return all(outcome.passed() for outcome in self.outcomes)
+
+    def values(self) -> dict[str, Any]:
+        return {"drills": [outcome.values() for outcome in self.outcomes], **self.figures}
+
+    def as_text(self) -> str:
+        return f"{as_table(self.outcomes)}\n{self.line}".rstrip()

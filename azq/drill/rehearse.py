@@ -9,23 +9,31 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+import redis
 
 from azq.drill import deadly_games
+from azq.drill.audit import DiskAuditor
+from azq.drill.faults import DEEDS
 from azq.drill.fleet import rehearse_cut
 from azq.drill.hosts import why_not
-from azq.drill.outcome import Outcome
-from azq.drill.rounds import Rounds, Tell
-from azq.drill.scenarios import HOSTS, MACHINE, Scenario
+from azq.drill.outcome import Outcome, Rehearsal, Throughput, Work
+from azq.drill.scenarios import HOSTS, MACHINE, PROCESSES, Harm, Scenario
 from azq.drill.system import READY_S, System
-from azq.errors import ConfigError
+from azq.errors import AzqError, ConfigError
+from azq.ledger.types import LedgerCounts
 
 GAME = "tic_tac_toe"
 UNDISTURBED_SHARE = 0.25  # of the time of the chaos, before it
 WARM_UP_S = 15.0  # games that begin together end together; then they spread
+GIVE_UP_S = 90.0
+LOOK_S = 0.1
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,64 +56,116 @@ class Intent:
     patience: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What was done by now: finished games, and simulations of the games learned from."""
+class RecoveryWatch:
+    """When each role was serving again, and how long no game was learned from; seconds since it began, as far as it was asked to look."""
 
-    games: int
-    simulations: int
-    at_s: float
+    def __init__(self, system: System, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._system = system
+        self._clock = clock
+        self._looked_s = 0.0
+        self.serving_s: dict[str, float] = {}  # roles that were not serving at some time, and when they were again
+        self._inserted = -1
+        self.begin()
 
-    def rates_since(self, before: Work) -> dict[str, float]:
-        """What was done per second."""
-        seconds = max(self.at_s - before.at_s, 1e-9)
-        return {"games": (self.games - before.games) / seconds, "simulations": (self.simulations - before.simulations) / seconds}
+    def begin(self) -> None:
+        self._began_s = self._grown_s = self._clock()
+        self.serving_s.clear()
+        self.pause_s = 0.0
 
+    def passed_s(self) -> float:
+        return self._clock() - self._began_s
 
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """Rates per second, undisturbed and in chaos."""
-
-    undisturbed: dict[str, float]
-    chaos: dict[str, float]
-
-    @classmethod
-    def of(cls, first: Work, second: Work, third: Work) -> Throughput:
-        """From the work done at the start, when the chaos began, and at its end."""
-        return cls(second.rates_since(first), third.rates_since(second))
-
-    def shares(self) -> dict[str, float]:
-        """How much of the undisturbed rates was left."""
-        return {name: round(self.chaos[name] / whole, 4) if whole else 0.0 for name, whole in self.undisturbed.items()}
-
-    def values(self) -> dict[str, Any]:
-        """The public figures."""
-        digits = {"games": 2, "simulations": 1}
-        return {
-            "throughput_share": self.shares(),
-            "undisturbed_per_s": {name: round(rate, digits[name]) for name, rate in self.undisturbed.items()},
-            "chaos_per_s": {name: round(rate, digits[name]) for name, rate in self.chaos.items()},
-        }
-
-    def as_line(self) -> str:
-        """The same for people."""
-        before, now, shares = self.undisturbed, self.chaos, self.shares()
-        return (
-            f"throughput in chaos: {now['games']:.1f} games/s of {before['games']:.1f} undisturbed ({shares['games']:.1%}), "
-            f"{now['simulations']:.0f} simulations/s of {before['simulations']:.0f} ({shares['simulations']:.1%})"
-        )
+    def look(self) -> None:
+        """One look, not more often than makes sense."""
+        now = self._clock()
+        if now - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now
+        serving = self._system.serving()
+        self.serving_s |= {role: self.passed_s() for role in (*PROCESSES, *self._system.brokers()) if serving.get(role) is None}
+        counts = self._system.counts()
+        if counts is not None and counts.inserted > self._inserted:
+            self._inserted, self._grown_s = counts.inserted, now
+        self.pause_s = max(self.pause_s, now - self._grown_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What the drills showed; throughput where there was chaos."""
+class Rounds:
+    """Hurts a running system again and again, and notes in outcomes what came of it."""
 
-    outcomes: list[Outcome]
-    throughput: Throughput | None = None
+    def __init__(self, system: System, scenarios: Sequence[Scenario], patience: float, rng: random.Random, tell: Tell) -> None:
+        self._system = system
+        self._rng = rng
+        self._tell = tell
+        self._auditor = DiskAuditor(system)
+        self._outcomes = {scenario.name: Outcome(scenario, system.journal_s(), patience) for scenario in scenarios}
 
-    def passed(self) -> bool:
-        """Whether every drill passed."""
-        return all(outcome.passed() for outcome in self.outcomes)
+    def make(self, scenarios: Iterable[Scenario], *, compares: bool = True) -> None:
+        """A round of each; one that fails is not tried again."""
+        for scenario in scenarios:
+            outcome = self._outcomes[scenario.name]
+            if outcome.failed:
+                continue
+            try:
+                self._round(outcome, compares)
+            except (AzqError, OSError, redis.RedisError) as error:  # a process or broker that was away when it should not be
+                outcome.failed = str(error)
+                self._tell(f"{scenario.name}: FAILED: {error}")
+
+    def end(self) -> list[Outcome]:
+        """The outcomes, once all of the log was compared again; what no round saw is everybody's."""
+        done = [outcome for outcome in self._outcomes.values() if outcome.recovery_s or outcome.failed]
+        try:
+            found = self._auditor.audit_at_the_end()
+            for outcome in done:
+                outcome.note(found)
+        except (AzqError, OSError, redis.RedisError) as error:
+            for outcome in done:
+                outcome.failed = outcome.failed or f"ledger and disk cannot be compared: {error}"
+        return done
+
+    def _round(self, outcome: Outcome, compares: bool) -> None:
+        """One fault; raises what the system did not recover from."""
+        system, name = self._system, outcome.scenario.name
+        resent = system.resent()
+        done = DEEDS[outcome.scenario.fault](system, outcome.scenario, self._rng)
+        try:
+            counts = self._watch(outcome, done)
+        finally:
+            done.end()
+        outcome.balanced &= counts.balanced
+        outcome.evaluations_resent += system.resent() - resent
+        if done.search_lost_s is not None:
+            outcome.search_lost_s.append(done.search_lost_s)
+        if compares:
+            outcome.note(self._auditor.audit())
+        self._tell(f"{name}: back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from, balanced {counts.balanced}")
+
+    def _watch(self, outcome: Outcome, done: Harm) -> LedgerCounts:
+        """Waits until the system is whole again and notes when; returns the ledger's counts of then."""
+        system, scenario, watch = self._system, outcome.scenario, RecoveryWatch(self._system)
+        with system.watched(watch.look):
+            if done.lasts_s:
+                system.rest(time.monotonic() + done.lasts_s, f"the end of {scenario.name}")
+                done.end()
+                watch.begin()
+            system.until(done.healed, f"{scenario.role} after {scenario.name}", max(GIVE_UP_S, 2 * outcome.patience * scenario.within_s))
+            healed_s = watch.passed_s()
+            done.end()
+            base = system.until(system.counts, "the ledger", GIVE_UP_S)
+            goes_on = partial(system.counted, lambda now: now.finished > base.finished and now.inserted > base.inserted)
+            system.until(goes_on, "further games", GIVE_UP_S)
+            outcome.recovery_s.append(watch.passed_s())
+        outcome.pause_s.append(watch.pause_s)
+        _note_serving(outcome, watch.serving_s, healed_s)
+        return system.until(system.counts, "the ledger", GIVE_UP_S)
+
+
+def _note_serving(outcome: Outcome, serving_s: dict[str, float], healed_s: float) -> None:
+    role = outcome.scenario.role
+    if role in serving_s:
+        serving_s[role] = max(healed_s, serving_s[role])
+    for name, seconds in serving_s.items():
+        outcome.serving_s.setdefault(name, []).append(seconds)
 
 
 def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
@@ -122,7 +182,7 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
     rehearsal = Rehearsal([])
     for group in systems if plan.chaos is None else systems[:1]:
         also = _rehearse(group, plan, tell)
-        rehearsal = Rehearsal([*rehearsal.outcomes, *also.outcomes], also.throughput)
+        rehearsal = replace(also, outcomes=[*rehearsal.outcomes, *also.outcomes])
     for scenario in hosts if plan.chaos is None else ():
         if systems and (reason := why_not()):
             tell(f"{scenario.name}: left out: {reason}")
@@ -150,21 +210,21 @@ def odd_game(folder: Path, name: str) -> str:
 
 
 def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
-    """These drills on one system."""
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
     system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
-    rounds, throughput = Rounds(system, scenarios, plan.patience, rng, tell), None
+    rounds = Rounds(system, scenarios, plan.patience, rng, tell)
     try:
         system.start()
         if plan.chaos is None:
             # In turn, so that no process dies so often in a row that its restarts are put off.
             rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
+            rehearsal = Rehearsal(rounds.end())
         else:
             first, second = undisturbed(system, plan.chaos), measure(system)
             rounds.make(scenarios_at_random(system, scenarios, plan.chaos, rng), compares=False)
             throughput = Throughput.of(first, second, measure(system))
-        rehearsal = Rehearsal(rounds.end(), throughput)
+            rehearsal = Rehearsal(rounds.end(), throughput.values(), throughput.as_line())
     finally:
         system.stop()
     system.put_away(rehearsal.passed(), tell)
@@ -172,7 +232,6 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
 
 
 def measure(system: System) -> Work:
-    """The work done by now."""
     counts = system.until(system.counts, "the ledger", READY_S)
     return Work(counts.finished, system.evidence.read().simulations, time.monotonic())
 

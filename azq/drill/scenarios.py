@@ -52,8 +52,8 @@ class Scenario:
         return self.role == "selfplay" and self.fault in ("kill", "kill-child")
 
 
-def _nothing() -> None:
-    """For a harm that ends by itself."""
+def nothing() -> None:
+    """Lifts a harm that ends by itself."""
 
 
 @dataclass(slots=True)
@@ -62,12 +62,12 @@ class Harm:
 
     healed: Callable[[], bool]  # whether the harmed part works again
     lasts_s: float = 0.0
-    lift: Callable[[], None] = _nothing
+    lift: Callable[[], None] = nothing
     search_lost_s: float | None = None  # of a killed self-play worker: since its last journal write
 
     def end(self) -> None:
         """Lifts it, once."""
-        lift, self.lift = self.lift, _nothing
+        lift, self.lift = self.lift, nothing
         lift()
 
 
@@ -87,7 +87,6 @@ def load_all(folder: Path | None = None) -> list[Scenario]:
 
 
 def parse(path: Path) -> Scenario:
-    """One file as a scenario."""
     try:
         values: dict[str, Any] = {"name": path.stem, **tomllib.loads(path.read_text("utf-8"))}
         values.setdefault("pause_within_s", PAUSES * values["within_s"])

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -19,11 +19,10 @@ import redis
 
 from azq.drill.audit import DiskAuditor
 from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
-from azq.drill.outcome import Outcome
-from azq.drill.processes import CHILD, processes, signalled
-from azq.drill.rounds import RecoveryWatch, Tell
-from azq.drill.scenarios import BROKERS, PROCESSES, Scenario
-from azq.drill.system import System
+from azq.drill.outcome import Outcome, Rehearsal
+from azq.drill.rehearse import Intent, RecoveryWatch, Tell
+from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
+from azq.drill.system import CHILD, System, processes, signalled
 from azq.errors import AzqError
 
 COMPARE_EVERY = 100  # faults
@@ -71,21 +70,17 @@ def _cut(system: System, strike: Strike, pid: int) -> Lift:
             pipe.client_kill_filter(_type=kind, skipme=True)
         pipe.client_pause(int(1000 * strike.lasts_s), all=True)
         pipe.execute()
-    return _over
+    return nothing
 
 
 def _poison(system: System, strike: Strike, pid: int) -> Lift:
     send_poison(system, random.Random(strike.at_s))
-    return _over
+    return nothing
 
 
 def _bad_weights(system: System, strike: Strike, pid: int) -> Lift:
     offer_weights(system, strike.kind)
-    return _over
-
-
-def _over() -> None:
-    """Nothing lasts."""
+    return nothing
 
 
 KINDS: dict[str, StrikeKind] = {
@@ -123,7 +118,7 @@ def victim(strike: Strike, alive: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end."""
+    """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end. The same seed: the same faults."""
 
     mtbf_s: float
     faults: int = 0
@@ -137,77 +132,65 @@ class Storm:
         return islice(timed, self.faults) if self.faults else timed
 
 
-@dataclass(slots=True)
-class Weathered:
-    """What a storm showed."""
-
-    storm: Storm
-    outcome: Outcome
-    made: Counter[str] = field(default_factory=Counter)
-    games: int = 0  # learned from by the end
-
-    def values(self) -> dict[str, Any]:
-        """The public figures."""
-        return {
-            "mtbf_s": self.storm.mtbf_s,
-            "seed": self.storm.seed,
-            "faults": self.made.total(),
-            "by_kind": dict(sorted(self.made.items())),
-            "games": self.games,
-        }
-
-    def as_line(self) -> str:
-        """The same for people."""
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.made.items()))
-        return f"{self.made.total()} faults, one each {self.storm.mtbf_s:g} s ({kinds}); {self.games} games on disk"
-
-
-def weather(storm: Storm, *, game: str, overrides: list[str], patience: float, tell: Tell) -> Weathered:
+def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
     """One storm over a system of its own, whose files stay where it did not pass."""
-    system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), game, overrides)
-    found = Weathered(storm, Outcome(SCENARIO, system.journal_s(), patience))
+    system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
+    found = Weather(system, storm, plan.patience, tell)
     try:
         system.start()
-        _Weather(system, found, tell).pass_over()
+        found.pass_over()
     except (AzqError, OSError, redis.RedisError) as error:
         found.outcome.failed = str(error)
     finally:
         system.stop()
     system.put_away(found.outcome.passed(), tell)
-    return found
+    return Rehearsal([found.outcome], found.values(), found.as_line())
 
 
-class _Weather:
-    """Makes the faults of a storm in time, and lifts those that last."""
+class Weather:
+    """A storm over a system: makes its faults in time, lifts those that last, and tells what that showed."""
 
-    def __init__(self, system: System, found: Weathered, tell: Tell) -> None:
+    def __init__(self, system: System, storm: Storm, patience: float, tell: Tell) -> None:
+        self.outcome = Outcome(SCENARIO, system.journal_s(), patience)
         self._system = system
-        self._found = found
+        self._storm = storm
         self._tell = tell
         self._auditor = DiskAuditor(system)
         self._lasting: list[tuple[float, Lift]] = []
         self._late_s = 0.0  # spent on comparisons, in which no fault is due
+        self._made: Counter[str] = Counter()
+        self._games = 0  # learned from by the end
+
+    def values(self) -> dict[str, Any]:
+        kinds = dict(sorted(self._made.items()))
+        facts = {"mtbf_s": self._storm.mtbf_s, "seed": self._storm.seed}
+        return {**facts, "faults": self._made.total(), "by_kind": kinds, "games": self._games}
+
+    def as_line(self) -> str:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self._made.items()))
+        return f"{self._made.total()} faults, one each {self._storm.mtbf_s:g} s ({kinds}); {self._games} games on disk"
 
     def pass_over(self) -> None:
         """All faults, then the last comparison, which reads all of the log again."""
-        began_s, watch = time.monotonic(), RecoveryWatch(self._system)
-        with contextlib.ExitStack() as at_the_end:
-            at_the_end.callback(self._nothing_lasts)  # also where it failed: a system without memory cannot drain
-            at_the_end.enter_context(self._system.watched(watch.look))
-            for number, strike in enumerate(self._found.storm.strikes(), 1):
-                self._wait(began_s + self._late_s + strike.at_s)
-                self._make(strike)
-                if number % COMPARE_EVERY == 0:
-                    self._compare(number)
-            self._heal()
-        self._found.outcome.pause_s.append(watch.pause_s)
-        self._found.outcome.note(self._auditor.audit_at_the_end())
-        self._found.games = self._system.evidence.read().games
+        system, began_s, watch = self._system, time.monotonic(), RecoveryWatch(self._system)
+        try:
+            with system.watched(watch.look), system.watched(self._lift_over):
+                for number, strike in enumerate(self._storm.strikes(), 1):
+                    system.rest(began_s + self._late_s + strike.at_s, "the next fault")
+                    self._make(strike)
+                    if number % COMPARE_EVERY == 0:
+                        self._compare(number)
+                self._heal()
+        finally:
+            self._nothing_lasts()  # also where it failed: a system without memory cannot drain
+        self.outcome.pause_s.append(watch.pause_s)
+        self.outcome.note(self._auditor.audit_at_the_end())
+        self._games = system.evidence.read().games
 
     def _compare(self, number: int) -> None:
         began_s = time.monotonic()
         self._heal()
-        outcome = self._found.outcome
+        outcome = self.outcome
         outcome.note(self._auditor.audit())
         self._late_s += time.monotonic() - began_s
         self._tell(
@@ -220,23 +203,11 @@ class _Weather:
         began_s = time.monotonic()
         self._system.until(self._nothing_lasts, "the end of all faults", FOUND_S)
         before = self._system.until(self._system.counts, "the ledger", FOUND_S)
-        patient_s = self._found.outcome.patience * SCENARIO.pause_within_s
+        patient_s = self.outcome.patience * SCENARIO.pause_within_s
         # Noise in the sample stream counts as in transit until the learner put it aside: the sums hold a moment later.
-        self._system.until(
-            lambda: (now := self._system.counts()) and now.balanced and now.inserted > before.inserted,
-            "games and a ledger that balances after the storm",
-            patient_s,
-        )
-        self._found.outcome.recovery_s.append(time.monotonic() - began_s)
-
-    def _wait(self, until_s: float) -> None:
-        """Until a fault is due; lifts meanwhile what is over."""
-
-        def due() -> bool:
-            self._lift_over()
-            return time.monotonic() >= until_s
-
-        self._system.until(due, "the next fault", max(0.0, until_s - time.monotonic()) + FOUND_S)
+        healed = partial(self._system.counted, lambda now: now.balanced and now.inserted > before.inserted)
+        self._system.until(healed, "games and a ledger that balances after the storm", patient_s)
+        self.outcome.recovery_s.append(time.monotonic() - began_s)
 
     def _nothing_lasts(self) -> bool:
         self._lift_over(all_of_them=True)
@@ -250,11 +221,10 @@ class _Weather:
     def _make(self, strike: Strike) -> None:
         """Makes one fault; one that finds nobody, or a broker away, waits."""
         lift = self._system.until(lambda: self._try(strike), f"somebody for {strike.kind} to befall", FOUND_S)
-        self._found.made[strike.kind] += 1
+        self._made[strike.kind] += 1
         self._lasting.append((time.monotonic() + strike.lasts_s, lift))
 
     def _try(self, strike: Strike) -> Lift | None:
-        self._lift_over()  # who waits for memory would wait for ever
         there = processes(self._system.pid_of_all())
         if (role := victim(strike, list(there))) is None:
             return None

@@ -1,13 +1,15 @@
-"""The system that is hurt: `azq up` in a subprocess and a folder of its own, watched through its control plane."""
+"""The system that is hurt: `azq up` in a subprocess and a folder of its own, watched through its control plane.
+
+Its processes are known as the kernel knows them, whatever their heartbeats say: also those that only just start.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,14 +22,15 @@ from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.drill.evidence import Evidence
-from azq.drill.processes import start
 from azq.drill.scenarios import PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
+from azq.host.fronts import free_port
 from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.process.proc import alive, stat_of
+from azq.process.proc import PROC, alive, children, command, stat_of
+from azq.process.start import AZQ, foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire.connect import open_client
@@ -41,6 +44,10 @@ START_S = 90.0
 STOP_S = 120.0
 READY_S = 60.0
 POLL_S = 0.02
+SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
+CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
+COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
+NO_SETTING: dict[str, str] = {}
 
 T = TypeVar("T")
 
@@ -62,9 +69,9 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: list[str], *, listens: bool = False) -> None:
+    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False) -> None:
         self.folder = folder
-        self._listen = ["--listen", f"127.0.0.1:{_free_ports()}"] if listens else []
+        self._listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
         self.game = game
         self._overrides = [
             f'home="{folder}"',
@@ -86,9 +93,9 @@ class System:
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "azq", "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
-        self._process = start(command, self.folder / "up.log")
-        self.until(lambda: (counts := self.counts()) is not None and counts.inserted > 20, "the first games", START_S)
+        arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
+        self._process = start(arguments, self.folder / "up.log")
+        self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
 
     def pid_of_all(self) -> int:
         """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
@@ -148,8 +155,13 @@ class System:
         with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
             yield client
 
+    def asked(self, question: Callable[[redis.Redis], T], plane: str = "control") -> T | None:
+        """What a broker answers; None while it is away."""
+        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
+            return question(client)
+        return None
+
     def brokers(self) -> tuple[str, ...]:
-        """The roles of all its brokers."""
         return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
 
     def config(self) -> Config:
@@ -167,28 +179,25 @@ class System:
         return with_game(load(None, self._overrides), self.game)
 
     def counts(self) -> LedgerCounts | None:
-        """The ledger."""
-        with contextlib.suppress(AzqError), self.client() as client:
-            return Ledger(client).counts(RUN)
-        return None
+        return self.asked(lambda client: Ledger(client).counts(RUN))
+
+    def counted(self, wanted: Callable[[LedgerCounts], bool]) -> bool:
+        """Whether the ledger answers, and what is wanted holds of it."""
+        counts = self.counts()
+        return counts is not None and wanted(counts)
 
     def beats(self, role: str = "") -> list[Heartbeat]:
         """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats: tuple[Heartbeat, ...] = ()
-        with contextlib.suppress(AzqError), self.client() as client:
-            beats = read_workers(RedisBus(client))
-            for beat in beats:
-                self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
+        beats = self.asked(lambda client: read_workers(RedisBus(client))) or ()
+        for beat in beats:
+            self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
         for beat in beats:
             if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
                 raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
         return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
-        """Process id of a plane's server."""
-        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
-            return int(client.info("server")["process_id"])
-        return None
+        return self.asked(lambda client: int(client.info("server")["process_id"]), plane)
 
     def pid(self, role: str) -> int | None:
         """Process id of a role's process, once it does its work."""
@@ -228,10 +237,75 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     return None
 
 
-def _free_ports() -> int:
-    """A port that nobody listens at, nor at the next one."""
-    while True:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as first:
-            port = int(first.getsockname()[1])
-            with socket.create_server(("127.0.0.1", port + 1)):
-                return port
+def start(arguments: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, with no other setting of azq than those in `env`; it writes to the end of a log."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env,
+            start_new_session=True,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end of the block, where it still runs."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
+    """Process ids of the children of an `azq up` by role, brokers and a self-play worker's first child among them."""
+    found: dict[str, int] = {}
+    for child in children(pid, proc):
+        if (role := _role(child, proc)) is not None:
+            found[role] = child
+    if playing := children(found["selfplay"], proc) if "selfplay" in found else []:
+        found[CHILD] = playing[0]
+    return found
+
+
+def killed_if(pid: int, is_moment: Callable[[], bool]) -> bool:
+    """Stops a process, looks whether its moment is there, which lasts milliseconds, and kills it or lets it go on."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(SETTLE_S)
+    if is_moment():
+        os.kill(pid, signal.SIGKILL)
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
+def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
+    """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
+    files = [os.pidfd_open(pid) for pid in pids]
+
+    def send(number: signal.Signals) -> None:
+        for file in files:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(file, number)
+
+    def lift() -> None:
+        send(signal.SIGCONT)
+        for file in files:
+            os.close(file)
+
+    send(sig)
+    return lift
+
+
+def _role(pid: int, proc: Path) -> str | None:
+    words = command(pid, proc)
+    try:
+        where = (proc / str(pid) / "cwd").readlink()
+    except OSError:
+        return None
+    if where.parent.name == ".broker":
+        return f"broker-{where.name}"
+    for role, arguments in COMMANDS.items():
+        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
+            return role
+    return None

@@ -186,7 +186,6 @@ class AdaptedGame:
             raise IllegalActionError(f"{error}, at ply {ply} of the replay") from error
 
     def targets(self, actions: NDArray[np.uint16]) -> dict[str, Any]:
-        """Nothing besides the result."""
         return {
             "margins": np.zeros(self._form.players, np.float32),
             "outcomes": np.zeros((self._form.players, 0), np.float32),

@@ -18,8 +18,6 @@ MAX_PLIES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken rule, after which actions, and what was seen."""
-
     rule: str
     detail: str
     history: tuple[int, ...] = ()
@@ -27,8 +25,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What some random games showed."""
-
     game: str
     games: int
     plies: int
@@ -37,7 +33,6 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
         return not self.findings
 
 
@@ -49,32 +44,33 @@ def check(game: Game, games: int = 100, seed: int = 0, progress: Callable[[int],
     for number in range(games):
         state = game.new_initial_state()
         try:
-            plies += _walk(game, state, rng, found)
+            for finding in _walk(game, state, rng):
+                found.setdefault(finding.rule, finding)
         except AzqError as error:
-            found.setdefault("contract", Finding("contract", str(error), tuple(state.history())))
+            found.setdefault("contract", _finding("contract", str(error), state))
         except Exception as error:  # whatever a game of somebody else's raises is a finding about it
-            found.setdefault("raises", Finding("raises", f"{type(error).__name__}: {error}", tuple(state.history())))
+            found.setdefault("raises", _finding("raises", f"{type(error).__name__}: {error}", state))
+        plies += len(state.history())
         progress(number + 1)
     return Report(game.name, games, plies, tuple(found.values()), playouts_per_s(game))
 
 
-def _walk(game: Game, state: State, rng: random.Random, found: dict[str, Finding]) -> int:
-    plies = decisions = 0
-    while not state.is_terminal():
+def _walk(game: Game, state: State, rng: random.Random) -> Iterator[Finding]:
+    """Plays a game to its end and looks at each position on the way."""
+    decisions, longest = 0, game.max_game_length()
+    for _ in range(MAX_PLIES):
+        if state.is_terminal():
+            yield from _at_any(game, state)
+            yield from _at_end(game, state)
+            return
         decisions += not state.is_chance_node()
-        if decisions > (longest := game.max_game_length()):
-            found.setdefault("max_game_length", _finding("max_game_length", f"no end after the {longest} plies declared", state))
-            return plies
-        for finding in [*_at_any(game, state), *(_at_chance(state) if state.is_chance_node() else _at_player(game, state, rng))]:
-            found.setdefault(finding.rule, finding)
+        if decisions > longest:
+            yield _finding("max_game_length", f"no end after the {longest} plies declared", state)
+            return
+        yield from _at_any(game, state)
+        yield from _at_chance(state) if state.is_chance_node() else _at_player(game, state, rng)
         state.apply_action(rng.choice(state.legal_actions()))
-        plies += 1
-        if plies > MAX_PLIES:
-            found.setdefault("end", Finding("end", f"no end after {MAX_PLIES} plies"))
-            return plies
-    for finding in [*_at_any(game, state), *_at_end(game, state)]:
-        found.setdefault(finding.rule, finding)
-    return plies
+    yield Finding("end", f"no end after {MAX_PLIES} plies")
 
 
 def _finding(rule: str, detail: str, state: State) -> Finding:

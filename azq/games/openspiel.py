@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,34 +54,33 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
         game = pyspiel.load_game(short, dict(params)) if params else pyspiel.load_game(short)
     except Exception as error:
         raise UnknownGameError(f"open_spiel has no game {short!r} with {dict(params)}: {str(error).splitlines()[0]}") from None
+    _check_playable(name, game, pyspiel.GameType)
     kind = game.get_type()
-    if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
-        raise ConfigError(f"game {name} has simultaneous moves; azq plays sequential games")
-    if game.num_players() == 2 and kind.utility != pyspiel.GameType.Utility.ZERO_SUM:
-        raise ConfigError(f"game {name} has two players and is not zero-sum; azq's value of two players is one number")
-    if kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC:
-        raise ConfigError(f"game {name} rolls dice inside its states, so a recorded game would not replay; azq plays explicit chance")
     hidden = kind.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
-    if not kind.provides_observation_tensor and not kind.provides_information_state_tensor:
-        raise ConfigError(f"game {name} provides no observation tensor, so no network can look at it")
     utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
-    absent = frozenset(() if hidden else SECRETS) | frozenset(
-        () if kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC else CHANCE
-    )
+    rolls = kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
+    absent = frozenset((*(() if hidden else SECRETS), *(() if rolls else CHANCE)))
 
     def make() -> _OpenSpielState:
         return _OpenSpielState(game.new_initial_state(), absent, kind.provides_observation_tensor)
 
-    common = {
-        "players": game.num_players(),
-        "actions": game.num_distinct_actions(),
-        "utility": utility,
-        "max_length": game.max_game_length(),
-    }
-    probe = AdaptedGame(name, params, make, binary=False, **common)
-    binary, largest = _look(probe, name, hidden)
-    scale = min(SCALE, 127.0 / largest) if largest else SCALE
-    return AdaptedGame(name, params, make, binary=binary, scale=scale, **common)
+    sizes = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
+    adapted = partial(AdaptedGame, name, params, make, utility=utility, **sizes)
+    binary, largest = _look(adapted(binary=False), name, hidden)
+    return adapted(binary=binary, scale=min(SCALE, 127.0 / largest) if largest else SCALE)
+
+
+def _check_playable(name: str, game: Any, types: Any) -> None:
+    """Raises `ConfigError` for a kind of game that azq does not play; `types` is OpenSpiel's own account of kinds."""
+    kind = game.get_type()
+    if kind.dynamics != types.Dynamics.SEQUENTIAL:
+        raise ConfigError(f"game {name} has simultaneous moves; azq plays sequential games")
+    if game.num_players() == 2 and kind.utility != types.Utility.ZERO_SUM:
+        raise ConfigError(f"game {name} has two players and is not zero-sum; azq's value of two players is one number")
+    if kind.chance_mode == types.ChanceMode.SAMPLED_STOCHASTIC:
+        raise ConfigError(f"game {name} rolls dice inside its states, so a recorded game would not replay; azq plays explicit chance")
+    if not kind.provides_observation_tensor and not kind.provides_information_state_tensor:
+        raise ConfigError(f"game {name} provides no observation tensor, so no network can look at it")
 
 
 def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
@@ -114,15 +114,12 @@ class _OpenSpielState:
         return getattr(self._state, name)
 
     def observation_tensor(self, player: int) -> Any:
-        """Flat floats."""
         return self._state.observation_tensor(player) if self._observes else self._state.information_state_tensor(player)
 
     def action_to_string(self, action: int) -> str:
-        """For whoever is to move."""
         return str(self._state.action_to_string(self._state.current_player(), action))
 
     def clone(self) -> _OpenSpielState:
-        """A copy."""
         return _OpenSpielState(self._state.clone(), self._absent, self._observes)
 
     def _resample(self, player: int, rng: Any) -> _OpenSpielState:

@@ -12,7 +12,7 @@ import redis
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config
-from azq.config.addresses import data_settings
+from azq.config.host import data_settings
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
@@ -130,7 +130,6 @@ class Brokers:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the embedded servers."""
         return tuple(server.pid for server in self._servers.values())
 
     def expire(self, now_ms: int) -> list[str]:
@@ -159,7 +158,6 @@ class Brokers:
         return over
 
     def silent(self, now_s: float) -> bool:
-        """Whether an embedded server did not answer when last asked."""
         return any(now_s - heard_s > 2 * ASK_EVERY_S for heard_s in self._heard_s.values())
 
     def __enter__(self) -> Brokers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import resource
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from azq import logs
 from azq.bus.front import MAX_CLIENTS, Front, listen, serve
 from azq.config import Config
-from azq.config.addresses import TLS_SCHEME
+from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, WATCHDOG, notify
@@ -56,6 +57,16 @@ class FrontPlan:
         return ("front", "--listen", self.address, "--server", str(self.server), *files)
 
 
+def free_port(count: int = 1) -> int:
+    """A port of this machine that nobody listened at a moment ago, nor at those after it, so many in all."""
+    while True:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            first = int(held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1])
+            for port in range(first + 1, first + count):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 def parse_listen(text: str | None, plaintext: bool = False) -> Listen | None:
     """`192.168.0.5` or `first:6379` as host and port of the control plane; the data plane takes the port after it."""
     if not text:
@@ -69,7 +80,6 @@ def parse_listen(text: str | None, plaintext: bool = False) -> Listen | None:
 
 
 def children(plans: Iterable[FrontPlan], logs: Path) -> Iterator[ChildSpec]:
-    """The fronts as child processes."""
     for plan in plans:
         name = f"front-{plan.role}"
         yield ChildSpec(name, [sys.executable, "-m", "azq", *plan.arguments], logs / f"{name}.log", env=bare_environment())

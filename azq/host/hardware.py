@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Literal
 
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
+from azq.process.proc import usable_cores
 from azq.queue import detect_tags
 from azq.wire.kinds import Kind, queue_name
 
@@ -23,8 +23,6 @@ KEPT_BYTES = 1 << 30  # for everything else on the machine
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its name, cores that azq may use, memory, CUDA devices and detected hardware tags."""
-
     host: str
     cores: int
     memory_bytes: int
@@ -42,7 +40,6 @@ class Service:
 
     @property
     def unit(self) -> str:
-        """Its systemd unit."""
         return f"azq-{self.kind}@{self.instance}.service"
 
     @property
@@ -58,10 +55,8 @@ class Service:
 
 
 def detect(devices: Path = Path("/dev")) -> Machine:
-    """This machine."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(socket.gethostname(), cores, memory, len(list(devices.glob("nvidia[0-9]*"))), detect_tags())
+    return Machine(socket.gethostname(), usable_cores(), memory, len(list(devices.glob("nvidia[0-9]*"))), detect_tags())
 
 
 def parse_roles(text: str, machine: Machine) -> tuple[str, ...]:

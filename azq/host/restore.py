@@ -17,15 +17,14 @@ from azq.host import brokers
 from azq.host.rundir import RunDir, check_name
 from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
+from azq.ledger.holder import held_place, lock_folder
 from azq.ledger.records import record_of
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
 from azq.wire.messages import RunRecord
-from workers.place import held_place, lock_folder
 
 
 def holds_games(directory: Path) -> bool:
-    """Whether a run's folder has a segment log."""
     return any((directory / "segments").glob("*.seg"))
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from azq.config import RUN_NAME_PATTERN, Config, RunSections, dump_run, parse_run
-from azq.config.loading import to_toml
+from azq.config.loading import read_toml, to_toml
 from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
 from azq.games import GameFiles
@@ -20,8 +19,6 @@ PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The folder of one run."""
-
     home: Path
     name: str
 
@@ -32,15 +29,12 @@ class RunDir:
 
     @property
     def settings(self) -> Path:
-        """The file that holds the run's settings."""
         return self.path / "run.toml"
 
     def log(self, name: str) -> Path:
-        """Where a process of this name writes its log."""
         return self.path / "logs" / f"{name}.log"
 
     def exists(self) -> bool:
-        """True once the run was created."""
         return self.settings.is_file()
 
     def create(self, sections: RunSections) -> None:
@@ -53,13 +47,9 @@ class RunDir:
         """The settings as plain values; `NotFound` names the runs there are."""
         if not self.exists():
             raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
-        try:
-            return tomllib.loads(self.settings.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.settings} is not readable TOML: {error}; mend the file") from None
+        return read_toml(self.settings)
 
     def sections(self) -> RunSections:
-        """The settings."""
         return parse_run(self.values(), str(self.settings))
 
 
@@ -89,7 +79,6 @@ def check_name(name: str) -> str:
 
 
 def list_runs(home: Path) -> list[str]:
-    """Names of the runs under a home folder."""
     return sorted(path.parent.name for path in home.glob("*/run.toml"))
 
 

@@ -9,13 +9,14 @@ import contextlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 import redis
 
-from azq.config import BrokerConfig, Config
-from azq.config.addresses import password_in, with_user
+from azq.config import Config
+from azq.config.host import password_in, with_user
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, NotFound, StateConflict
 from azq.wire import acl, keys
 from azq.wire.codec import decode, encode
@@ -32,8 +33,6 @@ LEAST_PASSWORD = 16
 
 @dataclass(frozen=True, slots=True)
 class SeenMachine:
-    """A machine as it stands."""
-
     name: str
     machine: AdmittedMachine
     addresses: tuple[str, ...]  # that its connections to the control plane come from
@@ -97,7 +96,6 @@ class Machines:
                 self._set_user(user, [f"#{passwords[0]}", *words_of(name, machine)])
 
     def all(self) -> dict[str, AdmittedMachine]:
-        """Machines by name."""
         with translate(self._control):
             found: Any = self._control.hgetall(keys.MACHINES)
         return {name.decode(): decode(frame, AdmittedMachine) for name, frame in found.items()}
@@ -127,12 +125,10 @@ class Machines:
 
 
 def as_row(seen: SeenMachine) -> dict[str, Any]:
-    """For machines."""
     return {"name": seen.name, **msgspec.structs.asdict(seen.machine), "addresses": seen.addresses}
 
 
 def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:
-    """One line each, for people."""
     lines = [
         f"{seen.name:<24} {','.join(seen.machine.roles):<26} {_left(seen.machine, now_ms):<18} {' '.join(seen.addresses) or '-'}"
         for seen in found
@@ -163,7 +159,6 @@ def _addresses(config: Config) -> list[str]:
 
 
 def users_of(server: redis.Redis) -> list[str]:
-    """The names of a server's users."""
     return [user.decode() for user in _ask(server, "ACL", "USERS")]
 
 
@@ -233,7 +228,9 @@ NO_USERS = (
 
 def as_role(config: Config, role: Role) -> Config:
     """The same settings with the addresses of a role's user; addresses of another user than the owner stay, and those without password."""
-    return config.model_copy(update={"broker": _with_users(config.broker, lambda url: user_url(url, role))})
+    broker, of = config.broker, partial(user_url, role=role)
+    urls = {"control_url": of(broker.control_url), "data_url": of(broker.data_url), "data_urls": tuple(map(of, broker.data_urls))}
+    return config.model_copy(update={"broker": broker.model_copy(update=urls)})
 
 
 def knows_roles(config: Config) -> bool:
@@ -253,11 +250,6 @@ def knows_roles(config: Config) -> bool:
 def in_roles(config: Config) -> Callable[[Role], Config]:
     """The settings of each role, which are these where the brokers keep no users."""
     return (lambda role: as_role(config, role)) if knows_roles(config) else (lambda role: config)
-
-
-def _with_users(broker: BrokerConfig, of: Callable[[str], str]) -> BrokerConfig:
-    urls = {"control_url": of(broker.control_url), "data_url": of(broker.data_url), "data_urls": tuple(map(of, broker.data_urls))}
-    return broker.model_copy(update=urls)
 
 
 def user_url(url: str, role: Role) -> str:

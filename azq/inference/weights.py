@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from azq import logs
 from azq.bus.base import Bus, Entry
@@ -13,6 +12,7 @@ from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError, WireError
 from azq.inference.device.model import Model, network_of
 from azq.nets import from_bytes
+from azq.store import Store
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -59,14 +59,7 @@ class WeightCatalog:
 Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do
 
 
-class Verifying(Protocol):
-    """What weights come from; every `azq.store.Store` fulfils it."""
-
-    def get(self, uri: str, sha256: str) -> bytes:
-        """A blob whose hash is this one. Raises `StoreError` where it is missing and `WeightsError` where it is damaged."""
-
-
-def fetch_from(store: Verifying) -> Fetch:
+def fetch_from(store: Store) -> Fetch:
     """Weights as a store has them, verified by it."""
     return lambda event: store.get(event.uri, event.sha256)
 
@@ -99,9 +92,9 @@ class ResidentModels:
 
         Raises WeightsError, StoreError or DeviceError; whatever was resident before still is, except the version overwritten.
         """
-        model = self._find(event.version)
-        if model is not None:
-            return model
+        with self._changing:
+            if (model := self._used(event.version)) is not None:
+                return model
         state, meta = from_bytes(self._fetch(event))  # damaged bytes cost no resident version
         if self._game and meta.game != self._game:
             raise WeightsError(f"weights version {event.version} of run {event.run} are for {meta.game}, the run plays {self._game}")
@@ -127,9 +120,7 @@ class ResidentModels:
     def borrow(self, version: int) -> Model | None:
         """A resident version, which is not overwritten until it is given back."""
         with self._changing:
-            model = self._models.get(version)
-            if model is not None:
-                self._models.move_to_end(version)
+            if (model := self._used(version)) is not None:
                 self._borrowed[version] += 1
             return model
 
@@ -137,11 +128,10 @@ class ResidentModels:
         with self._changing:
             self._borrowed[version] -= 1
 
-    def _find(self, version: int) -> Model | None:
-        with self._changing:
-            if version in self._models:
-                self._models.move_to_end(version)
-            return self._models.get(version)
+    def _used(self, version: int) -> Model | None:
+        if version in self._models:
+            self._models.move_to_end(version)
+        return self._models.get(version)
 
     def _spare(self, network: NetworkConfig, keep: int) -> Model:
         fitting = next((spare for spare in self._spares if spare.network == network), None)

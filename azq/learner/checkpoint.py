@@ -49,8 +49,6 @@ class TrainState(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A state with its tensors."""
-
     state: TrainState
     tensors: dict[str, Tensor]
 

@@ -18,7 +18,6 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.goals import Done, Goals
 from azq.learner import checkpoint
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.data.intake import BATCH, Intake
 from azq.learner.publish import Publisher
@@ -30,6 +29,7 @@ from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
 from azq.phases import Phases
+from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
 from azq.wire import keys
@@ -49,8 +49,6 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainingStart:
-    """Where training goes on."""
-
     network: NetworkConfig  # as large as it is now
     published_step: int = -1  # of the newest weights that this learner's own follow
     version: int = 0  # of the newest weights
@@ -269,15 +267,13 @@ class Learner:
             return
         self._look_at_losses()
         version = self.publisher.next_version()
-        data = to_bytes(self.trainer.averaged, self._stamped(version, step))
+        meta = replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
+        data = to_bytes(self.trainer.averaged, meta)
         event = self.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self._track()
         self.trainer.reset_losses()
-
-    def _stamped(self, version: int, step: int) -> WeightsMeta:
-        return replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
 
     def _track(self) -> None:
         status = self.status()

@@ -10,35 +10,39 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import NetworkConfig, RunSections
+from azq.config import LearnerConfig, NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
+from azq.games import Game
 from azq.learner import checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
-from azq.learner.publish import Blobs, Publisher
+from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
 from azq.learner.rounds import Ranks
-from azq.learner.step.device import pick_device
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.loss import Symmetric, Symmetries
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking import Tracker
 from azq.ledger import AnyLedger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
-from azq.nets.spec import GameShape
+from azq.nets.device import pick_device, prepare_process
 from azq.nets.weights import describe
+from azq.process.proc import usable_cores
 from azq.replay.readers import SegmentFollower
-from azq.replay.samples import Columns, Rules, count_samples, count_trained
+from azq.replay.samples import Columns, count_samples, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
+from azq.store import Store
 from azq.store.chunks import SUFFIX
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
@@ -46,11 +50,21 @@ from azq.wire.messages import SampleEvent, WeightEvent
 log = logs.get(__name__)
 
 
-class LearnerGame(Rules, Symmetric, GameShape, Protocol):
-    """What the learner asks of a game."""
+def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
+    """Where this process trains, as number `local` of those on its host. Raises `ConfigError` for a device that is not there."""
+    return pick_device(config.device, "learner.device", local)
 
-    @property
-    def name(self) -> str: ...
+
+def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
+    """Settles this process for training, and says where it trains; raises as `training_device`."""
+    device = training_device(config, local)
+    prepare_process(pick_threads(config, device))
+    return device
+
+
+def pick_threads(config: LearnerConfig, device: torch.device) -> int:
+    """Threads for torch: the setting, else a rank's share of half the cores on a CPU, since self-play wants the others."""
+    return config.threads or (max(1, usable_cores() // 2 // config.ranks) if device.type == "cpu" else 1)
 
 
 @dataclass(eq=False)
@@ -60,11 +74,11 @@ class LearnerSetup:
     run: str
     directory: Path  # of the run
     sections: RunSections
-    game: LearnerGame
+    game: Game
     _: KW_ONLY
     bus: Bus
     ledger: AnyLedger
-    store: Blobs
+    store: Store
     tracker: Tracker
     consumer: str
     place: RankPlace = field(default_factory=RankPlace)
@@ -130,7 +144,7 @@ class LearnerSetup:
         feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        return Leader(self.run, self.bus, config, trainer, feed, place, self.directory / MEETINGS)
+        return Leader(trainer, feed, self.run, self.bus, config, place, self.directory / MEETINGS)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
@@ -145,7 +159,7 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
 
 
-def open_follower(run: str, directory: Path, sections: RunSections, game: LearnerGame, *, bus: Bus, place: RankPlace) -> Follower:
+def open_follower(run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace) -> Follower:
     """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments."""
     config = sections.learner
     networks, trainer, columns = _trained(sections, game, place)
@@ -166,9 +180,9 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Learne
     )
 
 
-def _trained(sections: RunSections, game: LearnerGame, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
+def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
     """What every rank of a run has: its networks, the first of them in training, and the columns that its samples need."""
-    device, networks = pick_device(sections.learner.device, place.local), RunNetworks(sections, NetSpec.of(game))
+    device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
     return networks, trainer, Columns.of(game, sections.network.auxiliary)

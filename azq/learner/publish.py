@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.errors import StoreError, WeightsError, WireError
 from azq.nets.weights import WeightsMeta, from_bytes
+from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
@@ -27,21 +28,13 @@ Weights: TypeAlias = tuple[dict[str, Tensor], WeightsMeta]  # state and descript
 log = logs.get(__name__)
 
 
-class Blobs(Protocol):
-    """What publishing asks of a store; `azq.store` fulfils it."""
-
-    def put(self, data: bytes) -> tuple[str, str]: ...
-    def get(self, uri: str, sha256: str) -> bytes: ...
-    def delete(self, uri: str) -> None: ...
-
-
 class Publisher:
     """The only writer of a run's weights stream, to which `announce` appends a frame.
 
     Versions grow by one, also across restarts: the stream's newest is asked each time.
     """
 
-    def __init__(self, bus: Bus, store: Blobs, run: str, *, announce: Callable[[bytes], object] | None = None) -> None:
+    def __init__(self, bus: Bus, store: Store, run: str, *, announce: Callable[[bytes], object] | None = None) -> None:
         self._bus = bus
         self._store = store
         self._run = run

@@ -14,8 +14,6 @@ from azq.learner.step.trainer import Trainer
 
 @dataclass(frozen=True, slots=True)
 class TrainingRound:
-    """Steps of one plan."""
-
     step: int  # the first
     steps: int
     rows: int  # samples of one step, of all ranks together
@@ -30,7 +28,7 @@ class RoundTiming:
     steps: int
     rows: int  # of this rank in one step
     wall_s: float
-    waited_s: float  # of it, for others
+    waited_s: float = 0.0  # of it, for others
 
     @property
     def own_s(self) -> float:
@@ -49,7 +47,7 @@ def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order
         with trainer.phases("load"), feed.take(order) as batch:
             trainer.train_on(batch, planned.progress)
         order = order.following
-    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start, 0.0)
+    return RoundTiming(planned.steps, order.rows, time.perf_counter() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +63,15 @@ class RanksFigures:
     shares: tuple[int, ...] = ()  # rows of a step, by rank
 
 
+@dataclass(eq=False)
 class Ranks:
     """Those that train: this process alone here; `azq.learner.ranks.leader.Leader` has others beside it."""
 
-    def __init__(self, trainer: Trainer, feed: Feed) -> None:
-        self.trainer = trainer
-        self.feed = feed
-        self._timing = RoundTiming(0, 0, 0.0, 0.0)
+    trainer: Trainer
+    feed: Feed
+
+    def __post_init__(self) -> None:
+        self._timing = RoundTiming(0, 0, 0.0)
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""
@@ -82,7 +82,6 @@ class Ranks:
         return planned.steps
 
     def figures(self) -> RanksFigures:
-        """How the ranks do."""
         timing = self._timing
         return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
 

@@ -7,6 +7,7 @@ arena/score_<opponent> arena/points_<opponent>.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 import time
@@ -22,8 +23,6 @@ from azq.wire.messages import GradeResult, MatchResult
 
 
 class Tracker(Protocol):
-    """Receives a run's figures."""
-
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Figures by tag at a training step."""
 
@@ -95,15 +94,12 @@ class ResultCurves:
         curves: dict[str, float] = {}
         for entry in bus.after(keys.results(run), self._last_id):
             self._last_id = entry.id
-            curves |= _curves(entry.frame)
+            with contextlib.suppress(WireError):  # its readers in the daemon report it
+                curves |= _curves(decode_either(entry.frame, MatchResult, GradeResult))
         return curves
 
 
-def _curves(frame: bytes) -> dict[str, float]:
-    try:
-        result = decode_either(frame, MatchResult, GradeResult)
-    except WireError:
-        return {}  # its readers in the daemon report it
+def _curves(result: MatchResult | GradeResult) -> dict[str, float]:
     if isinstance(result, MatchResult):
         return match_curves(result)
     return {"arena/grade_error": result.errors / max(1, result.positions), "arena/grade_loss": result.mean_loss}

@@ -1,17 +1,27 @@
-"""Who holds what one process alone may hold: how holders are named, when one is surely dead, how its place is taken."""
+"""Who holds what one process alone may hold: how holders are named, when one is surely dead, how its place is taken and kept."""
 
 from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from azq.errors import StateConflict
+from azq.errors import BrokerError, NotFound, StateConflict, StoreError
+from azq.files import locked
+
+if TYPE_CHECKING:
+    from azq.ledger import Ledger
+    from azq.ledger.types import LearnerLease
 
 T = TypeVar("T")
+
+LOCK_NAME = ".learner.lock"
+PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last heard of
 
 
 def holder_name() -> str:
@@ -69,3 +79,47 @@ def wait_for_place(take: Callable[[], T], life_s: float, pause: Callable[[float]
         except StateConflict:
             if time.monotonic() > deadline or pause(0.1):
                 raise
+
+
+@contextmanager
+def lock_folder(directory: Path) -> Iterator[None]:
+    """Holds a run's folder for this process; raises `StateConflict` naming the process that has it."""
+    lock = locked(directory / LOCK_NAME, lambda pid: f"another learner, process {pid}, trains in {directory}; stop it first")
+    with ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock)
+        except OSError as error:
+            raise StoreError(f"the run's folder {directory} cannot be used: {error.strerror}; check it and its permissions") from None
+        yield
+
+
+@contextmanager
+def held_place(ledger: Ledger, run: str, pause: Callable[[float], bool]) -> Iterator[LearnerLease]:
+    """Holds the one learner's place of a run; waits while a dead learner may still have it. Raises `StateConflict` naming who has it."""
+    holder = holder_name()
+    lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause)
+    try:
+        yield lease
+    finally:
+        with suppress(BrokerError, StateConflict, NotFound):
+            ledger.end_learner(lease)
+
+
+@contextmanager
+def renewed(ledger: Ledger, lease: LearnerLease) -> Iterator[None]:
+    """Keeps the learner's place while it opens, which takes as long as its log is; the loop renews it by itself."""
+    opened = threading.Event()
+
+    def renew() -> None:
+        while not opened.wait(lease.life_s / 4):
+            with suppress(BrokerError, StateConflict, NotFound):  # the loop's first commit tells who has it now
+                ledger.renew_learner(lease)
+
+    thread = threading.Thread(target=renew, name="learner's place", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        opened.set()
+        thread.join()

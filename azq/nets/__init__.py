@@ -22,7 +22,7 @@ def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
-        size = game if isinstance(game, NetSpec) else NetSpec.of(game), network.blocks, network.channels
+        size = NetSpec.of(game), network.blocks, network.channels
         if network.kind == "transformer":
             return Transformer(*size, network.heads, network.auxiliary)
         kind = ResNet if network.kind == "resnet" else Mlp

@@ -35,7 +35,6 @@ class Block(nn.Module):
         nn.init.zeros_(self.b.bias)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
         return F.relu(x + self.b(F.relu(self.a(x))))
 
 
@@ -58,10 +57,7 @@ class Mlp(Network):
 
 
 class ResNet(Network):
-    """`blocks` residual blocks of K = `channels`, of 3x3 convolutions.
-
-    Raises ConfigError for a game without planes.
-    """
+    """`blocks` residual blocks of K = `channels`, of 3x3 convolutions. Raises ConfigError for a game without planes."""
 
     def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
         super().__init__(spec, auxiliary)

@@ -39,26 +39,17 @@ class NetSpec:
     has_margin: bool = False
 
     @classmethod
-    def of(cls, game: GameShape) -> NetSpec:
-        """The spec of a game; raises ConfigError for one that declares outcomes and a value per seat."""
-        planes, rows, cols = game.observation_planes()
+    def of(cls, game: GameShape | NetSpec) -> NetSpec:
+        """The spec of a game, or this one; raises ConfigError for one that declares outcomes and a value per seat."""
+        if isinstance(game, NetSpec):
+            return game
         weights, bias = game.outcome_combination() or ((), 0.0)
         if len(weights) and game.value_size() != 1:
             raise ConfigError(
                 f"the game declares outcomes and {game.value_size()} values; outcomes combine to the one value of two players"
             )
-        return cls(
-            planes,
-            rows,
-            cols,
-            game.num_scalars(),
-            game.num_distinct_actions(),
-            game.value_size(),
-            tuple(float(weight) for weight in weights),
-            float(bias),
-            game.num_hidden(),
-            game.has_margin(),
-        )
+        ends = *game.observation_planes(), game.num_scalars(), game.num_distinct_actions(), game.value_size()
+        return cls(*ends, tuple(float(weight) for weight in weights), float(bias), game.num_hidden(), game.has_margin())
 
     @property
     def num_outcomes(self) -> int:

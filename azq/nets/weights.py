@@ -33,10 +33,9 @@ class WeightsMeta:
     schema: int = SCHEMA
 
 
-def to_bytes(module: nn.Module, meta: WeightsMeta, *, state: Mapping[str, Tensor] | None = None) -> bytes:
-    """The module's weights (or `state`, an average of them) in float32 with their description."""
-    source = module.state_dict() if state is None else state
-    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in source.items()}
+def to_bytes(module: nn.Module, meta: WeightsMeta) -> bytes:
+    """The module's weights in float32 with their description."""
+    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in module.state_dict().items()}
     return bytes(safetensors.torch.save(tensors, {_META_KEY: json.dumps(asdict(meta), sort_keys=True)}))
 
 

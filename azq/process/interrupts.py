@@ -37,7 +37,6 @@ class Interrupts(contextlib.AbstractContextManager["Interrupts"]):
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def is_set(self) -> bool:
-        """Whether a stop was asked for."""
         return self.count > 0
 
     def wait(self, seconds: float, /) -> bool:

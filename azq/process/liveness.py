@@ -77,7 +77,6 @@ class Pings:
         return alive
 
     def close(self) -> None:
-        """Stops listening."""
         self._socket.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -18,8 +18,6 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """A process at one moment."""
-
     state: str  # one letter: T was told to stop, Z is dead and waits for its parent to notice
     parent: int
     cpu_s: float  # user and system, of all its threads
@@ -76,6 +74,11 @@ def cpu_s(pids: Iterable[int]) -> float:
     return sum(found.cpu_s for pid in pids if (found := stat_of(pid)) is not None)
 
 
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def peak_resident_bytes() -> int:
     """The largest resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -91,7 +94,4 @@ def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
     if (own := stat_of(pid, proc)) is None:
         return {}
     tree = [own, *(found for child in children(pid, proc) if (found := stat_of(child, proc)) is not None)]
-    return {
-        CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree),
-        RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree)),
-    }
+    return {CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree), RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree))}

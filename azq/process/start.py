@@ -13,9 +13,11 @@ from typing import Any
 
 from azq import logs
 from azq.config import Config, load
+from azq.config.loading import section_of
 from azq.errors import AzqError, ExitCode
 from azq.wire.keys import Role
 
+AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
 PARENT_VARIABLE = "AZQ_PARENT_PID"
 MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference")
 _PR_SET_PDEATHSIG = 1
@@ -88,5 +90,4 @@ def _tokens(config: Config) -> dict[str, Any]:
 
 def _is_machine_setting(variable: str) -> bool:
     """Whether an environment variable sets what `machine_environment` sets, or lets a machine in."""
-    name = variable.upper().removeprefix("AZQ_")
-    return name != variable.upper() and (name == "JOIN_TOKEN" or name.partition("__")[0].lower() in MACHINE_SECTIONS)
+    return section_of(variable) in (*MACHINE_SECTIONS, "join_token")

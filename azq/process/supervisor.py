@@ -19,12 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from azq import logs
 from azq.errors import DO_NOT_RESTART
 from azq.process.liveness import Pings
 from azq.waiting import Backoff
 
 BACKOFF = Backoff(0.2, 30.0)  # before a child that died is started again
 STEADY_AFTER_S = 10.0  # one that lived so long waits the first pause
+
+log = logs.get(__name__)
 
 
 class Process(Protocol):
@@ -125,6 +128,17 @@ class Supervisor:
             elif child.start_again_s is not None and self.clock() >= child.start_again_s:
                 self._launch(child)
         return deaths
+
+    def look(self, *, excused: bool = False) -> dict[str, int]:
+        """As `tick`, and says in the log who died and, once, who was given up and why; returns the latter."""
+        known = self.failed()
+        for name, code in self.tick(excused=excused):
+            log.warning("child_died", name=name, exit_code=code, log=str(self.children[name].spec.log))
+        failed = self.failed()
+        for name in failed.keys() - known.keys():
+            path = self.children[name].spec.log
+            log.error("child_given_up", name=name, exit_code=failed[name], reason=last_line(path), log=str(path))
+        return failed
 
     def stop(self, names: Sequence[str], wait: Callable[[float], object]) -> None:
         """SIGTERM to all of `names`, then SIGKILL to those that outlive their time; `wait(seconds)` sleeps between looks."""

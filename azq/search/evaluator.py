@@ -26,8 +26,6 @@ class Evaluation:
 
 
 class Evaluator(Protocol):
-    """Evaluates packed observations."""
-
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
         """Starts the evaluation of (L, P) observations and returns its handle; the caller may reuse the array at once."""
 
@@ -57,13 +55,11 @@ class UniformEvaluator:
         self._next = 0
 
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
-        """Remembers how many leaves were asked for."""
         self._next += 1
         self._counts[self._next] = len(packed)
         return self._next
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation:
-        """Zeros."""
         count = self._counts.pop(handle)
         return Evaluation(np.zeros((count, self._num_actions), np.float16), np.zeros((count, self._value_size), np.float16), 0)
 

@@ -6,6 +6,8 @@ Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,15 +19,7 @@ from azq.search.portable_game import PortableGame, PortableRecord, PortableResul
 class PortableSearch:
     """See `azq._core.Search`. A game that raises ends in `broken_slots`, with the reason, and harms no other."""
 
-    def __init__(
-        self,
-        game: Game,
-        config: SearchConfig,
-        *,
-        num_slots: int,
-        seed: int,
-        autoplay: bool = True,
-    ) -> None:
+    def __init__(self, game: Game, config: SearchConfig, *, num_slots: int, seed: int, autoplay: bool = True) -> None:
         self._game = game
         self._slots = [PortableGame(game, config, seed, autoplay) for _ in range(num_slots)]
         self._waiting: list[PortableGame] = []
@@ -33,21 +27,11 @@ class PortableSearch:
         self.evaluations = self.memory_bytes = 0
         self.exact_simulations = self.cache_lookups = self.cache_hits = self.merged_leaves = 0  # it proves and remembers nothing
 
-    def start(
-        self,
-        slot: int,
-        uid: int,
-        actions: NDArray[np.uint16],
-        policies: NDArray[np.float16] | None = None,
-        root_values: NDArray[np.float32] | None = None,
-        simulations: NDArray[np.uint16] | None = None,
-        weight_versions: NDArray[np.uint32] | None = None,
-    ) -> None:
-        """Puts a game into a slot after replaying its actions, with the targets recorded so far.
+    def start(self, slot: int, uid: int, actions: NDArray[np.uint16], **targets: NDArray[Any] | None) -> None:
+        """Puts a game into a slot after replaying its actions, with the targets recorded so far, by their names in `PortableRecord`.
 
         Raises `IllegalActionError`, or `GameContractError` where the game's own rules fail; both leave the slot empty.
         """
-        targets = {"policies": policies, "root_values": root_values, "simulations": simulations, "weight_versions": weight_versions}
         self._at_rest(slot).start(uid, actions, targets)
 
     def start_at(self, slot: int, uid: int, state: State) -> None:
@@ -55,7 +39,6 @@ class PortableSearch:
         self._at_rest(slot).start_at(uid, state)
 
     def clear(self, slot: int) -> None:
-        """Empties a slot."""
         self._at_rest(slot).clear()
 
     def _at_rest(self, number: int) -> PortableGame:
@@ -94,15 +77,12 @@ class PortableSearch:
         return [number for number, slot in enumerate(self._slots) if slot.status == status and not slot.broken]
 
     def finished_slots(self) -> list[int]:
-        """Slots whose game ended."""
         return self._with(SlotStatus.FINISHED)
 
     def idle_slots(self) -> list[int]:
-        """Without autoplay: slots whose budget is spent."""
         return self._with(SlotStatus.IDLE)
 
     def empty_slots(self) -> list[int]:
-        """Slots without a game."""
         return self._with(SlotStatus.EMPTY)
 
     def broken_slots(self) -> dict[int, tuple[int, str]]:
@@ -110,18 +90,15 @@ class PortableSearch:
         return {n: (slot.uid, slot.broken) for n, slot in enumerate(self._slots) if slot.broken}
 
     def changed_slots(self) -> list[int]:
-        """Open games that grew since this was last asked."""
         changed = [number for number, slot in enumerate(self._slots) if slot.changed and slot.open]
         for number in changed:
             self._slots[number].changed = False
         return changed
 
     def record(self, slot: int) -> PortableRecord:
-        """The game so far, as `azq._core.Record`."""
         return self._slots[slot].record()
 
     def result(self, slot: int) -> PortableResult:
-        """The spent search's answer, as `azq._core.Result`."""
         if self._slots[slot].broken:
             raise GameContractError(self._slots[slot].broken)
         if self._slots[slot].status != SlotStatus.IDLE:
@@ -129,19 +106,15 @@ class PortableSearch:
         return self._slots[slot].result()
 
     def play(self, slot: int, action: int) -> None:
-        """Without autoplay: plays anyone's action and searches on."""
         self._at_rest(slot).play(action)
 
     def state(self, slot: int) -> State:
-        """The position of a slot."""
         return self._slots[slot].state.clone()
 
     @property
     def simulations(self) -> int:
-        """Done since creation."""
         return sum(slot.simulations for slot in self._slots)
 
     @property
     def plies(self) -> int:
-        """Played since creation."""
         return sum(slot.total_plies for slot in self._slots)

@@ -76,12 +76,10 @@ class PortableGame:
 
     @property
     def simulations(self) -> int:
-        """Done since creation."""
         return self._past_simulations + (self._ply.simulations if self._ply else 0)
 
     @property
     def open(self) -> bool:
-        """Whether its game goes on."""
         return self.status not in (SlotStatus.EMPTY, SlotStatus.FINISHED) and not self.broken
 
     def clear(self) -> None:
@@ -89,7 +87,6 @@ class PortableGame:
         self.status, self.broken, self.changed = SlotStatus.EMPTY, "", False
 
     def start(self, uid: int, actions: NDArray[np.uint16], targets: Mapping[str, NDArray[Any] | None]) -> None:
-        """As `PortableSearch.start`."""
         state, decisions = self._game.new_initial_state(), 0
         self.clear()
         for ply, action in enumerate(actions.tolist()):
@@ -101,7 +98,6 @@ class PortableGame:
         self._begin(uid, state, [int(action) for action in actions], decisions, targets)
 
     def start_at(self, uid: int, state: State) -> None:
-        """As `PortableSearch.start_at`."""
         self.clear()
         self._begin(uid, state.clone(), [], 0, {})
 
@@ -195,12 +191,10 @@ class PortableGame:
         return None
 
     def apply(self, logits: NDArray[np.float32], values: NDArray[np.float32], version: int) -> None:
-        """The evaluation of the leaf at hand."""
         self._version = version
         self._search.apply(logits, values)
 
     def result(self) -> PortableResult:
-        """The spent search's answer."""
         root, choice = self._search.root, self._decide()
         visits, q = np.zeros(self._actions, np.int32), np.full(self._actions, np.nan, np.float32)
         logits = np.full(self._actions, -np.inf, np.float32)
@@ -211,7 +205,6 @@ class PortableGame:
         return PortableResult(action, best, self._policy(choice), visits, q, logits, float(choice.root_value))
 
     def record(self) -> PortableRecord:
-        """The game so far."""
         plies, columns = len(self._played), self._columns
         return PortableRecord(
             uid=self.uid,

@@ -52,7 +52,6 @@ class PortablePly:
 
     @property
     def root(self) -> Node:
-        """The root, once the search began."""
         assert self._root is not None
         return self._root
 
@@ -201,7 +200,6 @@ def _settle(state: State, rng: np.random.Generator | None) -> list[int]:
 
 
 def draw(state: State, rng: np.random.Generator) -> int:
-    """What chance does."""
     outcomes = state.chance_outcomes()
     target = rng.random() * sum(probability for _, probability in outcomes)
     for outcome, probability in outcomes:

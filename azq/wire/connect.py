@@ -31,7 +31,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from azq.config.addresses import TLS_SCHEME
+from azq.config.host import TLS_SCHEME
 from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError, SchemaMismatch
 from azq.wire import keys, tls
 from azq.wire.messages import READABLE, SCHEMA

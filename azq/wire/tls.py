@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import redis
 
-from azq.config.addresses import CA_OPTION
+from azq.config.host import CA_OPTION
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 
 DEFAULT_PORT = 6379

@@ -27,7 +27,7 @@ from azq.config import InferenceConfig, SearchConfig
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model, network_of
 from azq.nets import NetSpec, from_bytes
-from azq.nets.process import prepare_process
+from azq.nets.device import prepare_process
 from azq.wire.messages import MatchSpec
 
 BATCH, ROUNDS, REPEATS = 512, 7, 4

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from learner_doubles import train
 from reference.driver import Driver
 
 from azq import games
@@ -100,7 +101,7 @@ class Agent:
         rng = np.random.default_rng(self._uid)
         window = [sample for sample in self.samples if len(sample)]
         for _ in range(STEPS):
-            self.trainer.train(_batch(window, rng), rng, 0.0)
+            train(self.trainer, _batch(window, rng), rng)
 
     def points_against_random(self) -> np.ndarray:
         """What the agent's seat won in each game; seats in turn, all others move at random."""

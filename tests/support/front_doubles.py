@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
-from azq.config.addresses import trusting
+from azq.config.host import trusting
 from azq.errors import BrokerError
 from azq.host.fronts import FrontPlan
 from azq.wire.connect import connect

@@ -8,9 +8,18 @@ import numpy as np
 
 from azq.bus.base import Bus
 from azq.errors import StoreError
+from azq.learner.data.batches import Batch
+from azq.learner.step.trainer import Trainer
 from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.replay.samples import Samples
 from azq.wire import keys
 from azq.wire.messages import RunRecord
+
+
+def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:
+    """One step on samples; `rng` draws their symmetries."""
+    count = trainer.num_symmetries
+    trainer.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), 0.0)
 
 
 class OneRunLedger:

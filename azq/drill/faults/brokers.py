@@ -14,9 +14,8 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
-from azq.drill.processes import signalled
 from azq.drill.scenarios import BROKERS, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System
+from azq.drill.system import READY_S, RUN, System, signalled
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
 from azq.store import open_store
@@ -53,8 +52,7 @@ def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -
         go_on()
 
     def healed() -> bool:
-        counts = system.counts()
-        return counts is not None and counts.inserted > before.inserted and not counts.in_transit and system.pid("learner") is not None
+        return system.counted(lambda now: now.inserted > before.inserted and not now.in_transit) and system.pid("learner") is not None
 
     return Harm(healed, lift=lift)
 
@@ -67,12 +65,7 @@ def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -
     system.stop()
     shutil.rmtree(system.folder / BROKER_FOLDER)
     system.start()
-
-    def healed() -> bool:
-        counts = system.counts()
-        return counts is not None and counts.inserted >= stored and counts.opened >= before.inserted
-
-    return Harm(healed)
+    return Harm(lambda: system.counted(lambda now: now.inserted >= stored and now.opened >= before.inserted))
 
 
 @fault("disk-full", "learner")
@@ -118,7 +111,8 @@ def limit_files(system: System, pid: int) -> Callable[[], None]:
 @fault("poison", "streams")
 def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
-    return _to_be_refused(system, _dead_letters(system) + send_poison(system, rng))
+    wanted = _dead_letters(system) + send_poison(system, rng)
+    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def send_poison(system: System, rng: random.Random) -> int:
@@ -129,9 +123,8 @@ def send_poison(system: System, rng: random.Random) -> int:
 @fault("oversized", "streams")
 def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Frames over the limit, for the learner and for the inference workers."""
-    return _to_be_refused(
-        system, _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
-    )
+    wanted = _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
+    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def _publish(system: System, frames: list[bytes]) -> int:
@@ -140,10 +133,6 @@ def _publish(system: System, frames: list[bytes]) -> int:
             for frame in frames:
                 RedisBus(client).publish(stream, frame)
     return 2 * len(frames)
-
-
-def _to_be_refused(system: System, wanted: int) -> Harm:
-    return Harm(lambda: _dead_letters(system) >= wanted)
 
 
 def _dead_letters(system: System) -> int:

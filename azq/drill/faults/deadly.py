@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
 from azq.drill.scenarios import Harm, Scenario, fault
-from azq.drill.system import RUN, System
+from azq.drill.system import RUN, System, killed_if
 from azq.errors import StateConflict
 from azq.inference.serve.requests import name_of
 from azq.ledger import Ledger
@@ -34,7 +32,6 @@ KILLED = "killed its worker"  # in the reason for which a game is set aside
 CLIENT = "drill-killer"
 CATCH_S = 90.0
 SEND_AGAIN_S = 4.0
-SETTLE_S = 0.02
 DEATHS = 2  # after which a request has to be refused
 REFUSED = "killed their inference worker"
 
@@ -115,17 +112,15 @@ def _kill_at(system: System, request: EvalRequest, note: str) -> int:
     deadline = time.monotonic() + SEND_AGAIN_S
     with system.client() as client:
         while time.monotonic() < deadline:
-            found = _noted(client, note)
-            pid = int(found.rpartition(b":")[2] or 0)
-            if not pid or not alive(pid):
-                continue
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(SETTLE_S)  # what it sent before is done by then
-            if _noted(client, note) == found:
-                os.kill(pid, signal.SIGKILL)
-                return int(found.partition(b" ")[0])
-            os.kill(pid, signal.SIGCONT)
+            if death := _caught(client, note):
+                return death
     return 0
+
+
+def _caught(client: redis.Redis, note: str) -> int:
+    found = _noted(client, note)
+    pid = int(found.rpartition(b":")[2] or 0)
+    return int(found.partition(b" ")[0]) if pid and alive(pid) and killed_if(pid, lambda: _noted(client, note) == found) else 0
 
 
 def _noted(client: redis.Redis, note: str) -> bytes:

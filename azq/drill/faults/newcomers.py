@@ -17,18 +17,16 @@ from typing import Any
 
 import msgspec
 
-from azq.drill.processes import ended, start
 from azq.drill.scenarios import MACHINE, Harm, Scenario, fault
-from azq.drill.system import RUN, System
+from azq.drill.system import RUN, System, ended, start
 from azq.errors import ExitCode, StateConflict
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.process.proc import children
-from azq.process.start import foreign_environment, machine_environment
+from azq.process.start import AZQ, foreign_environment, machine_environment
 from azq.wire.keys import Role
 
-AZQ = (sys.executable, "-m", "azq")
 LIVES_S = 60.0  # a second learner may wait for a dead one's place, and has to import all that it needs
 WRITTEN = ("segments", "checkpoints", "weights")  # what a learner makes in its folder
 JUMPS_AFTER_S, JUMPS_BY_S = 2.0, 3600.0  # of a worker's life

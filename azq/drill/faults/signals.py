@@ -11,16 +11,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import redis
-
 from azq.bus.redis import RedisBus
-from azq.drill.processes import signalled
 from azq.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
-from azq.drill.system import LEASE_S, READY_S, RUN, System
-from azq.errors import BrokerError, EvaluationTimeout, StateConflict
+from azq.drill.system import LEASE_S, READY_S, RUN, System, killed_if, signalled
+from azq.errors import EvaluationTimeout, StateConflict
 from azq.process.proc import children
 from azq.wire import keys
 
+SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP, "stop-child": signal.SIGSTOP}
 NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
 SLOW_S = 10.0
 SLOW_PART_S = 0.9  # of each second
@@ -28,18 +26,18 @@ CREDITS = 8  # requests of one self-play process on their way, and a few times a
 MOST_ENTRIES = 4 * CREDITS
 MOST_GROWTH = 8 << 20  # bytes
 CATCH_S = 60.0
-SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 
 
 @fault("kill", *PROCESSES, *BROKERS)
-def kill(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL; to a self-play worker at a random moment between two journal writes."""
+@fault("stop", *PROCESSES, *BROKERS)
+def strike(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL, to a self-play worker at a random moment between two journal writes; or SIGSTOP: a hang, not a death."""
     before = system.working(scenario.role)
-    lost_s = JournalWatch(system).wait(rng) if scenario.role == "selfplay" else None
+    lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
     if scenario.fsync:
         with system.client() as client:
             client.config_set("appendfsync", scenario.fsync)
-    os.kill(before, signal.SIGKILL)
+    os.kill(before, SIGNALS[scenario.fault])
     return Harm(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
 
 
@@ -54,11 +52,12 @@ def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 @fault("kill-child", "selfplay")
-def kill_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL to the process of a worker's pool that plays."""
+@fault("stop-child", "selfplay")
+def strike_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """The same to the process of a worker's pool that plays."""
     parent, child = _child(system, scenario.role)
-    lost_s = JournalWatch(system).wait(rng)
-    os.kill(child, signal.SIGKILL)
+    lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
+    os.kill(child, SIGNALS[scenario.fault])
     return Harm(lambda: _replaced(parent, child), search_lost_s=lost_s)
 
 
@@ -76,12 +75,7 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
         before, known[0] = known[0], size()
         return known[0] > before
 
-    def is_ahead() -> bool:
-        time.sleep(SETTLE_S)
-        counts = system.counts()
-        return counts is not None and system.evidence.read().games > counts.inserted
-
-    return _kill_when(system, scenario, grows, is_ahead)
+    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.evidence.read().games > now.inserted))
 
 
 @fault("kill-in-checkpoint", "learner")
@@ -93,22 +87,6 @@ def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -
         return any(name.endswith(".tmp") for name in os.listdir(checkpoints)) if checkpoints.is_dir() else False
 
     return _kill_when(system, scenario, draft, draft)
-
-
-@fault("stop", *PROCESSES, *BROKERS)
-def stop(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGSTOP: a hang, not a death."""
-    before = system.working(scenario.role)
-    os.kill(before, signal.SIGSTOP)
-    return Harm(lambda: system.replaced(scenario.role, before))
-
-
-@fault("stop-child", "selfplay")
-def stop_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGSTOP to the process of a worker's pool that plays."""
-    parent, child = _child(system, scenario.role)
-    os.kill(child, signal.SIGSTOP)
-    return Harm(lambda: _replaced(parent, child))
 
 
 @fault("sleep-child", "selfplay")
@@ -185,11 +163,9 @@ class JournalWatch:
         return time.monotonic() - self._written_s
 
     def _look(self) -> float | None:
-        try:
-            with self._system.client() as client:
-                now = time.monotonic()
-                found: Any = client.hgetall(keys.open_games(RUN))
-        except (BrokerError, redis.RedisError):
+        now = time.monotonic()
+        found: Any = self._system.asked(lambda client: client.hgetall(keys.open_games(RUN)))
+        if found is None:
             return self._written_s
         if any(frame and self._seen.get(uid, frame) != frame for uid, frame in found.items()):
             self._written_s = self._looked_s
@@ -198,17 +174,12 @@ class JournalWatch:
 
 
 def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> Harm:
-    """Stops a role when a moment seems to be there, looks, and kills it or lets it go on; the moments last milliseconds."""
+    """Kills a role at a moment: it is stopped when that seems to be there, and looked at."""
     pid = system.working(scenario.role)
     deadline = time.monotonic() + CATCH_S
     while time.monotonic() < deadline:
-        if not seems():
-            continue
-        os.kill(pid, signal.SIGSTOP)
-        if is_there():
-            os.kill(pid, signal.SIGKILL)
+        if seems() and killed_if(pid, is_there):
             return Harm(lambda: system.replaced(scenario.role, pid))
-        os.kill(pid, signal.SIGCONT)
     raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
 
 
@@ -224,9 +195,8 @@ def _replaced(parent: int, child: int) -> bool:
 
 
 def _last_request(system: System, plane: str) -> str:
-    with contextlib.suppress(redis.RedisError), system.client(plane) as client:  # away, or without a stream as yet
-        return bytes(client.xinfo_stream(keys.eval_stream(RUN))["last-generated-id"]).decode()
-    return NO_REQUEST
+    facts: Any = system.asked(lambda client: client.xinfo_stream(keys.eval_stream(RUN)), plane)  # none: away, or without a stream as yet
+    return bytes(facts["last-generated-id"]).decode() if facts else NO_REQUEST
 
 
 def _waiting(system: System) -> int:

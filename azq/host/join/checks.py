@@ -17,7 +17,7 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import OLDEST
 from azq.config import StoreConfig
 from azq.config.access import is_loopback
-from azq.config.addresses import TLS_SCHEME
+from azq.config.host import TLS_SCHEME
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
 from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger
@@ -78,7 +78,6 @@ def judge_broker(info: Mapping[str, Any], plane: str, place: str) -> list[Check]
 
 
 def check_clock(client: redis.Redis) -> Check:
-    """This machine's clock beside the control plane's."""
     with translate(client):
         before_s = time.time()
         seconds, micros = client.time()
@@ -115,7 +114,6 @@ def read_fleet(client: redis.Redis) -> Fleet | None:
 
 
 def check_fleet(fleet: Fleet | None) -> Check:
-    """Whether a daemon lives and which azq it is."""
     if fleet is None:
         return Check("daemon", "warn", "none lives on this control plane: jobs come once it is started (azq daemon, azq up)")
     if fleet.version != __version__:
@@ -182,7 +180,6 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
 
 
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:
-    """A broker's refusal in the words of whoever joins."""
     what = "is wrong there" if token else "is needed: --token-file FILE, or the variable AZQ_JOIN_TOKEN"
     remedy = "`azq join-token` on the first machine prints it"
     return type(error)(f"broker at {address(url)} lets nobody in without its token, which {what}; {remedy}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,27 +11,35 @@ from typing import Any
 
 import redis
 
+from azq import logs
 from azq.config import Config, load
-from azq.config.addresses import TLS_SCHEME
-from azq.errors import BrokerRefused, ConfigError
+from azq.config.host import TLS_SCHEME
+from azq.errors import BrokerRefused, ConfigError, ExitCode
 from azq.host.hardware import Machine, Service, detect, parse_roles, services
-from azq.host.join import checks, foreground, plan
+from azq.host.join import checks, plan
 from azq.host.join.checks import Check
 from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
 from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
+from azq.process.interrupts import Aborted, Interrupts
+from azq.process.liveness import HANG_AFTER_S
+from azq.process.start import child_environment
+from azq.process.supervisor import ChildSpec, Supervisor
 from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
 
 LOGS = "logs"
+TICK_S = 0.1
 CONNECT_TIMEOUT_S = 5.0
 DAEMON_PATIENCE_S = 10.0  # a daemon that died is back by then
 
 NO_TOKEN = Token()
 
 Tell = Callable[[str], None]
+
+log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,6 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What was found, written and started."""
-
     machine: Machine
     services: tuple[Service, ...]
     checks: tuple[Check, ...]
@@ -61,7 +68,6 @@ class Joined:
     systemd: bool
 
     def values(self) -> dict[str, Any]:
-        """For machines."""
         return {
             "machine": asdict(self.machine),
             "services": [{"unit": service.unit, "concurrency": service.concurrency} for service in self.services],
@@ -107,7 +113,7 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
         return 0
     config = load(wish.folder / SETTINGS, member.overrides())
     tell(f"working in the foreground: {', '.join(map(str, chosen))}; logs in {wish.folder / LOGS}, Ctrl-C drains")
-    return foreground.work(config, chosen, wish.folder / LOGS)
+    return work(config, chosen, wish.folder / LOGS)
 
 
 def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Callable[..., None]) -> Membership:
@@ -175,3 +181,34 @@ def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_system
 def _describe(machine: Machine) -> str:
     devices = f", {machine.cuda_devices} CUDA devices" if machine.cuda_devices else ""
     return f"{machine.host}: {machine.cores} cores, {machine.memory_bytes / (1 << 30):.1f} GiB{devices}, tags {', '.join(machine.tags)}"
+
+
+def work(config: Config, services: Sequence[Service], folder: Path) -> int:
+    """Keeps the services alive until Ctrl-C or until all of them gave up; returns the exit code. Their logs are in the folder."""
+    supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
+    with Interrupts() as interrupts:
+        try:
+            for service in services:
+                supervisor.start(_child(config, service, folder))
+            code = _watch(supervisor, interrupts)
+            log.info("draining", remedy="open games go back to the pool; Ctrl-C again aborts")
+            supervisor.stop(tuple(supervisor.children), interrupts.pause)
+            return code
+        except Aborted:
+            supervisor.kill()
+            return int(ExitCode.INTERRUPTED)
+
+
+def _child(config: Config, service: Service, folder: Path) -> ChildSpec:
+    name = f"{service.kind}@{service.instance}"
+    command = [sys.executable, "-m", "azq", *service.command]
+    return ChildSpec(name, command, folder / f"{name.replace(':', '+')}.log", env=child_environment(config, service.kind))
+
+
+def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:
+    """Starts again what died until a stop is asked for or nothing is left that may be started."""
+    while not interrupts.count:
+        if len(failed := supervisor.look()) == len(supervisor.children):
+            return next(iter(failed.values()))
+        interrupts.pause(TICK_S)
+    return int(ExitCode.OK)

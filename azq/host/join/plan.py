@@ -11,22 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config.addresses import data_settings
+from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.hardware import Service
-from azq.host.systemd.install import (
-    CONFIG_FOLDER,
-    UNIT_FOLDER,
-    Places,
-    assets,
-    below,
-    first_steps,
-    hidden_from_service,
-    home_folders,
-    installed_version,
-    render,
-)
+from azq.host.systemd import install
+from azq.host.systemd.brokers import addresses_in
+from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile
 from azq.wire.connect import address
 
@@ -95,19 +86,14 @@ def plan_files(folder: Path, member: Membership, force: bool) -> list[FilePlan]:
     """
     secrets, settings = folder / SECRETS, folder / SETTINGS
     return [
-        _plan(secrets, member.secrets(), 0o600, force, secret=True),
+        _plan(secrets, member.secrets(), 0o600, force=force, secret=True),
         # The token vouched for it today, whatever was there before.
-        *([plan_text(folder / CERTIFICATE, member.certificate, 0o644, force=True)] if member.certificate else []),
-        _plan(settings, member.settings(), 0o644, force, secret=False),
+        *([_plan(folder / CERTIFICATE, member.certificate, force=True)] if member.certificate else []),
+        _plan(settings, member.settings(), force=force),
     ]
 
 
-def plan_text(path: Path, wanted: str, mode: int, force: bool) -> FilePlan:
-    """A file of no secret."""
-    return _plan(path, wanted, mode, force, secret=False)
-
-
-def _plan(path: Path, wanted: str, mode: int, force: bool, *, secret: bool) -> FilePlan:
+def _plan(path: Path, wanted: str, mode: int = 0o644, *, force: bool, secret: bool = False) -> FilePlan:
     there = _read(path)
     step = WriteFile(path, lambda: wanted, mode, secret=secret)
     if there is None or (secret and not _addresses(there)):
@@ -133,8 +119,7 @@ def _meaning(text: str) -> list[str]:
 
 
 def _addresses(text: str) -> list[str]:
-    values = [line.partition("=")[2] for line in _meaning(text) if line.startswith("AZQ_BROKER__")]
-    return [address(part.strip("[]\"' ")) for value in values for part in value.split(",")]
+    return [address(url) for url in addresses_in(line for line in _meaning(text) if line.startswith("AZQ_BROKER__"))]
 
 
 def _plain(value: Any) -> str:
@@ -161,36 +146,42 @@ def runs_here() -> bool:
 
 def read_templates() -> dict[str, str]:
     """The units that a joined machine has, by the name they get."""
-    folder = assets() / "systemd"
+    folder = install.assets() / "systemd"
     named = {name: (folder / name).read_text("utf-8") for name in TEMPLATES}
     return {**named, TARGET: (folder / JOINED_TARGET).read_text("utf-8")}
 
 
 def check_readable(places: Places) -> None:
     """Raises `ConfigError` where services could not start this azq."""
-    if hidden := hidden_from_service((places.prefix, Path(sys.executable).resolve()), home_folders()):
+    if hidden := install.hidden_from_service((places.prefix, Path(sys.executable).resolve()), install.home_folders()):
         raise ConfigError(hidden)
 
 
 def here() -> Places:
     """This installation. A joined machine runs no broker, so none is looked for."""
-    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=installed_version(), users=False)
+    return Places(prefix=Path(sys.prefix), server=Path("none"), systemd_version=install.installed_version(), users=False)
 
 
 def plan_units(
-    member: Membership, services: Sequence[Service], places: Places, templates: Mapping[str, str], force: bool, root: Path = Path("/")
+    member: Membership,
+    services: Sequence[Service],
+    places: Places,
+    templates: Mapping[str, str],
+    force: bool,
+    root: Path = Path("/"),
 ) -> tuple[list[Step], list[str]]:
     """The steps of a join, in order, and what is to be said of files that stay. `root` is where files are looked for."""
-    config, folder = below(root, CONFIG_FOLDER), below(root, UNIT_FOLDER)
+    config, folder = install.below(root, install.CONFIG_FOLDER), install.below(root, install.UNIT_FOLDER)
     files = plan_files(config, member, force)
     for service in services:
         if service.kind == "worker":
             files.append(_sizing(folder, service, force))
-    units = [_unit(folder, name, text, places) for name, text in templates.items() if not _keeps_brokers(folder, name)]
+    shown = {name: install.render(text, places.variables()) for name, text in templates.items() if not _keeps_brokers(folder, name)}
+    units = [_plan(folder / name, text, force=True) for name, text in shown.items()]
     changed = any(plan.step for plan in (*files, *units))
     names = tuple(service.unit for service in services)
     steps: list[Step] = [
-        *first_steps(root, places),
+        *install.first_steps(root, places),
         *(file.step for file in (*files, *units) if file.step),
         RunCommand(("systemctl", "daemon-reload")),
         RunCommand(("systemctl", "enable", TARGET, *names)),
@@ -202,11 +193,7 @@ def plan_units(
 
 def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
     text = f"[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY={service.concurrency}\n"
-    return plan_text(folder / f"{service.unit}.d" / "concurrency.conf", text, 0o644, force)
-
-
-def _unit(folder: Path, name: str, template: str, places: Places) -> FilePlan:
-    return plan_text(folder / name, render(template, places.variables()), 0o644, force=True)
+    return _plan(folder / f"{service.unit}.d" / "concurrency.conf", text, force=force)
 
 
 def _keeps_brokers(folder: Path, name: str) -> bool:

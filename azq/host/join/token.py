@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config
-from azq.config.addresses import TLS_SCHEME, trusting, with_user
+from azq.config.host import TLS_SCHEME, trusting, with_user
 from azq.errors import ConfigError
 from azq.host import brokers
 from azq.host.fronts import own_fingerprint
@@ -142,7 +142,8 @@ def invitation(config: Config, guest: Invitee) -> dict[str, Any]:
     resolved, client = brokers.open_control(config)
     with contextlib.closing(client):
         frame = RedisBus(client).get(keys.FLEET)
-    url = decode(frame, Fleet).control_url if frame else _public(resolved)
+    own = resolved.broker.public_control_url or resolved.broker.control_url
+    url = decode(frame, Fleet).control_url if frame else "" if own.startswith("unix://") else address(own)
     if not url:
         raise ConfigError(
             "the brokers listen on unix sockets only, which no other machine reaches; use `azq up --listen HOST`, "
@@ -170,11 +171,6 @@ def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def _public(config: Config) -> str:
-    url = config.broker.public_control_url or config.broker.control_url
-    return "" if url.startswith("unix://") else address(url)
-
-
 @dataclass(frozen=True, slots=True)
 class Trust:
     """`pem`: what is kept beside the settings; empty where the system's authorities, or nobody, vouch for the brokers."""
@@ -183,7 +179,6 @@ class Trust:
     file: Path | None = None  # where it lies while the fleet is looked at
 
     def of(self, url: str) -> str:
-        """A broker's address that is verified so."""
         return url if self.file is None else trusting(url, str(self.file))
 
 

@@ -6,12 +6,12 @@ import functools
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from azq.bus import certificate
 from azq.config import load
-from azq.config.addresses import data_settings
+from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
 from azq.host.fronts import Listen, parse_listen
@@ -58,7 +58,6 @@ def host_settings(folder: Path, count: int, listen: Listen | None) -> str:
 
 
 def conf_file(role: str) -> str:
-    """A server's settings."""
     return f"broker-{role}.conf"
 
 
@@ -131,7 +130,6 @@ def front_files(config: Path, listen: Listen | None, roles: Sequence[str]) -> It
 
 
 def notes(config: Path, count: int, listen: Listen | None) -> Iterator[str]:
-    """What an operator must do or know beyond the steps."""
     if renews(config, count):
         yield "the data planes change: `systemctl restart azq.target` starts them and lets every service read the new addresses"
     elif _leads_elsewhere(config):
@@ -150,8 +148,12 @@ def _leads_elsewhere(config: Path) -> bool:
 
 
 def _data_addresses(config: Path) -> list[str]:
-    values = [line.partition("=")[2] for line in _text(config / ADDRESSES).splitlines() if _names_data(line)]
-    return [part.strip("[]\"' ") for value in values for part in value.split(",")]
+    return addresses_in(line for line in _text(config / ADDRESSES).splitlines() if _names_data(line))
+
+
+def addresses_in(lines: Iterable[str]) -> list[str]:
+    """The addresses that lines of an `azq.env` give, one each or a list."""
+    return [part.strip("[]\"' ") for line in lines for part in line.partition("=")[2].split(",")]
 
 
 def _names_data(line: str) -> bool:

@@ -203,7 +203,6 @@ def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
 
 
 def home_folders() -> tuple[Path, ...]:
-    """The folders that ProtectHome=yes hides."""
     return Path("/home"), Path(pwd.getpwuid(0).pw_dir)
 
 

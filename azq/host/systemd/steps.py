@@ -39,8 +39,6 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class RunCommand:
-    """A command."""
-
     command: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -49,8 +47,6 @@ class RunCommand:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file that an installation wrote."""
-
     path: Path
 
     def __str__(self) -> str:

@@ -7,13 +7,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from azq import logs, metrics
+from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.errors import BrokerError, EvaluationRefused, EvaluatorFailure, WireError
@@ -40,6 +40,7 @@ class Outstanding:
     sends: int = 0  # by this client; its request counts those before too
 
 
+@dataclass(eq=False)
 class StreamEvaluator:
     """Sends leaves to the inference workers and collects their evaluations; used by one thread.
 
@@ -49,38 +50,28 @@ class StreamEvaluator:
     A broker that is away is waited for; `result` returns None meanwhile.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        run: str,
-        client: str,
-        *,
-        num_actions: int,
-        value_size: int = 1,
-        max_in_flight: int = 8,
-        resend_after_s: float = 5.0,
-        clock_s: Callable[[], float] = time.monotonic,
-        phases: Phases | None = None,
-    ) -> None:
-        self._bus = bus
-        self._phases = phases or Phases()
-        self._stream = keys.eval_stream(run)
-        self._client = client
-        self._replies = keys.reply(client)
-        self._num_actions = num_actions
-        self._value_size = value_size
-        self._max_in_flight = max_in_flight
-        self._resend_after_s = resend_after_s
-        self._clock_s = clock_s
+    bus: Bus
+    run: str
+    client: str
+    _: KW_ONLY
+    num_actions: int
+    value_size: int = 1
+    max_in_flight: int = 8
+    resend_after_s: float = 5.0
+    clock_s: Callable[[], float] = time.monotonic
+    phases: Phases = field(default_factory=Phases)
+    resent: int = field(default=0, init=False)
+    unknown_replies: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._stream, self._replies = keys.eval_stream(self.run), keys.reply(self.client)
         self._outstanding: dict[int, Outstanding] = {}
         self._unsent: deque[int] = deque()
         self._answers: dict[int, Evaluation | EvaluatorFailure] = {}
         self._next_id = time.time_ns() >> 10  # a client of the same name that died may have left replies behind
         self._pause = threading.Event()  # never set: a wait on it is a back-off
         self._failures = 0  # calls in a row that found no broker
-        self.resent = 0
-        self.unknown_replies = 0
-        self._latency_s = 0.0
+        self._latency_s = 0.0  # of an answer, as the last ones took
 
     def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST, sends: int = 0) -> int:
         """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either.
@@ -89,13 +80,13 @@ class StreamEvaluator:
         """
         self._next_id += 1
         sent_ms = now_ms()
-        with self._phases("encode"):
-            request = EvalRequest(self._next_id, self._client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1)
+        with self.phases("encode"):
+            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame)
         self._unsent.append(request.request_id)
         if not self.lost:
-            with self._phases("transport"):
+            with self.phases("transport"):
                 self._try(self._send_unsent)
         return request.request_id
 
@@ -107,10 +98,10 @@ class StreamEvaluator:
         """
         if handle not in self._answers and handle not in self._outstanding:
             raise KeyError(handle)
-        deadline_s, left_s = self._clock_s() + timeout_s, timeout_s
+        deadline_s, left_s = self.clock_s() + timeout_s, timeout_s
         while handle not in self._answers and left_s >= 0.0:
             self._pump(left_s)
-            left_s = deadline_s - self._clock_s()
+            left_s = deadline_s - self.clock_s()
         if handle not in self._answers:
             return None
         answer = self._answers.pop(handle)
@@ -127,8 +118,8 @@ class StreamEvaluator:
         self._outstanding.clear()
         self._unsent.clear()
         if not self.lost:  # else the list dies by itself
-            self._try(lambda: self._bus.delete(self._replies))
-        self._bus.close()
+            self._try(lambda: self.bus.delete(self._replies))
+        self.bus.close()
 
     @property
     def lost(self) -> bool:
@@ -136,17 +127,11 @@ class StreamEvaluator:
         return self._failures > 0
 
     def unanswered(self) -> dict[int, EvalRequest]:
-        """The requests without an answer, by handle."""
         return {number: waiting.request for number, waiting in self._outstanding.items()}
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not answered."""
         return sum(waiting.sent_s is not None for waiting in self._outstanding.values())
-
-    def stats(self) -> dict[str, float]:
-        """Latency as the client sees it, and how often it had to ask again."""
-        return {metrics.RESENT: float(self.resent), metrics.EVAL_LATENCY_MS: self._latency_s * 1e3}
 
     def _pump(self, timeout_s: float) -> None:
         """Sends what is due and takes replies, for at most `timeout_s` and no longer than until the next re-send."""
@@ -156,18 +141,18 @@ class StreamEvaluator:
         self._try(lambda: self._exchange(wait_s))
 
     def _exchange(self, wait_s: float) -> None:
-        with self._phases("transport"):
+        with self.phases("transport"):
             self._send_unsent()
-        with self._phases("wait"):
-            frames = self._bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ)
-        with self._phases("encode"):
+        with self.phases("wait"):
+            frames = self.bus.take_replies(self._replies, timeout_s=wait_s, count=REPLIES_PER_READ)
+        with self.phases("encode"):
             for frame in frames:
                 self._take(frame)
 
     def _mark_overdue(self) -> float:
         """Puts overdue requests back among the unsent; returns seconds until the next one is overdue."""
-        now_s = self._clock_s()
-        next_s = self._resend_after_s
+        now_s = self.clock_s()
+        next_s = self.resend_after_s
         for number, waiting in self._outstanding.items():
             if waiting.sent_s is None:
                 continue
@@ -182,12 +167,12 @@ class StreamEvaluator:
     def _patience_s(self, waiting: Outstanding) -> float:
         """Seconds until a request is sent again: many times what answers take, longer each time, at most `resend_after_s`."""
         if self._latency_s == 0.0:
-            return self._resend_after_s
+            return self.resend_after_s
         usual_s = max(SHORTEST_PATIENCE_S, LATENCIES * self._latency_s)
-        return min(self._resend_after_s, math.ldexp(usual_s, waiting.sends - 1))
+        return min(self.resend_after_s, math.ldexp(usual_s, waiting.sends - 1))
 
     def _send_unsent(self) -> None:
-        credits = self._max_in_flight - self.in_flight
+        credits = self.max_in_flight - self.in_flight
         while self._unsent and credits > 0:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
@@ -195,9 +180,9 @@ class StreamEvaluator:
                 if waiting.sends:
                     request = msgspec.structs.replace(request, sends=request.sends + 1)
                     frame = codec.encode(request)
-                self._bus.publish(self._stream, frame, max_length=STREAM_FUSE)
+                self.bus.publish(self._stream, frame, max_length=STREAM_FUSE)
                 waiting.request, waiting.frame = request, frame
-                waiting.sent_s = self._clock_s()
+                waiting.sent_s = self.clock_s()
                 waiting.sends += 1
                 self.resent += waiting.sends > 1
                 credits -= 1
@@ -212,19 +197,19 @@ class StreamEvaluator:
                 return
             answer = _failure_in(message) or self._read(message, waiting.request.count)
         except WireError as error:
-            logs.get(__name__).warning("reply_unreadable", client=self._client, error=str(error))
+            logs.get(__name__).warning("reply_unreadable", client=self.client, error=str(error))
             return
         del self._outstanding[message.request_id]
         self._answers[message.request_id] = answer
         if waiting.sent_s is not None:
-            self._latency_s += 0.1 * (self._clock_s() - waiting.sent_s - self._latency_s)
+            self._latency_s += 0.1 * (self.clock_s() - waiting.sent_s - self._latency_s)
 
     def _read(self, message: EvalReply, count: int) -> Evaluation:
-        shapes = len(message.logits) == 2 * count * self._num_actions and len(message.values) == 2 * count * self._value_size
+        shapes = len(message.logits) == 2 * count * self.num_actions and len(message.values) == 2 * count * self.value_size
         if message.count != count or not shapes:
             raise WireError(f"reply {message.request_id} holds {message.count} evaluations of other shapes than the {count} asked for")
-        logits = np.frombuffer(message.logits, np.float16).reshape(count, self._num_actions)
-        values = np.frombuffer(message.values, np.float16).reshape(count, self._value_size)
+        logits = np.frombuffer(message.logits, np.float16).reshape(count, self.num_actions)
+        values = np.frombuffer(message.values, np.float16).reshape(count, self.value_size)
         return Evaluation(logits, values, message.weight_version)
 
     def _try(self, action: Callable[[], object]) -> None:
@@ -233,7 +218,7 @@ class StreamEvaluator:
             action()
         except BrokerError as error:
             if not self.lost:
-                logs.get(__name__).warning("evaluation_stream_lost", client=self._client, error=str(error))
+                logs.get(__name__).warning("evaluation_stream_lost", client=self.client, error=str(error))
             self._failures += 1
         else:
             self._failures = 0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from azq import logs, metrics
+from azq import logs
 from azq.errors import BrokerError
 from azq.inference.ask.client import StreamEvaluator
 from azq.search.evaluator import Evaluation
@@ -70,15 +70,10 @@ class FailoverEvaluator:
             if left_s <= LOOK_S:
                 return None
 
-    def stats(self) -> dict[str, float]:
-        """Those of the stream in use; what was asked again by moving counts as sent again."""
-        figures = self._stream.stats()
-        return {**figures, metrics.RESENT: figures.get(metrics.RESENT, 0.0) + self._moved_resent}
-
     @property
     def resent(self) -> int:
-        """Requests that were sent again, over whichever broker."""
-        return int(self.stats()[metrics.RESENT])
+        """Requests that were sent again, over whichever broker, by moving too."""
+        return self._moved_resent + self._stream.resent
 
     def close(self) -> None:
         for stream in {*self._left, self._stream}:
@@ -104,7 +99,7 @@ class FailoverEvaluator:
         except BrokerError:
             return
         logs.get(__name__).warning("evaluation_moved", lost=self.place, now=place, again=len(self._stream.unanswered()))
-        self._moved_resent += int(self._stream.stats().get(metrics.RESENT, 0.0))
+        self._moved_resent += self._stream.resent
         self._left.add(self._stream)
         old, self.place, self._stream = self._stream, place, stream
         waiting = old.unanswered()

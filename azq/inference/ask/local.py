@@ -94,11 +94,10 @@ class LocalEvaluator:
     @classmethod
     def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig) -> LocalEvaluator:
         """An evaluator with the weights in `data`; the network is the one they describe. Raises WeightsError."""
-        _, meta = from_bytes(data)
-        spec = game if isinstance(game, NetSpec) else NetSpec.of(game)
+        state, meta = from_bytes(data)
         placement = place(config)
-        model = Model(spec, network_of(meta), config, placement)
-        model.load(data)
+        model = Model(NetSpec.of(game), network_of(meta), config, placement)
+        model.take(state, meta)
         return cls(fixed_source(model), threads=placement.threads)
 
     @classmethod
@@ -114,8 +113,7 @@ class LocalEvaluator:
     @classmethod
     def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:
         """An evaluator that follows a run's weight events; the network is the one that each version describes."""
-        spec = game if isinstance(game, NetSpec) else NetSpec.of(game)
-        placement = place(config)
+        spec, placement = NetSpec.of(game), place(config)
         engine = Engine(config, placement)
 
         def make(network: NetworkConfig) -> Model:

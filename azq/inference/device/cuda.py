@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from azq.inference.device.forward import CaptureRefused, EagerForward, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
+from azq.nets.device import device_mark
 from azq.phases import DeviceEvent
 
 SLOTS = 2  # batches in flight, each on its own stream
@@ -89,7 +91,7 @@ class Lanes:
         self.device = device
         self.capturing = threading.Lock()  # a process may capture one graph at a time
         self.in_use: set[int] = set()
-        self.clock = DeviceClock(_timing_event)
+        self.clock = DeviceClock(partial(device_mark, blocking=True))
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
@@ -269,11 +271,6 @@ class GraphForward:
         finally:
             self._lanes.capturing.release()
         return True
-
-
-def _timing_event() -> DeviceEvent:
-    """Blocking: a host thread that waits for the device leaves its core to the others."""
-    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True, blocking=True))  # type: ignore[no-untyped-call]
 
 
 def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:

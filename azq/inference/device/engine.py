@@ -137,7 +137,6 @@ class Engine:
         return self._lanes.clock.busy_s if self._lanes is not None else 0.0
 
     def sizes(self, rung: Rung) -> tuple[int, ...]:
-        """The batch sizes that are padded to on a rung."""
         if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
             return buckets(rung.max_batch, per_octave=4, smallest=SMALLEST_ON_GPU)
         return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from azq.inference.device.forward import Landed
-from azq.inference.device.placement import Placement, cpu_flags, has_int8
+from azq.inference.device.placement import Placement
 from azq.nets import Network
+from azq.nets.device import cpu_flags, has_int8
 from azq.nets.residual import POLICY_CHANNELS, VALUE_CHANNELS, VALUE_HIDDEN, Block, ResNet
 
 try:

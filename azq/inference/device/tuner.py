@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,36 +25,14 @@ def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callabl
     Runs on one thread but for what it measures.
     """
     deadline_s = None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
-    on_cpu = engine.placement.device.type == "cpu"
-    measure_threads = on_cpu and not config.threads
-    if config.batch and deadline_s is not None and not measure_threads:
+    measures_threads = engine.placement.device.type == "cpu" and not config.threads
+    if config.batch and deadline_s is not None and not measures_threads:
         return Tuned(min(config.batch, config.max_batch), deadline_s, deadline_s=deadline_s)
-    in_flight = engine.in_flight
-
-    def evaluate(size: int) -> None:
-        packed = np.zeros((size, model.spec.packed_size), np.uint8)
-        for flight in [model.launch(packed) for _ in range(in_flight)]:
-            model.land(flight, packed)
-
-    def on_threads(count: int) -> None:
-        engine.threads = count
-        torch.set_num_threads(count)
-        evaluate(batch)
-
-    sizes = engine.sizes(model.rung)
-    at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
     try:
         torch.set_num_threads(engine.threads)
-        latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
-        batch = choose_batch(latencies_s)
-        latency_s = latencies_s[batch] / in_flight
-        for size in sizes if in_flight > 1 else ():
-            if batch < 2 * size and size not in latencies_s:
-                evaluate(size)  # what a device records of it now holds up no batch in service
-        if measure_threads:
-            by_threads_s = measure(on_threads, range(1, engine.placement.cores + 1), clock_s, budget_s=BUDGET_S / 2)
-            engine.threads = choose_threads(by_threads_s)
-            latency_s = by_threads_s[engine.threads]
+        batch, latency_s = _tune_batch(model, engine, config, clock_s)
+        if measures_threads:
+            latency_s = _tune_threads(model, engine, batch, clock_s)
     finally:
         torch.set_num_threads(1)
         engine.forget_sizes()
@@ -62,3 +41,35 @@ def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callabl
     figures = {"batch": enough, "deadline_ms": round(wait_s * 1e3, 3), "threads": engine.threads, "latency_ms": round(latency_s * 1e3, 3)}
     logs.get(__name__).info("tuned", network=model.network.kind, rung=str(model.rung), **figures)
     return tuned
+
+
+def _tune_batch(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callable[[], float]) -> tuple[int, float]:
+    """Leaves of a batch, and the seconds that it takes with others in flight."""
+    sizes, in_flight = engine.sizes(model.rung), engine.in_flight
+    evaluate = partial(_evaluate, model, in_flight)
+    at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
+    latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
+    batch = choose_batch(latencies_s)
+    for size in sizes if in_flight > 1 else ():
+        if batch < 2 * size and size not in latencies_s:
+            evaluate(size)  # what a device records of it now holds up no batch in service
+    return batch, latencies_s[batch] / in_flight
+
+
+def _tune_threads(model: Model, engine: Engine, batch: int, clock_s: Callable[[], float]) -> float:
+    """Sets the engine's threads; the seconds that a batch takes on them."""
+
+    def on_threads(count: int) -> None:
+        engine.threads = count
+        torch.set_num_threads(count)
+        _evaluate(model, 1, batch)
+
+    by_threads_s = measure(on_threads, range(1, engine.placement.cores + 1), clock_s, budget_s=BUDGET_S / 2)
+    engine.threads = choose_threads(by_threads_s)
+    return by_threads_s[engine.threads]
+
+
+def _evaluate(model: Model, in_flight: int, size: int) -> None:
+    packed = np.zeros((size, model.spec.packed_size), np.uint8)
+    for flight in [model.launch(packed) for _ in range(in_flight)]:
+        model.land(flight, packed)

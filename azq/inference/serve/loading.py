@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
@@ -24,19 +25,21 @@ HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would 
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 
 
+@dataclass(eq=False)
 class LoadingThread:
     """The runs that are served. The thread replaces `served` and never changes it, so that whoever reads it needs no lock.
 
     Whatever goes wrong with one run costs that run alone: it is told (`unserved`), and tried again after a growing while.
     """
 
-    def __init__(self, control: Bus, roster: Roster, admit: Callable[[RunView], RunLoader], stats: Stats) -> None:
+    control: Bus
+    roster: Roster
+    admit: Callable[[RunView], RunLoader]
+    stats: Stats
+
+    def __post_init__(self) -> None:
         self.served: dict[str, ServedRun] = {}
         self.news = threading.Event()  # set after every change
-        self._control = control
-        self._roster = roster
-        self._admit = admit
-        self._stats = stats
         self._loaders: dict[str, RunLoader] = {}  # of what is served; replaced like it
         self._lives: dict[str, Life] = {}  # of each run there is: one made again under its name has other weights
         self._failures = Unserved()
@@ -82,14 +85,14 @@ class LoadingThread:
 
     def look(self) -> bool:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
-        views = self._roster.look()
+        views = self.roster.look()
         changed = views is not None and self._take_over(views)
         by_stream = {one.catalog.stream: one for one in self._loaders.values()}
-        for entry in self._control.after_each(self._last_ids()):
+        for entry in self.control.after_each(self._last_ids()):
             by_stream[entry.stream].catalog.take([entry])
         for run, one in self._loaders.items():
             with self._at(run):
-                changed |= one.follow(self._stats) | one.load_wanted()
+                changed |= one.follow(self.stats) | one.load_wanted()
         return changed
 
     @contextmanager
@@ -143,7 +146,7 @@ class LoadingThread:
             self._ask.clear()
             self._asked_s = time.monotonic()
         elif last_ids and time.monotonic() - self._asked_s > ASKED_S:
-            self._control.wait_for_newer(last_ids, timeout_s=WAIT_S)
+            self.control.wait_for_newer(last_ids, timeout_s=WAIT_S)
         else:
             self._ask.wait(ASKED_WAIT_S)
 
@@ -162,7 +165,7 @@ class LoadingThread:
     def _try_to_admit(self, view: RunView) -> RunLoader | None:
         try:
             with self._at(view.record.run):
-                loader = self._admit(view)
+                loader = self.admit(view)
         except NOT_THE_RUNS:
             raise
         except (Exception, SystemExit) as error:  # a game's own code may do anything

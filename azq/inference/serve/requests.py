@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +25,10 @@ from azq.wire.messages import EvalReply, EvalRequest
 MAX_CLIENT_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
+EntryKey = tuple[str, str]  # a stream and an id in it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Pending:
     """A request that waits for its batch."""
 
@@ -34,9 +40,21 @@ class Pending:
     suspect: bool = False  # whoever had it before may have died of it
 
     @property
+    def count(self) -> int:
+        return self.request.count
+
+    @property
+    def key(self) -> EntryKey:
+        return key_of(self.entry)
+
+    @property
     def what(self) -> str:
         """Names it by its leaves."""
         return name_of(self.request.packed)
+
+
+def key_of(entry: Entry) -> EntryKey:
+    return entry.stream, entry.id
 
 
 def name_of(packed: bytes) -> str:
@@ -77,13 +95,13 @@ def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: f
 
 def replies(members: Sequence[Pending], weight_version: int, outputs: Outputs) -> list[tuple[str, bytes]]:
     """What to tell the clients of a batch, whose leaves lie one after the other."""
-    ends = accumulate(pending.request.count for pending in members)
-    return [reply(pending, weight_version, outputs, end - pending.request.count) for pending, end in zip(members, ends, strict=True)]
+    ends = accumulate(pending.count for pending in members)
+    return [reply(pending, weight_version, outputs, end - pending.count) for pending, end in zip(members, ends, strict=True)]
 
 
 def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -> tuple[str, bytes]:
     """Reply list and frame for one request whose leaves begin at `start` of a batch; a refusal where they do not fit a frame."""
-    request, end = pending.request, start + pending.request.count
+    request, end = pending.request, start + pending.count
     logits, values = outputs[0][start:end], outputs[1][start:end]
     try:
         frame = codec.encode(EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes()))
@@ -98,55 +116,41 @@ def refusal(request: EvalRequest, reason: str, *, final: bool = False) -> tuple[
     return keys.reply(request.client), codec.encode(message)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """One request in the queue, as the batcher sees it."""
+class Group(NamedTuple):
+    """What may be evaluated together: requests of a run that share weights, and of suspects each alone."""
 
-    group: Hashable  # requests of one group share weights: (run, weight version)
-    count: int  # leaves
-    arrived_s: float
+    run: str
+    weight_version: int
+    suspect: EntryKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What to do now: evaluate `members` (positions in the queue, oldest first), or wait at most `wait_s` for more."""
+    """What to do now: evaluate `members` of a group, oldest first, or wait at most `wait_s` for more."""
 
-    members: tuple[int, ...]
+    group: Group | None
+    members: tuple[Pending, ...]
     wait_s: float  # 0 with members; infinite for an empty queue
 
 
-def plan(waiting: Sequence[Waiting], now_s: float, *, max_batch: int, limits: Callable[[Hashable], BatchLimits]) -> BatchPlan:
-    """The next batch of a queue in order of arrival.
+def plan(groups: Mapping[Group, Sequence[Pending]], now_s: float, *, max_batch: int, limits: Callable[[Group], BatchLimits]) -> BatchPlan:
+    """The next batch of a queue, each group in order of arrival.
 
     A group may go once it holds `enough` leaves of its limits, once its next request would exceed `max_batch`, or once its
     oldest request is as old as its deadline. Of the groups that may go, the one whose oldest request waits longest goes first.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for index, request in enumerate(waiting):
-        groups.setdefault(request.group, []).append(index)
-    ready: list[list[int]] = []
+    ready: list[tuple[float, Group, tuple[Pending, ...]]] = []
     wait_s = float("inf")
-    for group, indices in groups.items():
+    for group, queue in groups.items():
         enough, deadline_s = limits(group)
-        members, leaves = _fill(waiting, indices, max_batch)
-        age_s = now_s - waiting[indices[0]].arrived_s
-        if leaves >= enough or len(members) < len(indices) or age_s >= deadline_s:
-            ready.append(members)
+        ends = list(accumulate(pending.count for pending in queue))
+        members = tuple(queue[: max(1, bisect_right(ends, max_batch))])
+        age_s = now_s - queue[0].arrived_s
+        if ends[len(members) - 1] >= enough or len(members) < len(queue) or age_s >= deadline_s:
+            ready.append((queue[0].arrived_s, group, members))
         else:
             wait_s = min(wait_s, deadline_s - age_s)
     if not ready:
-        return BatchPlan((), wait_s)
-    oldest = min(ready, key=lambda members: waiting[members[0]].arrived_s)
-    return BatchPlan(tuple(oldest), 0.0)
-
-
-def _fill(waiting: Sequence[Waiting], indices: Sequence[int], max_batch: int) -> tuple[list[int], int]:
-    """The oldest requests of a group that fit together, at least one, and their leaves."""
-    members = [indices[0]]
-    leaves = waiting[indices[0]].count
-    for index in indices[1:]:
-        if leaves + waiting[index].count > max_batch:
-            break
-        members.append(index)
-        leaves += waiting[index].count
-    return members, leaves
+        return BatchPlan(None, (), wait_s)
+    _, group, members = min(ready, key=itemgetter(0))
+    return BatchPlan(group, members, 0.0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from azq import logs
 from azq.clock import now_ms
 from azq.errors import BrokerError, DeviceError, reason_of
+from azq.ledger import AnyLedger
 from azq.ledger.types import RunState, RunView
 from azq.waiting import Backoff
 
@@ -19,44 +19,38 @@ REST_AFTER_MS = 600_000  # a run paused or finished for so long sleeps until it 
 SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
 
 
-class Runs(Protocol):
-    """The part of the ledger that tells of runs."""
-
-    def names(self) -> list[str]: ...
-    def runs(self, names: Sequence[str] | None = None) -> list[RunView]: ...
-    def stirring(self, names: Sequence[str]) -> list[str]: ...
-
-
 def rests(view: RunView, at_ms: int) -> bool:
     """Whether a run without jobs is left alone."""
     return view.state not in SERVED_STATES or (view.state is not RunState.RUNNING and at_ms - view.changed_ms > REST_AFTER_MS)
 
 
+@dataclass(eq=False)
 class Roster:
     """The runs to serve, read with as few requests as that takes."""
 
-    def __init__(self, runs: Runs, clock_s: Callable[[], float] = time.monotonic, clock_ms: Callable[[], int] = now_ms) -> None:
-        self._runs = runs
-        self._clock_s = clock_s
-        self._clock_ms = clock_ms
+    ledger: AnyLedger
+    clock_s: Callable[[], float] = time.monotonic
+    clock_ms: Callable[[], int] = now_ms
+
+    def __post_init__(self) -> None:
         self._asleep: set[str] = set()
         self._stirring: set[str] = set()  # old runs that have jobs
         self._look_at_s = self._rest_look_at_s = float("-inf")
 
     def look(self) -> dict[str, RunView] | None:
         """The runs to serve by name; None where it is not time for a look yet. Raises BrokerError."""
-        if self._clock_s() < self._look_at_s:
+        if self.clock_s() < self._look_at_s:
             return None
-        names = self._runs.names()
-        if self._clock_s() >= self._rest_look_at_s:
+        names = self.ledger.names()
+        if self.clock_s() >= self._rest_look_at_s:
             old = [name for name in names if name in self._asleep or name in self._stirring]
-            self._stirring = set(self._runs.stirring(old))
-            self._rest_look_at_s = self._clock_s() + REST_LOOK_S
+            self._stirring = set(self.ledger.stirring(old))
+            self._rest_look_at_s = self.clock_s() + REST_LOOK_S
         asked = [name for name in names if name not in self._asleep or name in self._stirring]
-        looked_ms = self._clock_ms()
-        awake = {view.record.run: view for view in self._runs.runs(asked) if self._awake(view, looked_ms)}
+        looked_ms = self.clock_ms()
+        awake = {view.record.run: view for view in self.ledger.runs(asked) if self._awake(view, looked_ms)}
         self._asleep = set(names).difference(awake)
-        self._look_at_s = self._clock_s() + LOOK_S
+        self._look_at_s = self.clock_s() + LOOK_S
         return awake
 
     def _awake(self, view: RunView, at_ms: int) -> bool:
@@ -71,8 +65,6 @@ Life = tuple[str, int]  # a run's name and when it was created
 
 @dataclass(frozen=True, slots=True)
 class FailedRun:
-    """How often a run failed, and when it is tried again."""
-
     reason: str
     count: int
     again_s: float
@@ -100,7 +92,6 @@ class Unserved:
         self._tell()
 
     def mended(self, life: Life) -> None:
-        """This run is served."""
         if self._failures.pop(life, None) is not None:
             logs.get(__name__).info("run_served", run=life[0])
             self._tell()

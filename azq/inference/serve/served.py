@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from azq import logs
 from azq.bus.base import Bus
@@ -33,25 +33,24 @@ from azq.wire.messages import LATEST, WeightEvent
 RETRY_STORE_S = 5.0
 
 
+@dataclass(eq=False)
 class ServedRun:
     """A run for the serving thread: which versions may be evaluated now, and which it waits for."""
 
-    def __init__(self, run: str, spec: NetSpec, models: ResidentModels) -> None:
-        self.run = run
-        self.spec = spec
-        self.models = models
-        self.wanted: set[int] = set()  # pinned versions that requests wait for; the loading thread empties it
-        # Written by the loading thread:
-        self.current = 0  # version of the newest usable weights; 0: none yet
-        self.tuned: Tuned | None = None
-        self.reasons: dict[int, AzqError] = {}  # why wanted versions cannot be had
+    run: str
+    spec: NetSpec
+    models: ResidentModels
+    wanted: set[int] = field(default_factory=set)  # pinned versions that requests wait for; the loading thread empties it
+    # Written by the loading thread:
+    current: int = 0  # version of the newest usable weights; 0: none yet
+    tuned: Tuned | None = None
+    reasons: dict[int, AzqError] = field(default_factory=dict)  # why wanted versions cannot be had
 
     @property
     def limits(self) -> BatchLimits:
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     def resolve(self, weight_version: int) -> int:
-        """The version that a request means at this moment."""
         return self.current if weight_version == LATEST else weight_version
 
     def ready(self, version: int) -> bool:
@@ -68,26 +67,18 @@ class ServedRun:
             raise reason
         return model
 
-    def give_back(self, version: int) -> None:
-        self.models.give_back(version)
 
-    def observe(self, leaves: int, latency_s: float) -> None:
-        """Notes what a batch took that had the device for itself."""
-        if self.tuned:
-            self.tuned.observe(leaves, latency_s)
-
-
+@dataclass(eq=False)
 class RunLoader:
     """A run for the loading thread: follows its weight events and makes what it loads usable for the serving thread (`served`)."""
 
-    def __init__(
-        self, served: ServedRun, catalog: WeightCatalog, tune: Callable[[Model], Tuned], first: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self.served = served
-        self.catalog = catalog
-        self.problem = ""  # why the newest weights are not used
-        self._tune = tune
-        self._first = first  # surrounds the loading of the first weights
+    served: ServedRun
+    catalog: WeightCatalog
+    tune: Callable[[Model], Tuned]
+    first: Callable[[], AbstractContextManager[None]]  # surrounds the loading of the first weights
+    problem: str = field(default="", init=False)  # why the newest weights are not used
+
+    def __post_init__(self) -> None:
         self._tuned_for: NetworkConfig | None = None
         self._since_ms = now_ms()
         self._refused: dict[int, float] = {}  # version -> when to try again
@@ -148,10 +139,10 @@ class RunLoader:
         served = self.served
         try:
             # Later weights are of a network that lived through its first.
-            with nullcontext() if served.current else self._first():
+            with nullcontext() if served.current else self.first():
                 model = served.models.get(event, keep=served.current)
                 if self._tuned_for != model.network:
-                    served.tuned, self._tuned_for = self._tune(model), model.network
+                    served.tuned, self._tuned_for = self.tune(model), model.network
         except NOT_THE_RUNS:
             raise
         except Exception as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,12 +25,13 @@ from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuning import BatchLimits
 from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
-from azq.inference.serve.requests import BadRequest, Pending, Waiting, plan
-from azq.inference.serve.roster import NOT_THE_RUNS, Roster, Runs
+from azq.inference.serve.requests import BadRequest, BatchPlan, EntryKey, Group, Pending, key_of, plan
+from azq.inference.serve.roster import NOT_THE_RUNS, Roster
 from azq.inference.serve.served import Admission, ServedRun, specs
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
+from azq.ledger import AnyLedger
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
 from azq.phases import Phases
@@ -46,10 +47,8 @@ UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
 
 @dataclass(frozen=True, slots=True)
 class FlyingBatch:
-    """Requests in flight together."""
-
     served: ServedRun
-    weight_version: int
+    group: Group
     members: tuple[Pending, ...]
     model: Model
     flight: Flight
@@ -58,16 +57,7 @@ class FlyingBatch:
 
     @property
     def leaves(self) -> int:
-        return sum(pending.request.count for pending in self.members)
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """What a step evaluates: requests that share weights, and the version that these mean; or the seconds to wait for more."""
-
-    members: tuple[Pending, ...]
-    weight_version: int
-    wait_s: float
+        return sum(pending.count for pending in self.members)
 
 
 class InferenceServer:
@@ -77,7 +67,7 @@ class InferenceServer:
         self,
         control: Bus,
         data: RequestBus,
-        runs: Runs,
+        ledger: AnyLedger,
         fetch: Callable[[RunView], Fetch],
         config: InferenceConfig,
         worker: str,
@@ -94,14 +84,14 @@ class InferenceServer:
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
-        self._loading = LoadingThread(control, Roster(runs), admit, self.stats)
+        self._loading = LoadingThread(control, Roster(ledger), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
         self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
         self.flying: deque[FlyingBatch] = deque()
         self._request_leaves = 1  # of the request that came last
         self._claim_at_s = 0.0
-        self._not_before_s: dict[tuple[str, str], float] = {}  # suspects that wait for what becomes of another trial, by entry
+        self._not_before_s: dict[EntryKey, float] = {}  # suspects that wait for what becomes of another trial, by entry
         self._threads = 0
         self._device_s = 0.0
         self._log = logs.get(__name__)
@@ -117,10 +107,10 @@ class InferenceServer:
         with self.phases("collect"):
             self._claim()
             now = self._wait_and_receive(idle_block_ms)
-        if now.members and now.members[0].suspect:
-            return self._land_all() + self._try_alone(now)
-        if now.members:
-            self._launch(now)
+        if now.group and now.group.suspect:
+            return self.drain() + self._try_alone(now.group, *now.members)
+        if now.group:
+            self._launch(now.group, now.members)
         if len(self.flying) >= self._depth or self._landing():
             return self._land(self.flying.popleft())
         return 0
@@ -130,7 +120,7 @@ class InferenceServer:
         what comes meanwhile is to be there when it ends."""
         return bool(self.flying) and self.flying[0].flight.done()
 
-    def _wait_and_receive(self, idle_block_ms: int) -> Now:
+    def _wait_and_receive(self, idle_block_ms: int) -> BatchPlan:
         """What is due after a look at what has come; waits first where nothing is due yet."""
         now = self._plan()
         due = bool(now.members) or self._landing()
@@ -144,15 +134,18 @@ class InferenceServer:
         came = self._receive(0 if due or self.flying or self._pending else idle_block_ms)
         return now if due and not came else self._plan()
 
-    def drain(self) -> None:
-        """Answers what is in flight; called before the end."""
-        self._land_all()
+    def drain(self) -> int:
+        """Answers what is in flight; returns its leaves."""
+        leaves = 0
+        while self.flying:
+            leaves += self._land(self.flying.popleft())
+        return leaves
 
     def release(self) -> None:
         """Forgets everything held after the broker was lost; the streams say what is still to be done."""
         while self.flying:
             batch = self.flying.popleft()
-            batch.served.give_back(batch.weight_version)
+            batch.served.models.give_back(batch.group.weight_version)
         self._pending.clear()
         self._not_before_s.clear()
         self._claim_at_s = 0.0
@@ -179,31 +172,23 @@ class InferenceServer:
         own = {metrics.FALLBACKS: float(self._engine.falls)}
         return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
 
-    def _plan(self) -> Now:
+    def _plan(self) -> BatchPlan:
         """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""
-        now_s = time.monotonic()
-        asked = self._pending
-        if self._not_before_s:
-            asked = [pending for pending in asked if self._not_before_s.get(_key(pending.entry), 0.0) <= now_s]
-        grouped = [(pending, self._group(pending)) for pending in asked]
-        groups = {group for _, group in grouped}
-        ready = {group for group in groups if self.served[group[0]].ready(group[1])}
+        now_s, groups = time.monotonic(), dict[Group, list[Pending]]()
+        for pending in self._pending:
+            if self._not_before_s.get(pending.key, 0.0) <= now_s:
+                groups.setdefault(self._group(pending), []).append(pending)
+        ready = {group: queue for group, queue in groups.items() if self.served[group.run].ready(group.weight_version)}
         if len(ready) < len(groups):
             self._loading.ask()
-            grouped = [one for one in grouped if one[1] in ready]
-        waiting = [Waiting(group, pending.request.count, pending.arrived_s) for pending, group in grouped]
-        now = plan(waiting, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
-        members = tuple(grouped[index][0] for index in now.members)
-        return Now(members, grouped[now.members[0]][1][1] if members else 0, now.wait_s)
+        return plan(ready, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
 
-    def _limits(self, group: Hashable) -> BatchLimits:
-        assert isinstance(group, tuple)
-        return BatchLimits(1, 0.0) if group[2] else self.served[group[0]].limits
+    def _limits(self, group: Group) -> BatchLimits:
+        return BatchLimits(1, 0.0) if group.suspect else self.served[group.run].limits
 
-    def _group(self, pending: Pending) -> tuple[str, int, Hashable]:
-        """What is evaluated together: run and version, and of suspects each alone."""
+    def _group(self, pending: Pending) -> Group:
         version = self.served[pending.run].resolve(pending.request.weight_version)
-        return pending.run, version, _key(pending.entry) if pending.suspect else None
+        return Group(pending.run, version, pending.key if pending.suspect else None)
 
     def _take_news(self) -> None:
         """Takes over the runs as the loading thread sees them, and the threads it chose."""
@@ -235,10 +220,12 @@ class InferenceServer:
     def _receive(self, block_ms: int) -> bool:
         """Reads new entries while there is room for another batch; the rest is left to other workers. False when none came."""
         streams = [keys.eval_stream(run) for run in self.versions]
-        room = 2 * self._config.max_batch - sum(pending.request.count for pending in self._pending)
+        room = 2 * self._config.max_batch - sum(pending.count for pending in self._pending)
         if streams and room > 0:
             with self.phases("idle" if block_ms else "collect"):
-                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=self._entries_for(room), block_ms=block_ms)
+                # Requests of the size seen last that fit: where each is a batch, what one worker reads ahead another waits for.
+                count = min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
+                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=count, block_ms=block_ms)
             self._take(entries)
             return bool(entries)
         if block_ms and not streams:
@@ -246,16 +233,12 @@ class InferenceServer:
                 self._loading.news.wait(block_ms / 1e3)
         return False
 
-    def _entries_for(self, room: int) -> int:
-        """How many requests of the size seen last fit: where each is a batch, what one worker reads ahead another waits for."""
-        return min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
-
     def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
-        held = {_key(pending.entry) for pending in self.held()}
+        held = {pending.key for pending in self.held()}
         asked = {(pending.request.client, pending.request.request_id) for pending in self.held()}
         by_stream = {keys.eval_stream(run): run for run in self.served}
         for entry in entries:
-            if _key(entry) in held or entry.stream not in by_stream:
+            if key_of(entry) in held or entry.stream not in by_stream:
                 continue
             run = by_stream[entry.stream]
             try:
@@ -268,10 +251,9 @@ class InferenceServer:
                 self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])  # sent again while it waits here: one answer is enough
             else:
                 self._pending.append(pending)
-                self._request_leaves = pending.request.count
+                self._request_leaves = pending.count
 
     def held(self) -> Iterator[Pending]:
-        """Requests without an answer."""
         yield from self._pending
         for batch in self.flying:
             yield from batch.members
@@ -285,45 +267,44 @@ class InferenceServer:
             self._data.reply([requests.refusal(error.request, str(error), final=error.final)])
         self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])
 
-    def _launch(self, now: Now) -> None:
-        served = self.served[now.members[0].run]
+    def _launch(self, group: Group, members: tuple[Pending, ...]) -> None:
+        served = self.served[group.run]
         try:
-            model = served.borrow(now.weight_version)
+            model = served.borrow(group.weight_version)
         except AzqError as error:
-            self._leave_queue(now.members)
-            self._refuse(served.run, now.weight_version, now.members, error)
+            self._leave_queue(members)
+            self._refuse(group, members, error)
             return
         if model is None:
             return  # overwritten since it was planned for; the next step asks for it
-        self._leave_queue(now.members)
+        self._leave_queue(members)
         alone, began_s = not self.flying, time.monotonic()
         try:
             with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
-                flight = model.launch(*(pending.packed for pending in now.members))
+                flight = model.launch(*(pending.packed for pending in members))
         except NOT_THE_RUNS:
             raise
         except Exception as error:
-            served.give_back(now.weight_version)
-            self._part(now.members, error)
+            served.models.give_back(group.weight_version)
+            self._part(members, error)
             return
-        self.flying.append(FlyingBatch(served, now.weight_version, now.members, model, flight, began_s, alone))
+        self.flying.append(FlyingBatch(served, group, members, model, flight, began_s, alone))
 
-    def _try_alone(self, now: Now) -> int:
+    def _try_alone(self, group: Group, pending: Pending) -> int:
         """Evaluates a suspect with nothing else on the device, or refuses what has killed before."""
-        (pending,) = now.members
         key = keys.trial(pending.run, pending.what)
         verdict = self._trials.begin(key)
         if verdict is Verdict.WAIT:
-            self._not_before_s[_key(pending.entry)] = time.monotonic() + LOOK_AGAIN_S
+            self._not_before_s[pending.key] = time.monotonic() + LOOK_AGAIN_S
             return 0
         if verdict is Verdict.REFUSE:
-            self._leave_queue(now.members)
-            reason = f"{pending.request.count} leaves killed their inference worker {REQUEST.deaths} times while they were evaluated alone"
+            self._leave_queue((pending,))
+            reason = f"{pending.count} leaves killed their inference worker {REQUEST.deaths} times while they were evaluated alone"
             self._bury(pending.entry, BadRequest(pending.request, reason, final=True))
             return 0
         with self._trials.survived(key):
-            self._launch(now)
-            return self._land_all()
+            self._launch(group, (pending,))
+            return self.drain()
 
     def _part(self, members: tuple[Pending, ...], error: Exception) -> None:
         """After an error that nobody foresaw each request is tried alone, and the one that raises it again is refused."""
@@ -335,20 +316,14 @@ class InferenceServer:
                 self._pending.append(replace(pending, suspect=True))
 
     def _leave_queue(self, members: tuple[Pending, ...]) -> None:
-        leaving = set(map(id, members))
-        self._pending = [pending for pending in self._pending if id(pending) not in leaving]
+        self._pending = [pending for pending in self._pending if pending not in members]
         for pending in members:
-            self._not_before_s.pop(_key(pending.entry), None)
+            self._not_before_s.pop(pending.key, None)
 
-    def _refuse(self, run: str, version: int, members: tuple[Pending, ...], error: Exception) -> None:
-        self._log.warning("requests_refused", run=run, version=version, requests=len(members), error=reason_of(error))
+    def _refuse(self, group: Group, members: tuple[Pending, ...], error: Exception) -> None:
+        named = {"run": group.run, "version": group.weight_version, "requests": len(members)}
+        self._log.warning("requests_refused", **named, error=reason_of(error))
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
-
-    def _land_all(self) -> int:
-        landed = 0
-        while self.flying:
-            landed += self._land(self.flying.popleft())
-        return landed
 
     def _land(self, batch: FlyingBatch) -> int:
         """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
@@ -357,9 +332,9 @@ class InferenceServer:
                 outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
             busy_s = time.monotonic() - batch.began_s
             with self.phases("reply"):
-                replies = requests.replies(batch.members, batch.weight_version, outputs)
+                replies = requests.replies(batch.members, batch.group.weight_version, outputs)
         except WeightsError as error:
-            self._refuse(batch.served.run, batch.weight_version, batch.members, error)
+            self._refuse(batch.group, batch.members, error)
             return 0
         except NOT_THE_RUNS:
             raise
@@ -367,10 +342,10 @@ class InferenceServer:
             self._part(batch.members, error)
             return 0
         finally:
-            batch.served.give_back(batch.weight_version)
+            batch.served.models.give_back(batch.group.weight_version)
         self.stats.batch(batch.leaves, busy_s)
-        if batch.alone:
-            batch.served.observe(batch.leaves, busy_s)
+        if batch.alone and batch.served.tuned:
+            batch.served.tuned.observe(batch.leaves, busy_s)
         with self.phases("reply"):
             self._answer(batch.members, replies)
         return batch.leaves
@@ -379,7 +354,3 @@ class InferenceServer:
         self._data.answer(replies, members[0].entry.stream, keys.INFERENCE_GROUP, [pending.entry.id for pending in members])
         answered_ms = now_ms()
         self.stats.answered([answered_ms - pending.request.sent_ms for pending in members])
-
-
-def _key(entry: Entry) -> tuple[str, str]:
-    return entry.stream, entry.id

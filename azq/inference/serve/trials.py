@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
-from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationRefused
+from azq.process.breaker import CircuitBreaker
+from azq.waiting import Backoff
 
 LIFE_S = 600.0  # of a note: after so long it is tried again, it may have been mended
-MUTE_S = 10.0  # without notes after the control plane failed: evaluation goes on without it
+MUTE = Backoff(10.0, 10.0)  # without notes after the control plane failed: evaluation goes on without it
 
 
 class Verdict(Enum):
@@ -45,41 +47,35 @@ def judge(notes: int, age_s: float, patience: Patience) -> Verdict:
     return Verdict.REFUSE if notes >= patience.deaths else Verdict.TRY
 
 
+@dataclass(eq=False)
 class Trials:
     """The notes of one kind as one worker sees and writes them; used by one thread."""
 
-    def __init__(self, control: Bus, worker: str, patience: Patience, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._control = control
-        self._worker = worker
-        self._patience = patience
-        self._clock_s = clock_s
+    control: Bus
+    worker: str
+    patience: Patience
+    clock_s: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._seen: dict[str, tuple[bytes, float]] = {}  # key -> a note, and when it was met first: no two clocks are compared
-        self._mute_until_s = float("-inf")
+        self._plane = CircuitBreaker(BrokerError, ("trials_not_noted", "trials_noted"), backoff=MUTE, clock=self.clock_s)
 
     def begin(self, key: str) -> Verdict:
         """Whether to try what this key names, which is then noted; `end` strikes it out. Without the control plane nothing is noted."""
-        if self._clock_s() < self._mute_until_s:
-            return Verdict.TRY
-        try:
-            note = self._control.get(key)
-            notes = _number(note)
-            verdict = judge(notes, self._age_s(key, note), self._patience)
-            if verdict is Verdict.TRY:
-                self._control.put(key, f"{notes + 1} {self._worker}".encode(), life_s=LIFE_S)
-        except BrokerError as error:
-            self._mute(error)
-            return Verdict.TRY
+        return self._plane.attempt(partial(self._begin, key)) or Verdict.TRY
+
+    def _begin(self, key: str) -> Verdict:
+        note = self.control.get(key)
+        notes = _number(note)
+        verdict = judge(notes, self._age_s(key, note), self.patience)
+        if verdict is Verdict.TRY:
+            self.control.put(key, f"{notes + 1} {self.worker}".encode(), life_s=LIFE_S)
         return verdict
 
     def end(self, key: str) -> None:
         """It was no death."""
         self._seen.pop(key, None)
-        if self._clock_s() < self._mute_until_s:
-            return
-        try:
-            self._control.delete(key)
-        except BrokerError as error:
-            self._mute(error)
+        self._plane.attempt(partial(self.control.delete, key))
 
     @contextmanager
     def survived(self, key: str) -> Iterator[None]:
@@ -98,12 +94,12 @@ class Trials:
         """Both in one; `EvaluationRefused` names `what` where it has killed too often."""
         if self.begin(key) is Verdict.REFUSE:
             remedy = f"mend it; it is tried again {LIFE_S / 60:.0f} minutes after the last time"
-            raise EvaluationRefused(f"{what} has killed its inference worker {self._patience.deaths} times here; {remedy}")
+            raise EvaluationRefused(f"{what} has killed its inference worker {self.patience.deaths} times here; {remedy}")
         with self.survived(key):
             yield
 
     def _age_s(self, key: str, note: bytes | None) -> float:
-        now_s = self._clock_s()
+        now_s = self.clock_s()
         if note is None:
             self._seen.pop(key, None)
             return 0.0
@@ -111,10 +107,6 @@ class Trials:
         if before is None or before[0] != note:
             before = self._seen[key] = note, now_s
         return now_s - before[1]
-
-    def _mute(self, error: BrokerError) -> None:
-        self._mute_until_s = self._clock_s() + MUTE_S
-        logs.get(__name__).warning("trials_not_noted", error=str(error), seconds=MUTE_S)
 
 
 def _number(note: bytes | None) -> int:

@@ -14,14 +14,14 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.breaker import CircuitBreaker
 from azq.learner.data.batches import Feed, Order
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.trainer import Snapshot, Sync, Trainer
+from azq.learner.step.trainer import Sync, Trainer
+from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.readers import SegmentFollower, uid_of
 from azq.replay.samples import Rules
@@ -141,7 +141,7 @@ class Follower:
         tensors = group.take_state(word)
         if (network := self.networks.fitting(tensors, self.trainer.module)) is not self.trainer.module:
             self.trainer.replace(network)
-        self.trainer.restore(Snapshot(word.step, tensors))
+        self.trainer.restore(tensors, word.step)
         sync = sync_of(self.trainer.module, self.config, self.trainer.device)
         self.trainer.join(sync)
         return sync

@@ -47,17 +47,12 @@ class RankGroup:
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
         self.place, self.size = place, size
-        self._buffer = torch.zeros(WORD_BYTES, dtype=torch.uint8)
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         # A member that is silent: end the kernels that wait for it, and not, as by default, this process.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         try:
             dist.init_process_group(
-                backend,
-                store=PrefixStore(str(epoch), store),
-                rank=place,
-                world_size=size,
-                timeout=timedelta(seconds=timeout_s),
+                backend, store=PrefixStore(str(epoch), store), rank=place, world_size=size, timeout=timedelta(seconds=timeout_s)
             )
         except RuntimeError:
             self.close()
@@ -65,24 +60,16 @@ class RankGroup:
 
     def tell(self, word: Word) -> None:
         """Rank 0's word to all others, each of which is to `hear` it."""
-        data = msgspec.msgpack.encode(word)
-        frame = _LENGTH.pack(len(data)) + data
-        self._buffer[: len(frame)] = torch.frombuffer(bytearray(frame), dtype=torch.uint8)
-        dist.broadcast(self._buffer, 0)
+        _broadcast(msgspec.msgpack.encode(word))
 
     def hear(self) -> Word:
-        """The next word of rank 0."""
-        dist.broadcast(self._buffer, 0)
-        data = self._buffer.numpy().tobytes()
-        (length,) = _LENGTH.unpack_from(data)
-        return msgspec.msgpack.decode(data[_LENGTH.size : _LENGTH.size + length], type=Word)
+        return msgspec.msgpack.decode(_broadcast(), type=Word)
 
     def meet(self) -> None:
         """Returns when every member's host has come here."""
         dist.all_reduce(torch.zeros(1))
 
     def gather(self, timing: RoundTiming) -> list[RoundTiming]:
-        """What a round cost each member."""
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
         table = [torch.empty_like(ours) for _ in range(self.size)]
         dist.all_gather(table, ours)
@@ -95,7 +82,6 @@ class RankGroup:
         dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
 
     def take_state(self, word: Word) -> dict[str, Tensor]:
-        """The tensors that rank 0 sends."""
         data = torch.empty(word.state_bytes, dtype=torch.uint8)
         dist.broadcast(data, 0)
         return safetensors.torch.load(data.numpy().tobytes())
@@ -109,6 +95,18 @@ class RankGroup:
                 with contextlib.suppress(RuntimeError):
                     group.abort()  # kernels that wait for the dead would never end
             dist.destroy_process_group()
+
+
+def _broadcast(said: bytes = b"") -> bytes:
+    """What rank 0 says, at every rank."""
+    buffer = torch.zeros(WORD_BYTES, dtype=torch.uint8)
+    if dist.get_rank() == 0:
+        frame = _LENGTH.pack(len(said)) + said
+        buffer[: len(frame)] = torch.frombuffer(bytearray(frame), dtype=torch.uint8)
+    dist.broadcast(buffer, 0)
+    heard = buffer.numpy().tobytes()
+    (length,) = _LENGTH.unpack_from(heard)
+    return heard[_LENGTH.size : _LENGTH.size + length]
 
 
 def open_store(folder: Path, host: str, size: int, *, timeout_s: float) -> tuple[Store, str]:
@@ -151,7 +149,6 @@ def timeouts(rank_timeout_s: float, place: int) -> float:
 
 SHARED_FOLDER = "/dev/shm"
 _MARK_BYTES = 16  # in front of the gradients: says that a file of this name is the one that was meant
-_PATH_BYTES = 512
 
 
 def shared_memory(numbers: int) -> Tensor | None:
@@ -163,9 +160,9 @@ def shared_memory(numbers: int) -> Tensor | None:
     size = 2 * dist.get_world_size() * numbers * 4 + _MARK_BYTES
     path, memory = _made(size) if dist.get_rank() == 0 else ("", None)
     try:
-        said = _told(path, bytes(memory[:_MARK_BYTES]) if memory is not None else b"")
+        told = _broadcast(memory[:_MARK_BYTES] + os.fsencode(path) if memory is not None else b"")
         if dist.get_rank():
-            memory = opened_memory(*said, size)
+            memory = opened_memory(os.fsdecode(told[_MARK_BYTES:]), told[:_MARK_BYTES], size)
         votes = torch.tensor([float(memory is not None)])
         dist.all_reduce(votes, op=dist.ReduceOp.MIN)
     finally:
@@ -191,15 +188,6 @@ def _made(size: int) -> tuple[str, mmap.mmap | None]:
         return path, None
     memory[:_MARK_BYTES] = secrets.token_bytes(_MARK_BYTES)
     return path, memory
-
-
-def _told(path: str, mark: bytes) -> tuple[str, bytes]:
-    data = torch.zeros(_PATH_BYTES, dtype=torch.uint8)
-    sent = mark + os.fsencode(path) if mark and len(path) < _PATH_BYTES - _MARK_BYTES else b""
-    data[: len(sent)] = torch.frombuffer(bytearray(sent), dtype=torch.uint8) if sent else data[:0]
-    dist.broadcast(data, 0)
-    heard = data.numpy().tobytes()
-    return os.fsdecode(heard[_MARK_BYTES:].rstrip(b"\0")), heard[:_MARK_BYTES]
 
 
 def opened_memory(path: str, mark: bytes, size: int) -> mmap.mmap | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.breaker import CircuitBreaker
-from azq.learner.data.batches import Feed, Order
+from azq.learner.data.batches import Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
 from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
-from azq.learner.step.trainer import Sync, Trainer
+from azq.learner.step.trainer import Sync
+from azq.process.breaker import CircuitBreaker
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -34,33 +34,24 @@ TABLE_LIFE_S = 60.0
 log = logs.get(__name__)
 
 
+@dataclass(eq=False)
 class Leader(Ranks):
     """This process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
 
-    def __init__(
-        self,
-        run: str,
-        bus: Bus,
-        config: LearnerConfig,
-        trainer: Trainer,
-        feed: Feed,
-        place: RankPlace,
-        meetings: Path,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(trainer, feed)
-        self._run = run
-        self._bus = bus
-        self._config = config
-        self._place = place
-        self._meetings = meetings
-        self._clock = clock
-        self._broker = CircuitBreaker(clock=clock)
+    run: str
+    bus: Bus
+    config: LearnerConfig
+    place: RankPlace
+    meetings: Path
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._broker = CircuitBreaker(clock=self.clock)
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
         self._group: RankGroup | None = None
         self._sync: Sync | None = None
-        self._module = trainer.module
+        self._module = self.trainer.module
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
@@ -68,7 +59,7 @@ class Leader(Ranks):
         self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
 
     def look(self) -> None:
-        now = self._clock()
+        now = self.clock()
         if now < self._due_s:
             return
         self._due_s = now + LOOK_S
@@ -92,14 +83,14 @@ class Leader(Ranks):
         before = self.trainer.snapshot()
         if self._holds(partial(self._together, planned)):
             return planned.steps
-        self.trainer.restore(before)
+        self.trainer.restore(*before)
         return 0
 
     def _together(self, planned: TrainingRound) -> None:
         group, sync = self._group, self._sync
         assert group is not None
         assert sync is not None
-        rows = shares(self._speeds or [0.0] * group.size, planned.rows, self._config.most_ratio)
+        rows = shares(self._speeds or [0.0] * group.size, planned.rows, self.config.most_ratio)
         start = time.perf_counter()
         group.tell(Word("train", planned=planned, rows=rows))
         sync.share(0, rows)
@@ -110,12 +101,12 @@ class Leader(Ranks):
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
         if self._group is None or not timings:
-            return replace(super().figures(), ranks=self._place.ranks, failures=self._failures)
+            return replace(super().figures(), ranks=self.place.ranks, failures=self._failures)
         steps = max(1, timings[0].steps)
         own_s = sum(timing.own_s for timing in timings) / len(timings)
         done = sum(timing.rows for timing in timings) * steps
         return RanksFigures(
-            ranks=self._place.ranks,
+            ranks=self.place.ranks,
             healthy=self._group.size,
             failures=self._failures,
             batch_s=wall_s / steps,
@@ -131,37 +122,37 @@ class Leader(Ranks):
 
     def _read_beats(self) -> list[RankBeat]:
         if self._table is None:
-            frame = self._bus.get(keys.ranks(self._run))
-            self._table = changed(decode(frame, RankTable), members=()) if frame else RankTable(host=self._place.host)
-        frames = self._bus.get_each([keys.rank(self._run, number) for number in range(1, self._place.ranks)])
+            frame = self.bus.get(keys.ranks(self.run))
+            self._table = changed(decode(frame, RankTable), members=()) if frame else RankTable(host=self.place.host)
+        frames = self.bus.get_each([keys.rank(self.run, number) for number in range(1, self.place.ranks)])
         return [beat for frame in frames if frame and (beat := _beat(frame))]
 
     def _put_table(self) -> None:
         assert self._table is not None
-        self._bus.put(keys.ranks(self._run), encode(self._table), life_s=TABLE_LIFE_S)
+        self.bus.put(keys.ranks(self.run), encode(self._table), life_s=TABLE_LIFE_S)
 
     def _begin(self, table: RankTable) -> None:
         """Starts an epoch: the old one's members leave, the new one's meet and get the weights."""
         self._tell_leave()
         self._release()
         self._broken = False
-        self._table = changed(table, host=self._place.host)
+        self._table = changed(table, host=self.place.host)
         if not table.members:
-            log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self._place.ranks)
+            log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self.place.ranks)
             return
         self._holds(partial(self._meet, self._table))
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
-        store, name = open_store(self._meetings, self._place.host, size, timeout_s=JOIN_S)
+        store, name = open_store(self.meetings, self.place.host, size, timeout_s=JOIN_S)
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
-        self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self._config.rank_timeout_s, 0))
+        self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self.config.rank_timeout_s, 0))
         self._group.send_state(self.trainer.tensors(), self.trainer.step)
         self._module = self.trainer.module
-        self._sync = sync_of(self._module, self._config, self.trainer.device)
+        self._sync = sync_of(self._module, self.config, self.trainer.device)
         self.trainer.join(self._sync)
-        log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self._place.ranks)
+        log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
 
     def _holds(self, call: Callable[[], None]) -> bool:
         """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
@@ -182,7 +173,7 @@ class Leader(Ranks):
         self._broken = True
         if self._table is not None:
             self._table = changed(self._table, meeting="")  # nobody is to look for that meeting place any more
-        self._due_s = self._clock() + SETTLE_S
+        self._due_s = self.clock() + SETTLE_S
 
     def _tell_leave(self) -> None:
         if self._group is not None:

@@ -2,8 +2,9 @@
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
 import time
+from collections.abc import Callable
 from inspect import signature
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,65 +18,53 @@ from azq.learner.ranks.group import RankGroup, shared_memory
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.trainer import Sync, Trainer
 from azq.nets import Network, Outputs
+from azq.nets.device import device_mark
+from azq.phases import DeviceEvent
 
 
-class Stopwatch(Protocol):
+class HostMark:
+    """A mark where a call returns when its work is done: the host's clock tells."""
+
+    def record(self) -> None:
+        self.at_s = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        """At once."""
+
+    def elapsed_time(self, end: Any) -> float:
+        return 1e3 * (float(end.at_s) - self.at_s)
+
+
+class Stopwatch:
     """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
 
-    def begin(self) -> None: ...
-    def end(self) -> None: ...
-    def taken_s(self) -> float:
-        """Seconds since the last call."""
-
-
-class HostStopwatch:
-    """By the host's clock, where a call returns when its work is done."""
-
-    def __init__(self) -> None:
-        self._begun: float | None = None
-        self._taken_s = 0.0
+    def __init__(self, device: torch.device) -> None:
+        self._make_mark: Callable[[], DeviceEvent] = device_mark if device.type == "cuda" else HostMark
+        self._begun: DeviceEvent | None = None
+        self._pairs: list[tuple[DeviceEvent, DeviceEvent]] = []
 
     def begin(self) -> None:
-        self._begun = time.perf_counter()
+        self._begun = self._marked()
 
     def end(self) -> None:
         if self._begun is not None:
-            self._taken_s += time.perf_counter() - self._begun
+            self._pairs.append((self._begun, self._marked()))
             self._begun = None
 
     def taken_s(self) -> float:
-        taken, self._taken_s = self._taken_s, 0.0
-        return taken
-
-
-class CudaStopwatch:
-    """By marks on the device's queue of work, where calls return before their work is done; `taken_s` waits for the device."""
-
-    def __init__(self) -> None:
-        self._begun: Any = None
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def begin(self) -> None:
-        self._begun = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        self._begun.record()
-
-    def end(self) -> None:
-        if self._begun is not None:
-            ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            ended.record()
-            self._pairs.append((self._begun, ended))
-            self._begun = None
-
-    def taken_s(self) -> float:
+        """Seconds since the last call; waits for the device."""
         if self._pairs:
             self._pairs[-1][1].synchronize()
-        taken = sum(begun.elapsed_time(ended) for begun, ended in self._pairs) / 1e3
-        self._pairs.clear()
-        return float(taken)
+        pairs, self._pairs = self._pairs, []
+        return sum(begun.elapsed_time(ended) for begun, ended in pairs) / 1e3
 
-
-def stopwatch(device: torch.device) -> Stopwatch:
-    return CudaStopwatch() if device.type == "cuda" else HostStopwatch()
+    def _marked(self) -> DeviceEvent:
+        mark = self._make_mark()
+        mark.record()
+        return mark
 
 
 POWER_SGD_RANK = 2
@@ -207,17 +196,17 @@ class Averaging(RankSync):
 def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sync:
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
-        return Averaging(module, config.sync_every, stopwatch(device))
+        return Averaging(module, config.sync_every, Stopwatch(device))
     if device.type == "cpu" and config.compression == "none":
         memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
         if memory is not None:
-            return HostReducing(module, memory, stopwatch(device))
-    return Reducing(module, config.compression, stopwatch(device))
+            return HostReducing(module, memory, Stopwatch(device))
+    return Reducing(module, config.compression, Stopwatch(device))
 
 
 def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> list[RoundTiming]:
     """Takes a round's steps with the group; returns what they cost each member, by place."""
-    watch = stopwatch(trainer.device)
+    watch = Stopwatch(trainer.device)
     watch.begin()
     run_round(trainer, feed, planned, order)
     watch.end()

@@ -15,21 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
+from azq.config import NetworkConfig, NetworkStage, RunSections
 from azq.nets import NetSpec, Network, build
 
 WEIGHTS, AVERAGE = "weights/", "ema/"
-
-
-def networks(network: NetworkConfig, config: LearnerConfig) -> list[NetworkConfig]:
-    """The networks that a run goes through, the first one first."""
-    return [network, *(network.model_copy(update={"blocks": stage.blocks, "channels": stage.channels}) for stage in config.growth)]
-
-
-def network_at(network: NetworkConfig, config: LearnerConfig, progress: float) -> NetworkConfig:
-    """What `network` has grown to at this share of the horizon; a horizon that moves away makes nothing smaller."""
-    sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in config.growth if stage.at <= progress)]
-    return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +28,34 @@ class RunNetworks:
     sections: RunSections
     spec: NetSpec
 
+    @property
+    def all(self) -> list[NetworkConfig]:
+        """The first one first."""
+        first, stages = self.sections.network, self.sections.learner.growth
+        return [first, *(first.model_copy(update={"blocks": stage.blocks, "channels": stage.channels}) for stage in stages)]
+
     def make(self, network: NetworkConfig) -> Network:
         return build(network, self.spec, seed=self.sections.run.seed)
 
     def described(self, description: Mapping[str, Any]) -> NetworkConfig:
         """The one that a checkpoint or weights describe, else the first: what does not fit is named by whoever loads the tensors."""
-        return next(
-            (one for one in networks(self.sections.network, self.sections.learner) if one.model_dump(mode="json") == description),
-            self.sections.network,
-        )
+        return next((one for one in self.all if one.model_dump(mode="json") == description), self.sections.network)
 
     def fitting(self, tensors: Mapping[str, Tensor], module: Network) -> Network:
         """The network that the tensors of another rank's trainer are of: `module`, or a fresh one; `module` too where the run has none."""
-        wanted = {name.removeprefix(WEIGHTS): tensor.shape for name, tensor in tensors.items() if name.startswith(WEIGHTS)}
-        fresh = (self.make(network) for network in networks(self.sections.network, self.sections.learner))
-        return next((one for one in itertools.chain([module], fresh) if _shapes(one) == wanted), module)
+        wanted = _shapes(under(WEIGHTS, tensors))
+        candidates = itertools.chain([module], map(self.make, self.all))
+        return next((one for one in candidates if _shapes(one.state_dict()) == wanted), module)
 
     def at(self, network: NetworkConfig, progress: float) -> NetworkConfig:
-        """What `network` has grown to at this share of the run's horizon."""
-        return network_at(network, self.sections.learner, progress)
+        """What `network` has grown to at this share of the run's horizon; a horizon that moves away makes nothing smaller."""
+        sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in self.sections.learner.growth if stage.at <= progress)]
+        return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a trainer's tensors whose names begin so, without that."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def grow(state: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -81,8 +79,7 @@ def grow_tensors(tensors: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> 
     """
     grown: dict[str, Tensor] = {}
     for prefix in (WEIGHTS, AVERAGE):
-        state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        grown |= {prefix + name: tensor for name, tensor in grow(state, fresh).items()}
+        grown |= {prefix + name: tensor for name, tensor in grow(under(prefix, tensors), fresh).items()}
     for name, tensor in tensors.items():
         kind, _, parameter = name.partition("/")
         if kind == "step":
@@ -99,8 +96,8 @@ def _padded(old: Tensor, shape: torch.Size, filled: float) -> Tensor:
     return wide
 
 
-def _shapes(module: Network) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.state_dict().items()}
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in state.items()}
 
 
 def _corner(old: Tensor) -> tuple[slice, ...]:

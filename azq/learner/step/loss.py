@@ -6,15 +6,14 @@ Letters: B batch, A actions, V values, K outcomes, F hidden facts, C planes, H r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
 
 from azq.config import LearnerConfig
+from azq.games import Game
 from azq.nets import Outputs
 from azq.replay.samples import NO_REPLY
 
@@ -63,15 +62,8 @@ def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
 
 
 def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
-    weights = {
-        "policy": 1.0,
-        "value": config.value_weight,
-        "outcome": config.outcome_weight,
-        "reply": config.reply_weight,
-        "margin": config.margin_weight,
-        "hidden": config.hidden_weight,
-    }
-    return torch.stack([weights[name] * loss for name, loss in found.items()]).sum()
+    """The policy's loss counts fully, each other one by its `<head>_weight` of the settings."""
+    return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in found.items()]).sum()
 
 
 def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:
@@ -80,18 +72,10 @@ def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:
     return total / (replies != NO_REPLY).sum().clamp(min=1)
 
 
-class Symmetric(Protocol):
-    """What augmentation asks of a game; `azq._core.Game` fulfils it."""
-
-    def num_symmetries(self) -> int: ...
-    def action_permutation(self, symmetry: int) -> NDArray[np.int32]: ...
-    def plane_permutation(self, symmetry: int) -> NDArray[np.int32]: ...
-
-
 class Symmetries:
     """The permutations of a game's cells and actions as index tables on the device."""
 
-    def __init__(self, game: Symmetric, device: torch.device) -> None:
+    def __init__(self, game: Game, device: torch.device) -> None:
         group = range(game.num_symmetries())
         # Action a becomes permutation[a], so the image's entry b comes from the inverse at b; cells are given the other way round.
         images = np.stack([game.action_permutation(g) for g in group])

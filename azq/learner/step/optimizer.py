@@ -16,8 +16,6 @@ def decay_at(decay: float, step: int) -> float:
 
 
 class Ema:
-    """Holds the averaged copy of a module."""
-
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.module = deepcopy(module).eval().requires_grad_(False)
         self._decay = decay

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -16,12 +15,12 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
-from azq.learner.step.device import autocast_dtype
-from azq.learner.step.growth import grow_tensors
+from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
-from azq.phases import DeviceEvent, Phases
+from azq.nets.device import device_mark, fastest_dtype
+from azq.phases import Phases
 from azq.replay.samples import Samples
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
@@ -62,14 +61,6 @@ class MeanLosses:
     others: dict[str, float] = field(default_factory=dict)  # by the name of the head
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A trainer's tensors at a step."""
-
-    step: int
-    tensors: dict[str, Tensor]
-
-
 class Trainer:
     """A network with its optimiser and its averaged copy.
 
@@ -90,13 +81,12 @@ class Trainer:
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
-        self.phases = Phases(make_event=_timing_event if device.type == "cuda" else None)
+        self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
     def averaged(self) -> nn.Module:
-        """The module that is published."""
         return self._ema.module
 
     @property
@@ -117,11 +107,6 @@ class Trainer:
     def leave(self) -> None:
         """From now on trains alone."""
         self.join(Sync(self.module))
-
-    def train(self, samples: Samples, rng: np.random.Generator, progress: float) -> None:
-        """Takes one step on samples; `rng` draws their symmetries."""
-        count = self.num_symmetries
-        self.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), progress)
 
     def train_on(self, batch: Batch, progress: float) -> None:
         """Takes one step on a batch; `progress` is the run's share behind."""
@@ -153,7 +138,6 @@ class Trainer:
         return MeanLosses(means.pop("policy"), means.pop("value"), self._summed, means)
 
     def reset_losses(self) -> None:
-        """Starts new means."""
         self._sums.zero_()
         self._summed = 0
 
@@ -172,8 +156,8 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averaged weights and optimiser state by name; not copied."""
-        named = {f"weights/{name}": tensor for name, tensor in self.module.state_dict().items()}
-        named |= {f"ema/{name}": tensor for name, tensor in self._ema.module.state_dict().items()}
+        named = {WEIGHTS + name: tensor for name, tensor in self.module.state_dict().items()}
+        named |= {AVERAGE + name: tensor for name, tensor in self._ema.module.state_dict().items()}
         for name, parameter in self.module.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 named[f"{key}/{name}"] = torch.as_tensor(value)
@@ -181,22 +165,22 @@ class Trainer:
 
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit this network."""
-        load_into(self.module, _under("weights/", tensors))
-        load_into(self._ema.module, _under("ema/", tensors))
+        load_into(self.module, under(WEIGHTS, tensors))
+        load_into(self._ema.module, under(AVERAGE, tensors))
         for name, parameter in self.module.named_parameters():
             state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
             if state:
                 self._optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
         self.step = step
 
-    def snapshot(self) -> Snapshot:
-        """A copy of everything that training changes."""
-        return Snapshot(self.step, {name: tensor.detach().clone() for name, tensor in self.tensors().items()})
+    def snapshot(self) -> tuple[dict[str, Tensor], int]:
+        """A copy of everything that training changes, and the step."""
+        return {name: tensor.detach().clone() for name, tensor in self.tensors().items()}, self.step
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Goes back to a snapshot, this trainer's own or another rank's."""
         self._optimizer.state.clear()
-        self.load_tensors(snapshot.tensors, snapshot.step)
+        self.load_tensors(tensors, step)
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
@@ -249,9 +233,7 @@ class Trainer:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
 
-def _timing_event() -> DeviceEvent:
-    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype | None:
+    """bfloat16 where it is asked for or faster; None for plain float32."""
+    asked = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(config.precision) or fastest_dtype(device)
+    return asked if asked is torch.bfloat16 else None

@@ -17,7 +17,7 @@ from azq.bus import certificate, front
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.front import Front, listen
 from azq.bus.redis import RedisBus
-from azq.config.addresses import trusting
+from azq.config.host import trusting
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.wire import tls
 from azq.wire.codec import MAX_FRAME_BYTES

@@ -22,9 +22,9 @@ from azq.config import Config, load
 from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict
 from azq.host.brokers import Brokers, resolve
 from azq.host.fronts import Listen
-from azq.host.join import Invitee, Wish, invitation, join
 from azq.host.join.checks import check_fleet, read_fleet
-from azq.host.join.token import Token, parse_token, with_login
+from azq.host.join.join import Wish, join
+from azq.host.join.token import Invitee, Token, invitation, parse_token, with_login
 from azq.host.users import give_roles, knows_roles, machines_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState

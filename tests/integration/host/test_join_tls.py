@@ -18,8 +18,8 @@ from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.host import fronts
 from azq.host.brokers import Brokers
 from azq.host.fronts import Listen
-from azq.host.join import Invitee, Wish, invitation, join
-from azq.host.join.token import Token, parse_token
+from azq.host.join.join import Wish, join
+from azq.host.join.token import Invitee, Token, invitation, parse_token
 from azq.status.brokers import fleet_of
 from azq.wire import keys, tls
 from azq.wire.codec import encode
@@ -99,7 +99,7 @@ def test_the_token_names_the_certificate_and_a_look_finds_the_way(first: First) 
 
 def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
-    monkeypatch.setattr("azq.host.join.foreground.work", lambda config, services, folder: seen.append(config) or 0)
+    monkeypatch.setattr("azq.host.join.join.work", lambda config, services, folder: seen.append(config) or 0)
     folder = first.config.home / "second"
     token = first.token()
     for _ in range(2):  # and again

@@ -96,7 +96,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
         window.add(samples_of(game, planted(game, uid), config.root_value_fraction))
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, CPU)
     feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
-    leader = Leader(RUN, RedisBus(connect(url)), config, trainer, feed, RankPlace(0, RANKS), folder / ".ranks")
+    leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS), folder / ".ranks")
     done = 0
     while True:
         leader.look()

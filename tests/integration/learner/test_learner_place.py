@@ -11,8 +11,8 @@ from waiting import until
 from azq.bus.embedded import EmbeddedServer
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode, StateConflict
+from azq.ledger.holder import held_place
 from azq.wire import keys
-from workers.place import held_place
 
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),

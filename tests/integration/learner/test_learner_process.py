@@ -14,10 +14,10 @@ from azq.bus.embedded import EmbeddedServer
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
 from azq.learner import checkpoint
+from azq.ledger.holder import lock_folder
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, WeightEvent
-from workers.place import lock_folder
 
 SECTIONS = RunSections(
     run=RunConfig(game="tic_tac_toe"),

@@ -15,7 +15,7 @@ from waiting import until
 import azq.queue
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
-from azq.config.addresses import trusting
+from azq.config.host import trusting
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import JobState

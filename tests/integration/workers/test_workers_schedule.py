@@ -11,11 +11,14 @@ import pytest
 from waiting import until
 from worker_doubles import RUN, Fleet
 
-from azq.config import SearchConfig, SearchStage
+from azq.config import BrokerConfig, Config, SearchConfig, SearchStage
 from azq.ledger.types import JobState
 from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import SampleEvent
+from azq.wire.codec import decode, encode
+from azq.wire.messages import SampleEvent, WeightEvent
+from workers.board import Board
+from workers.children import Signs
+from workers.context import Context
 
 
 @pytest.fixture
@@ -37,3 +40,12 @@ def test_a_slice_searches_as_its_share_of_the_horizon_says(fleet: Fleet) -> None
         assert len(events) == fleet.finished() > before + 20
         deepest.append(max(int(np.frombuffer(event.record.simulations, "<u2").max()) for event in events))
     assert deepest == [4, 24]
+
+
+def test_a_weight_event_that_does_not_decode_does_not_set_the_schedule_back(fleet: Fleet, broker: Any) -> None:
+    fleet.create_run(SearchConfig(num_simulations=4, schedule=(SearchStage(at=0.5, num_simulations=24),)), until={"steps": 100.0})
+    context = Context(Config(broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)), Signs(Board(1), 0))
+    assert context.sections_now(fleet.ledger.run(RUN)).search.num_simulations == 4
+    fleet.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, "0" * 64, "", 80, 0)))
+    fleet.bus.publish(keys.weights(RUN), b"noise")
+    assert context.sections_now(fleet.ledger.run(RUN)).search.num_simulations == 24

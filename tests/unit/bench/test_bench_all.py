@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.bench.plan import SIZES, Case, Part, cases, parts, split
+from azq.bench.plan import CASES, Case, Part, cases, parts, split
 from azq.bench.report import BEGIN, END, markdown, number, pictures, ratio, replace_section, summary
 from azq.bench.suite import measured, processor, read, run_all, sections_of, write, write_tables
 from azq.config import NetworkConfig
@@ -28,31 +28,30 @@ PARTS = st.builds(
 
 
 @given(st.lists(PARTS, max_size=12), st.floats(0, 600))
-def test_the_parts_that_stay_fit_into_the_time_and_all_others_are_named(todo: list[Part], budget_s: float) -> None:
+def test_the_parts_that_stay_fit_into_the_time(todo: list[Part], budget_s: float) -> None:
     found = split(todo, budget_s)
     by_name = {part.name: part for part in todo}
-    assert set(found.seconds) | set(found.left_out) == set(by_name)
-    assert not set(found.seconds) & set(found.left_out)
-    assert sum(seconds + by_name[name].overhead_s for name, seconds in found.seconds.items()) <= budget_s + 1e-4
-    assert all(by_name[name].min_s - 1e-9 <= seconds <= by_name[name].max_s + 1e-6 for name, seconds in found.seconds.items())
+    assert set(found) <= set(by_name)
+    assert sum(seconds + by_name[name].overhead_s for name, seconds in found.items()) <= budget_s + 1e-4
+    assert all(by_name[name].min_s - 1e-9 <= seconds <= by_name[name].max_s + 1e-6 for name, seconds in found.items())
 
 
 def test_the_first_parts_stay_and_a_small_one_slips_in_behind_a_large_one() -> None:
     first, large, small = Part("a", "c", overhead_s=8), Part("b", "c", overhead_s=80), Part("d", "c", overhead_s=1)
     found = split([first, large, small], 20.0)
-    assert found.left_out == ("b/c",)
-    assert found.seconds["a/c"] == found.seconds["d/c"] == pytest.approx(5.5)
+    assert set(found) == {"a/c", "d/c"}
+    assert found["a/c"] == found["d/c"] == pytest.approx(5.5)
 
 
 def test_time_that_is_left_over_goes_by_weight_up_to_each_parts_most() -> None:
     light, heavy, short = Part("a", "c", overhead_s=0), Part("b", "c", overhead_s=0, weight=2.0), Part("d", "c", overhead_s=0, max_s=3.0)
     found = split([light, heavy, short], 18.0)
-    assert found.seconds["d/c"] == 3.0
-    assert found.seconds["b/c"] - 2.0 == pytest.approx(2 * (found.seconds["a/c"] - 2.0), rel=1e-3)
-    assert sum(found.seconds.values()) == pytest.approx(18.0)
+    assert found["d/c"] == 3.0
+    assert found["b/c"] - 2.0 == pytest.approx(2 * (found["a/c"] - 2.0), rel=1e-3)
+    assert sum(found.values()) == pytest.approx(18.0)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", CASES)
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_every_case_of_a_size_has_its_parts_and_a_run_that_fits_it(size: str, on_gpu: bool) -> None:
     which = cases(size)
@@ -69,10 +68,10 @@ def test_every_case_of_a_size_has_its_parts_and_a_run_that_fits_it(size: str, on
 
 def test_nine_minutes_hold_all_of_a_small_machines_parts_and_the_most_telling_of_a_large_ones() -> None:
     small = parts("small", cases("small"), on_gpu=False, peers=("openspiel",))
-    assert split(small, 540.0).left_out == ()
+    assert set(split(small, 540.0)) == {part.name for part in small}
     full = split(parts("full", cases("full"), on_gpu=True, peers=("pgx", "openspiel")), 540.0)
-    assert {"selfplay/connect four 5x128/200", "pgx/connect four 5x128/200", "pgx/connect four 5x128/32"} <= set(full.seconds)
-    assert all(kind in {name.partition("/")[0] for name in full.seconds} for kind in ("network", "selfplay", "learner", "latency"))
+    assert {"selfplay/connect four 5x128/200", "pgx/connect four 5x128/200", "pgx/connect four 5x128/32"} <= set(full)
+    assert all(kind in {name.partition("/")[0] for name in full} for kind in ("network", "selfplay", "learner", "latency"))
 
 
 def test_a_size_that_is_none_is_refused() -> None:

@@ -13,8 +13,9 @@ import pytest
 from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, load_all, rehearse
 from azq.drill.deadly_games import ARMED
 from azq.drill.evidence import Evidence, Tally
+from azq.drill.outcome import Throughput, Work
 from azq.drill.proof import Discrepancy, Disk
-from azq.drill.rehearse import Throughput, Work, by_system, odd_game
+from azq.drill.rehearse import by_system, odd_game
 from azq.drill.scenarios import BROKERS, DEEDS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, Harm, parse
 from azq.drill.system import Log
 from azq.errors import ConfigError, NotFound

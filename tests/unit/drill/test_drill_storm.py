@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.drill.processes import CHILD, processes
 from azq.drill.scenarios import FAULTS
 from azq.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
+from azq.drill.system import CHILD, processes
 
 SEEDS = st.integers(0, 1 << 32)
 

@@ -12,7 +12,7 @@ from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 from azq.config import InferenceConfig
 from azq.errors import ConfigError, WeightsError
 from azq.inference.device.model import Model, network_of
-from azq.inference.device.placement import cpu_flags, has_bfloat16, place
+from azq.inference.device.placement import place
 from azq.inference.weights import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes
 from azq.store import open_store
@@ -143,11 +143,3 @@ def test_placement():
         place(InferenceConfig(device="tpu:x"))
     with pytest.raises(ConfigError, match="'cuda:99' is not on this host"):
         place(InferenceConfig(device="cuda:99"))
-
-
-def test_cpu_flags_are_read():
-    flags = cpu_flags("processor\t: 0\nflags\t\t: fpu avx512_bf16 sse\nbugs\t: none\n")
-    assert flags == {"fpu", "avx512_bf16", "sse"}
-    assert has_bfloat16(flags)
-    assert has_bfloat16(frozenset({"amx_bf16"}))
-    assert not has_bfloat16(cpu_flags("vendor: other"))

@@ -11,8 +11,9 @@ from inference_doubles import observations
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.inference.device import native
-from azq.inference.device.placement import Placement, has_int8, place
+from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, build, unpack
+from azq.nets.device import has_int8
 
 CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
 needs_it = pytest.mark.skipif(native._nn is None or not native._nn.supported(), reason="azq._nn or the CPU's AVX512-BF16 is missing")

@@ -3,100 +3,137 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.bus.base import Entry
 from azq.inference.device.forward import bucket_of, buckets
 from azq.inference.device.tuning import BatchLimits
-from azq.inference.serve.requests import BatchPlan, Waiting, plan
+from azq.inference.serve.requests import BatchPlan, Group, Pending, plan
+from azq.wire.messages import EvalRequest
 
 MAX_BATCH = 100
+
+
+def waiting(name: str, count: int, arrived_s: float, version: int = 1) -> Pending:
+    """A request of the run of this name."""
+    request = EvalRequest(1, "client", version, count, b"", 0)
+    return Pending(name, Entry("stream", "1-1", b""), request, np.zeros((count, 0), np.uint8), arrived_s)
+
+
+def grouped(queue: Sequence[Pending]) -> dict[Group, list[Pending]]:
+    groups: dict[Group, list[Pending]] = {}
+    for pending in queue:
+        groups.setdefault(group_of(pending), []).append(pending)
+    return groups
+
+
+def group_of(pending: Pending) -> Group:
+    return Group(pending.run, pending.request.weight_version)
+
+
+def members_of(queue: Sequence[Pending], now_s: float, **limits: Any) -> list[int]:
+    """Whose turn it is, by place in the queue."""
+    chosen = decide(queue, now_s, **limits).members
+    return [queue.index(pending) for pending in chosen]
+
+
+def decide(queue: Sequence[Pending], now_s: float, enough: int, deadline_s: float, max_batch: int = MAX_BATCH) -> BatchPlan:
+    """With the same limits for every group."""
+    return plan(grouped(queue), now_s, max_batch=max_batch, limits=lambda _group: BatchLimits(enough, deadline_s))
+
+
 queues = st.lists(
     st.builds(
-        Waiting,
-        group=st.tuples(st.sampled_from(["r1", "r2"]), st.integers(0, 2)),
+        waiting,
+        name=st.sampled_from(["r1", "r2"]),
+        version=st.integers(0, 2),
         count=st.integers(1, MAX_BATCH),
         arrived_s=st.floats(0, 10, allow_nan=False),
     ),
     max_size=30,
-).map(lambda queue: sorted(queue, key=lambda waiting: waiting.arrived_s))
+).map(lambda queue: sorted(queue, key=lambda pending: pending.arrived_s))
 given_limits = {"enough": st.integers(1, MAX_BATCH), "deadline_s": st.floats(0, 5, allow_nan=False)}
-
-
-def limits_of(enough, deadline_s):
-    """The same limits for every group."""
-    return lambda _group: BatchLimits(enough, deadline_s)
 
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_a_batch_fits_shares_weights_and_takes_the_oldest_first(queue, now_s, enough, deadline_s):
-    members = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s)).members
-    if not members:
+    decision = decide(queue, now_s, enough, deadline_s)
+    chosen = decision.members
+    if not chosen:
+        assert decision.group is None
         return
-    chosen = [queue[index] for index in members]
-    assert sum(waiting.count for waiting in chosen) <= MAX_BATCH
-    assert len({waiting.group for waiting in chosen}) == 1
-    of_group = [index for index, waiting in enumerate(queue) if waiting.group == chosen[0].group]
-    assert list(members) == of_group[: len(members)]
-    if len(members) < len(of_group):
-        assert sum(waiting.count for waiting in chosen) + queue[of_group[len(members)]].count > MAX_BATCH
+    assert sum(pending.count for pending in chosen) <= MAX_BATCH
+    assert {group_of(pending) for pending in chosen} == {decision.group}
+    of_group = grouped(queue)[decision.group]
+    assert list(chosen) == of_group[: len(chosen)]
+    if len(chosen) < len(of_group):
+        assert sum(pending.count for pending in chosen) + of_group[len(chosen)].count > MAX_BATCH
 
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_it_waits_only_while_nothing_is_full_or_due(queue, now_s, enough, deadline_s):
-    decision = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
+    decision = decide(queue, now_s, enough, deadline_s)
     if decision.members:
         assert decision.wait_s == 0.0
         return
     if not queue:
         assert decision.wait_s == math.inf
         return
-    for group in {waiting.group for waiting in queue}:
-        assert sum(waiting.count for waiting in queue if waiting.group == group) < enough
-    assert decision.wait_s == min(deadline_s - (now_s - waiting.arrived_s) for waiting in queue) > 0.0
+    for members in grouped(queue).values():
+        assert sum(pending.count for pending in members) < enough
+    assert decision.wait_s == min(deadline_s - (now_s - pending.arrived_s) for pending in queue) > 0.0
 
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_after_the_wait_something_goes(queue, now_s, enough, deadline_s):
-    decision = plan(queue, now_s, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
+    decision = decide(queue, now_s, enough, deadline_s)
     if queue and not decision.members:
-        later = plan(queue, now_s + decision.wait_s + 1e-6, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s))
-        assert 0 in later.members  # the oldest of all
+        assert 0 in members_of(queue, now_s + decision.wait_s + 1e-6, enough=enough, deadline_s=deadline_s)  # the oldest of all
 
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_a_queue_drains_in_finite_batches_without_loss(queue, now_s, enough, deadline_s):
     left, seen = list(queue), []
     while left:
-        members = plan(left, now_s + 10, max_batch=MAX_BATCH, limits=limits_of(enough, deadline_s)).members
+        members = decide(left, now_s + 10, enough, deadline_s).members
         assert members
-        seen += [left[index] for index in members]
-        left = [waiting for index, waiting in enumerate(left) if index not in members]
-    assert sorted(map(repr, seen)) == sorted(map(repr, queue))
+        seen += members
+        left = [pending for pending in left if pending not in members]
+    assert sorted(map(id, seen)) == sorted(map(id, queue))
 
 
 def test_a_full_group_goes_before_an_older_one_that_may_wait():
-    queue = [Waiting("a", 1, 0.0), Waiting("b", 50, 0.5), Waiting("b", 50, 0.6)]
-    assert plan(queue, 1.0, max_batch=100, limits=limits_of(100, 5.0)).members == (1, 2)
-    assert plan(queue, 5.0, max_batch=100, limits=limits_of(100, 5.0)).members == (0,)
+    queue = [waiting("a", 1, 0.0), waiting("b", 50, 0.5), waiting("b", 50, 0.6)]
+    assert members_of(queue, 1.0, enough=100, deadline_s=5.0) == [1, 2]
+    assert members_of(queue, 5.0, enough=100, deadline_s=5.0) == [0]
 
 
 def test_what_waits_goes_when_the_first_deadline_of_all_is_over():
-    queue = [Waiting("a", 10, 1.0), Waiting("b", 10, 1.5), Waiting("a", 10, 1.75)]
-    assert plan(queue, 2.0, max_batch=100, limits=limits_of(30, 2.0)) == BatchPlan((), 1.0)
-    assert plan(queue, 3.0, max_batch=100, limits=limits_of(30, 2.0)) == BatchPlan((0, 2), 0.0)
-    assert plan(queue, 2.0, max_batch=100, limits=limits_of(20, 2.0)) == BatchPlan((0, 2), 0.0)
-    assert plan(queue, 2.0, max_batch=20, limits=limits_of(30, 2.0)) == BatchPlan((), 1.0)
-    assert plan(queue, 2.0, max_batch=19, limits=limits_of(30, 2.0)) == BatchPlan((0,), 0.0)
+    queue = [waiting("a", 10, 1.0), waiting("b", 10, 1.5), waiting("a", 10, 1.75)]
+    both, first = (Group("a", 1), (queue[0], queue[2])), (Group("a", 1), (queue[0],))
+    assert decide(queue, 2.0, 30, 2.0) == BatchPlan(None, (), 1.0)
+    assert decide(queue, 3.0, 30, 2.0) == BatchPlan(*both, 0.0)
+    assert decide(queue, 2.0, 20, 2.0) == BatchPlan(*both, 0.0)
+    assert decide(queue, 2.0, 30, 2.0, max_batch=20) == BatchPlan(None, (), 1.0)
+    assert decide(queue, 2.0, 30, 2.0, max_batch=19) == BatchPlan(*first, 0.0)
+
+
+def test_a_request_beyond_the_largest_batch_goes_alone():
+    queue = [waiting("a", 30, 0.0), waiting("a", 1, 0.5)]
+    assert members_of(queue, 1.0, enough=100, deadline_s=5.0, max_batch=20) == [0]
 
 
 def test_of_groups_that_may_go_the_one_with_the_oldest_request_goes_first():
-    queue = [Waiting("a", 1, 0.0), Waiting("b", 1, 0.5), Waiting("b", 1, 0.6), Waiting("a", 1, 0.7)]
-    assert plan(queue, 9.0, max_batch=100, limits=limits_of(100, 5.0)).members == (0, 3)
-    again = [*queue[1:3], Waiting("c", 1, 0.2)]  # tried a second time: behind the others, and older
-    assert plan(again, 9.0, max_batch=100, limits=limits_of(100, 5.0)).members == (2,)
+    queue = [waiting("a", 1, 0.0), waiting("b", 1, 0.5), waiting("b", 1, 0.6), waiting("a", 1, 0.7)]
+    assert members_of(queue, 9.0, enough=100, deadline_s=5.0) == [0, 3]
+    again = [*queue[1:3], waiting("c", 1, 0.2)]  # tried a second time: behind the others, and older
+    assert members_of(again, 9.0, enough=100, deadline_s=5.0) == [2]
 
 
 @given(st.integers(1, 5000), st.integers(1, 8))

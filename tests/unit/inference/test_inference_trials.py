@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, DeviceError, EvaluationRefused
-from azq.inference.serve.trials import LIFE_S, LOAD, MUTE_S, REQUEST, Patience, Trials, Verdict, judge
+from azq.inference.serve.trials import LIFE_S, LOAD, MUTE, REQUEST, Patience, Trials, Verdict, judge
 
 KEY = "azq:{r1}:trial:x"
 
@@ -190,7 +190,7 @@ def test_without_the_control_plane_evaluation_goes_on_and_nobody_waits_for_it(bu
     bus.down = False
     assert trials.begin(KEY) is Verdict.TRY
     assert bus.get(KEY) is None, "it is left alone for a while"
-    clock.now_s += MUTE_S
+    clock.now_s += MUTE.first_s
     trials.begin(KEY)
     assert bus.get(KEY) is not None
 

@@ -12,7 +12,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
 from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
 from azq.learner.ranks.group import RankGroup, open_store
-from azq.learner.ranks.reducing import CudaStopwatch, sync_of
+from azq.learner.ranks.reducing import Stopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming
 from azq.learner.step.loss import Symmetries
@@ -44,7 +44,7 @@ def test_training_on_prefetched_batches_equals_training_on_direct_ones():
 
 
 def test_a_stopwatch_measures_the_device_and_not_the_call():
-    watch = CudaStopwatch()
+    watch = Stopwatch(torch.device("cuda"))
     many = torch.randn(4096, 4096, device="cuda")
     watch.begin()
     for _ in range(50):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learner_doubles import train
 
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.step.growth import grow, grow_tensors
@@ -97,7 +98,7 @@ def trained(steps: int) -> Trainer:
     config = LearnerConfig(precision="float32", warmup_steps=0, ema_decay=0.5)
     trainer = Trainer(network("resnet", 2, 8, 3), PLANES, config, CPU)
     for step in range(steps):
-        trainer.train(samples(step), np.random.default_rng(step), 0.0)
+        train(trainer, samples(step), np.random.default_rng(step))
     return trainer
 
 
@@ -123,7 +124,7 @@ def test_a_trainer_grows_with_its_average_and_its_moments_and_trains_on():
     assert not after[f"exp_avg/{name}"][8:].any()
     losses = []
     for step in range(60):
-        trainer.train(samples(0), np.random.default_rng(step), 0.0)
+        train(trainer, samples(0), np.random.default_rng(step))
         losses.append(trainer.mean_losses())
         trainer.reset_losses()
     assert losses[-1].value < losses[0].value
@@ -138,7 +139,7 @@ def test_a_grown_trainer_resumes_as_if_it_had_never_stopped():
     other.load_tensors(kept, trainer.step)
     for one in (trainer, other):
         for step in range(4):
-            one.train(samples(step), np.random.default_rng(step), 0.0)
+            train(one, samples(step), np.random.default_rng(step))
     for name, tensor in trainer.tensors().items():
         assert torch.equal(tensor, other.tensors()[name]), name
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from learner_doubles import SecretSum
+from learner_doubles import SecretSum, train
 from replay_games import play_game
 
 from azq import games
@@ -45,13 +45,13 @@ def window_of(game, auxiliary, count=200):
 def test_every_loss_falls(kind, players):
     game = SecretSum(players)
     window, trainer, rng = window_of(game, ALL), trainer_for(game, ALL, kind=kind), np.random.default_rng(0)
-    trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+    train(trainer, window.sample(rng, 64, 5000), rng)
     first = trainer.mean_losses()
     for _ in range(80):
-        trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+        train(trainer, window.sample(rng, 64, 5000), rng)
     trainer.reset_losses()
     for _ in range(10):
-        trainer.train(window.sample(rng, 64, 5000), rng, 0.0)
+        train(trainer, window.sample(rng, 64, 5000), rng)
     last = trainer.mean_losses()
     assert set(first.others) == {"reply", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
     assert last.value < 0.8 * first.value
@@ -64,7 +64,7 @@ def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
     game = SecretSum(2)
     window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",), hidden_weight=2.0), np.random.default_rng(0)
     for _ in range(300):
-        trainer.train(window.sample(rng, 128, 5000), rng, 0.0)
+        train(trainer, window.sample(rng, 128, 5000), rng)
     state = game.new_initial_state()
     state.apply_action(1)
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_training_with_replies_and_symmetries_runs_on_the_real_rules():
     window, rng = window_of(game, ("reply",), 30), np.random.default_rng(0)
     trainer = trainer_for(game, ("reply",), kind="resnet", symmetries=Symmetries(game, CPU))
     for _ in range(5):
-        trainer.train(window.sample(rng, 32, 5000), rng, 0.0)
+        train(trainer, window.sample(rng, 32, 5000), rng)
     assert 0 < trainer.mean_losses().others["reply"] <= 2.3
 
 
@@ -154,12 +154,12 @@ def test_resumed_training_with_every_head_equals_uninterrupted_training():
     rng = np.random.default_rng(3)
     batches = [window.sample(rng, 32, 5000) for _ in range(12)]
     for batch in batches:
-        whole.train(batch, rng, 0.0)
+        train(whole, batch, rng)
     for batch in batches[:6]:
-        first.train(batch, rng, 0.0)
+        train(first, batch, rng)
     second.load_tensors({name: tensor.clone() for name, tensor in first.tensors().items()}, first.step)
     for batch in batches[6:]:
-        second.train(batch, rng, 0.0)
+        train(second, batch, rng)
     ours, theirs = whole.tensors(), second.tensors()
     assert any(name.startswith("weights/auxiliary.hidden") for name in ours)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

@@ -13,8 +13,7 @@ from azq.errors import ConfigError, StateConflict, StoreError
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
-from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
-from workers.place import lock_folder
+from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, lock_folder, main
 
 
 def test_a_folder_is_held_by_one_learner_and_free_afterwards(tmp_path):

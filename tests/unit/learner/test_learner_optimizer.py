@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage
-from azq.learner.step.growth import network_at, networks
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
+from azq.learner.step.growth import RunNetworks
 from azq.learner.step.optimizer import learning_rate
+from azq.nets import NetSpec
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
@@ -20,10 +21,11 @@ def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
 
 def test_stages_begin_at_their_share_and_nothing_shrinks():
     config = LearnerConfig(growth=(NetworkStage(at=0.2, blocks=3, channels=32), NetworkStage(at=0.6, blocks=4, channels=64)))
-    first = NetworkConfig(blocks=2, channels=32)
-    sizes = [(now.blocks, now.channels) for share in (0.0, 0.19, 0.2, 0.6, 1.0) for now in [network_at(first, config, share)]]
+    first, spec = NetworkConfig(blocks=2, channels=32), NetSpec(1, 3, 3, 0, 9, 1)
+    networks = RunNetworks(RunSections(network=first, learner=config), spec)
+    sizes = [(now.blocks, now.channels) for share in (0.0, 0.19, 0.2, 0.6, 1.0) for now in [networks.at(first, share)]]
     assert sizes == [(2, 32), (2, 32), (3, 32), (4, 64), (4, 64)]
-    assert [(size.blocks, size.channels) for size in networks(first, config)] == [(2, 32), (3, 32), (4, 64)]
-    last = networks(first, config)[-1]
-    assert network_at(last, config, 0.3) == last
-    assert network_at(first, LearnerConfig(), 1.0) == first
+    assert [(size.blocks, size.channels) for size in networks.all] == [(2, 32), (3, 32), (4, 64)]
+    last = networks.all[-1]
+    assert networks.at(last, 0.3) == last
+    assert RunNetworks(RunSections(network=first), spec).at(first, 1.0) == first

@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from azq.config import LearnerConfig
-from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
-from azq.learner.breaker import CircuitBreaker
-from azq.learner.step.device import autocast_dtype, pick_device, pick_threads
+from azq.errors import ConfigError
+from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
+from azq.learner.step.trainer import autocast_dtype
 from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
-from azq.waiting import Backoff
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -54,7 +53,7 @@ def test_moving_average_forgets_the_random_start():
 
 
 def test_device_and_precision_follow_the_settings():
-    cpu = pick_device("cpu")
+    cpu = training_device(LearnerConfig(device="cpu"))
     assert autocast_dtype(LearnerConfig(precision="float32"), cpu) is None
     assert autocast_dtype(LearnerConfig(precision="bfloat16"), cpu) is torch.bfloat16
     capable = torch.cpu.get_capabilities().get("avx512_bf16") or torch.cpu.get_capabilities().get("amx_bf16")
@@ -62,7 +61,7 @@ def test_device_and_precision_follow_the_settings():
     assert pick_threads(LearnerConfig(threads=3), cpu) == 3
     assert pick_threads(LearnerConfig(), cpu) >= 1
     with pytest.raises(ConfigError, match=r"learner\.device = 'abacus'"):
-        pick_device("abacus")
+        training_device(LearnerConfig(device="abacus"))
 
 
 def test_elo_difference_is_odd_and_finite():
@@ -89,35 +88,3 @@ def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
     seen = {value.tag: event.step for event in events for value in event.summary.value}
     assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
-
-
-def test_outage_pauses_grow_and_end():
-    now, broker_is_up = [0.0], [False]
-
-    def call() -> str:
-        if not broker_is_up[0]:
-            raise BrokerUnavailable("no broker at unix socket; start it")
-        return "done"
-
-    outage = CircuitBreaker(backoff=Backoff(1.0, 3.0), clock=lambda: now[0])
-    tries = []
-    for tick in range(12):
-        now[0] = float(tick)
-        before = outage._until
-        outage.attempt(call)
-        if outage._until != before:
-            tries.append(tick)
-    assert tries == [0, 1, 3, 6, 9]
-    assert outage.active
-    broker_is_up[0] = True
-    now[0] = 20.0
-    assert outage.attempt(call) == "done"
-    assert not outage.active
-
-
-def test_a_broker_that_refuses_is_not_waited_for():
-    def call() -> None:
-        raise BrokerRefused("wrong password")
-
-    with pytest.raises(BrokerRefused):
-        CircuitBreaker().attempt(call)

@@ -12,7 +12,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.ranks import group as group_module
 from azq.learner.ranks.group import RankGroup, Word, open_store
-from azq.learner.ranks.reducing import HostStopwatch, sync_of
+from azq.learner.ranks.reducing import Stopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.learner.step.trainer import Trainer
@@ -172,7 +172,7 @@ def test_a_group_carries_words_timings_and_a_trainers_state():
 
 
 def test_a_stopwatch_counts_from_the_last_beginning():
-    watch = HostStopwatch()
+    watch = Stopwatch(CPU)
     watch.end()
     assert watch.taken_s() == 0
     watch.begin()

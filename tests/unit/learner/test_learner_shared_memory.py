@@ -15,7 +15,7 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.ranks import group as group_module
 from azq.learner.ranks.group import RankGroup, shared_memory
-from azq.learner.ranks.reducing import Averaging, HostReducing, HostStopwatch, Reducing, sync_of
+from azq.learner.ranks.reducing import Averaging, HostReducing, Reducing, Stopwatch, sync_of
 from azq.nets import NetSpec, Network, build
 
 CPU = torch.device("cpu")
@@ -85,7 +85,7 @@ def test_sums_are_those_of_every_step_and_the_same_bits_in_every_rank(folder):
         model = module()
         memory = shared_memory(sum(parameter.numel() for parameter in model.parameters()))
         assert memory is not None
-        sync = HostReducing(model, memory, HostStopwatch())
+        sync = HostReducing(model, memory, Stopwatch(CPU))
         sync.share(group.place, shares)
         parameters = list(model.parameters())
         found = []

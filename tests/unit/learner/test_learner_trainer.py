@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from learner_doubles import train
 from replay_games import play_game
 
 from azq import games
@@ -50,7 +51,7 @@ def test_fits_a_planted_function_on_unseen_samples(precision):
     trainer = trainer_for("connect_four", precision=precision)
     rng = np.random.default_rng(0)
     for seed in range(250):
-        trainer.train(planted(spec, 64, seed), rng, 0.0)
+        train(trainer, planted(spec, 64, seed), rng)
     fresh = planted(spec, 512, 10_000)
     with torch.no_grad():
         logits, values = trainer.averaged(*unpack(torch.from_numpy(fresh.packed), spec))
@@ -59,7 +60,7 @@ def test_fits_a_planted_function_on_unseen_samples(precision):
     assert hits > 0.9
     assert error < 0.15
     trainer.reset_losses()
-    trainer.train(fresh, rng, 0.0)
+    train(trainer, fresh, rng)
     losses = trainer.mean_losses()
     assert losses.steps == 1
     assert losses.policy < 0.4
@@ -111,7 +112,7 @@ def test_training_with_symmetries_learns_the_mirror_of_what_it_saw():
     masks = np.full((32, 1), 0x7F, np.uint8)
     rng = np.random.default_rng(0)
     for _ in range(40):
-        trainer.train(Samples(packed, policies, np.zeros((32, 1), np.float32), masks), rng, 0.0)
+        train(trainer, Samples(packed, policies, np.zeros((32, 1), np.float32), masks), rng)
     mirror = game.new_initial_state()
     mirror.apply_action(6)
     with torch.no_grad():
@@ -125,13 +126,13 @@ def test_resumed_training_equals_uninterrupted_training_bit_for_bit():
     rng, split = np.random.default_rng(3), np.random.default_rng(3)
     batches = [planted(spec, 32, seed) for seed in range(20)]
     for batch in batches:
-        whole.train(batch, rng, 0.0)
+        train(whole, batch, rng)
     for batch in batches[:10]:
-        first.train(batch, split, 0.0)
+        train(first, batch, split)
     second = trainer_for("tic_tac_toe", symmetries=True)
     second.load_tensors({name: tensor.clone() for name, tensor in first.tensors().items()}, first.step)
     for batch in batches[10:]:
-        second.train(batch, split, 0.0)
+        train(second, batch, split)
     ours, theirs = whole.tensors(), second.tensors()
     assert ours.keys() == theirs.keys()
     assert second.step == whole.step
@@ -148,6 +149,6 @@ def test_divergence_is_an_error_that_names_the_step_and_the_remedy():
     spec = spec_of("tic_tac_toe")
     trainer = trainer_for("tic_tac_toe")
     batch = planted(spec, 8, 0)
-    trainer.train(Samples(batch.packed, batch.policies, np.full_like(batch.values, np.inf), batch.masks), np.random.default_rng(0), 0.0)
+    train(trainer, Samples(batch.packed, batch.policies, np.full_like(batch.values, np.inf), batch.masks), np.random.default_rng(0))
     with pytest.raises(WeightsError, match=r"diverged at step 1.*learning_rate"):
         trainer.mean_losses()

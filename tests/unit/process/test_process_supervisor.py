@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from azq.errors import ExitCode
 from azq.process import supervisor as sup
@@ -159,3 +160,16 @@ def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> No
 def test_why_a_child_ended_is_told_without_the_rest_of_its_line(line: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(f"before\n{line}\n")
     assert sup.last_line(tmp_path / "log") == reason
+
+
+def test_a_look_tells_once_who_was_given_up_and_why(tmp_path: Path) -> None:
+    bench = Bench()
+    child = bench.supervisor.children["learner"]
+    child.spec = sup.ChildSpec("learner", ["x"], tmp_path / "log")
+    (tmp_path / "log").write_text("a line\nstopped reason='no such run'\n")
+    with capture_logs() as lines:
+        assert bench.supervisor.look() == {}
+        bench.started[0].code = int(ExitCode.CONFIG)
+        assert bench.supervisor.look() == bench.supervisor.look() == {"learner": int(ExitCode.CONFIG)}
+    assert [line["event"] for line in lines] == ["child_died", "child_given_up"]
+    assert lines[1]["reason"] == "no such run"

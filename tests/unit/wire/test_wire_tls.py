@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from azq.bus import certificate
 from azq.config import load
-from azq.config.addresses import plain, trusting
+from azq.config.host import plain, trusting
 from azq.errors import ConfigError
 from azq.queue import VerifiedTransport, make_app
 from azq.wire import tls

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azq.drill.processes import ended, signalled, start
+from azq.drill.system import ended, signalled, start
 from azq.process.proc import stat_of
 from azq.waiting import until
 

@@ -1,0 +1,89 @@
+"""The device that a process computes on with torch: which one, what it is fast at, and what is settled before it begins."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from azq.errors import ConfigError
+from azq.phases import DeviceEvent
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
+KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
+LARGEST_BLOCK_BYTES = 32 << 20  # the largest that glibc lets come from the heap
+
+
+def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
+    """The device of a setting; `auto` takes CUDA, then MPS, then the CPU. Raises `ConfigError` for one that is not there.
+
+    Without a number, CUDA is the GPU of this host's process `local`, and what is returned has one. It becomes this thread's own: marks
+    on a queue of work, and NCCL, go by that.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"{setting} = {name!r} is not a device; use cpu, cuda, cuda:1, mps or auto") from None
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(device.type, 0)
+    if (device.index or 0) >= there:
+        raise ConfigError(f"{setting} = {name!r} is not on this host; use cpu or auto")
+    if device.type == "cuda":
+        device = torch.device("cuda", local % there if device.index is None else device.index)
+        try:
+            torch.cuda.set_device(device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"{setting} = {name!r} cannot be used here: {str(error).splitlines()[0]}; choose cpu or auto") from None
+    return device
+
+
+def fastest_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 on CUDA and on CPUs that multiply it: elsewhere torch emulates it, slower than float32."""
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bfloat16(cpu_flags())
+    return torch.bfloat16 if fast else torch.float32
+
+
+def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:
+    """The CPU's feature flags by their Linux names; empty where the system does not tell."""
+    if cpuinfo is None:
+        path = Path("/proc/cpuinfo")
+        cpuinfo = path.read_text("utf-8", "replace") if path.is_file() else ""
+    line = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())
+
+
+def has_bfloat16(flags: frozenset[str]) -> bool:
+    """True where the CPU multiplies bfloat16 in hardware, which doubles or better the forward pass."""
+    return bool(flags & {"avx512_bf16", "amx_bf16"})
+
+
+def has_int8(flags: frozenset[str]) -> bool:
+    """True where the CPU has what the native forward pass multiplies with, and no AMX, with which torch is faster."""
+    return flags >= {"avx512_bf16", "avx512_vnni"} and "amx_bf16" not in flags
+
+
+def device_mark(*, blocking: bool = False) -> DeviceEvent:
+    """A timing mark for the queue of work in use; `blocking`: a host thread that waits for it leaves its core to the others."""
+    return cast(DeviceEvent, torch.cuda.Event(enable_timing=True, blocking=blocking))  # type: ignore[no-untyped-call]
+
+
+def prepare_process(threads: int) -> None:
+    """Settles this process for computing on `threads` threads of the CPU."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> bool:
+    """Has malloc hand the same memory out again instead of giving it back to the system; False where malloc is not glibc's.
+
+    A tensor of a megabyte is otherwise mapped and unmapped in every step, and the kernel zeroes each of its pages when it is
+    touched: a third of the CPU time of training a small network, and of evaluating a perceptron in large batches.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, LARGEST_BLOCK_BYTES)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES))

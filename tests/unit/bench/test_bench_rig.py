@@ -1,0 +1,36 @@
+"""What benchmarks share: turns, settings that are changed, and children that answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from azq.bench.rig import answer_of, changed, child, in_turns, percentile
+from azq.config import NetworkConfig, RunSections
+from azq.errors import EvaluationTimeout
+
+
+def test_what_takes_turns_is_warmed_up_and_then_measured_alike() -> None:
+    taken: list[tuple[str, float]] = []
+
+    def turn(name: str, done: int, seconds: float) -> int:
+        taken.append((name, seconds))
+        return done
+
+    spent = in_turns({"a": (lambda seconds: turn("a", 3, seconds), ()), "b": (lambda seconds: turn("b", 5, seconds), ())}, 8.0, 2)
+    assert taken == [("a", 1.0), ("b", 1.0), ("a", 2.0), ("b", 2.0), ("a", 2.0), ("b", 2.0)]
+    assert (spent["a"].done, spent["b"].done) == (6, 10)
+    assert all(one.wall_s > 0 and one.cpu_s == 0 for one in spent.values())
+
+
+def test_settings_are_changed_value_by_value_or_section_by_section() -> None:
+    before = RunSections()
+    network = NetworkConfig(blocks=1, channels=8)
+    after = changed(before, run={"game": "othello"}, search={}, network=network)
+    assert (after.run.game, after.run.seed, after.search, after.network) == ("othello", before.run.seed, before.search, network)
+    assert before == RunSections()
+
+
+def test_a_child_calls_what_it_was_started_for_and_its_failure_is_told() -> None:
+    assert answer_of(child(percentile, values=[3, 1, 2], share=0.5), 60.0) == 2
+    with pytest.raises(EvaluationTimeout, match="IndexError"):
+        answer_of(child(percentile, values=[], share=0.5), 60.0)
