@@ -60,6 +60,7 @@ class Chart:
     legend: str = "{{worker}}"
     unit: str = "short"  # as Grafana names it
     query: str = ""  # in PromQL; empty: the metric itself
+    kind: str = "timeseries"
 
 
 @dataclass(frozen=True, slots=True)

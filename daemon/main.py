@@ -21,7 +21,7 @@ from daemon.serve.door import bind
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 
 if TYPE_CHECKING:
-    from daemon.serve.rest import Rest
+    from daemon.serve.rest import Server
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 
@@ -48,15 +48,15 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stop))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
-        core = build(config, client, lock)
-        ticked = core.loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
-        from daemon.serve.rest import Rest
+        loop = build(config, client, lock)
+        ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
+        from daemon.serve.rest import serving
 
-        rest = stack.enter_context(Rest(config, core, listener))
+        rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
-        _serve(config, core.loop, rest, stop, ready=ticked)
+        _serve(config, loop, rest, stop, ready=ticked)
         notify(STOPPING)
-        _quietly(core.loop.leave)
+        _quietly(loop.leave)
     log.info("stopped")
     return int(ExitCode.OK)
 
@@ -72,7 +72,7 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def _serve(config: Config, loop: Loop, rest: Rest, stop: Interrupts, *, ready: bool) -> None:
+def _serve(config: Config, loop: Loop, rest: Server, stop: Interrupts, *, ready: bool) -> None:
     """Ticks until a signal; says READY once a tick went through."""
     if ready:
         notify(READY, "STATUS=reconciling")

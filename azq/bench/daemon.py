@@ -59,7 +59,7 @@ def bench_daemon(config: Config, *, workers: int, runs: int, seconds: float) -> 
 
 
 def _measure(client: redis.Redis, config: Config, broker: tuple[int, ...], workers: int, runs: int, seconds: float) -> dict[str, Any]:
-    loop = build(config, client, DaemonLock(client)).loop
+    loop = build(config, client, DaemonLock(client))
     for _ in range(WARM_UP_TICKS):
         loop.tick()
     settle()

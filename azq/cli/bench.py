@@ -3,170 +3,132 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, RunName, emit, with_settings
+from azq.cli.options import Answer, Command, ConfigFile, Overrides, RunName, offering, with_answer
 from azq.errors import ConfigError
-
-if TYPE_CHECKING:
-    from azq.config import Config
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 
-
-def _bench(name: str, config: Config, as_json: bool, **options: Any) -> None:
-    from azq.bench import as_text, measure
-
-    result = measure(name, config, **options)
-    emit(result, as_json, as_text(name, result))
+Seconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
-BenchSeconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+def _measured(command: Command) -> None:
+    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it."""
+    name = command.__name__
+
+    def run(config: Path | None, overrides: list[str] | None, **options: Any) -> Answer:
+        from azq.bench import as_text, measure
+        from azq.config import load
+
+        result = measure(name, load(config, overrides or []), **options | (command(**options) or {}))
+        return Answer(result, as_text(name, result))
+
+    bench_app.command(name)(offering(run, command, config=(ConfigFile, None), overrides=(Overrides, None)))
 
 
-@bench_app.command("search")
-@with_settings
-def bench_search(config: Config, seconds: BenchSeconds = 5.0, game: str = "connect_four", as_json: AsJson = False) -> None:
+@_measured
+def search(seconds: Seconds = 5.0, game: str = "connect_four") -> None:
     """The search core alone, with the built-in uniform evaluator."""
-    _bench("search", config, as_json, seconds=seconds, game=game)
 
 
-@bench_app.command("selfplay")
-@with_settings
-def bench_selfplay(
-    config: Config,
+@_measured
+def selfplay(
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
-    seconds: BenchSeconds = 20.0,
+    seconds: Seconds = 20.0,
     game: str = "connect_four",
     preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset."""
     if evaluator not in ("stream", "local"):
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
-    _bench("selfplay", config, as_json, seconds=seconds, game=game, evaluator=evaluator, preset=preset)
 
 
-@bench_app.command("inference")
-@with_settings
-def bench_inference(
-    config: Config,
-    seconds: BenchSeconds = 5.0,
+@_measured
+def inference(
+    seconds: Seconds = 5.0,
     game: str = "connect_four",
     batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
-    as_json: AsJson = False,
 ) -> None:
     """The network's forward pass, bare and through the stream, and what the stream adds to a round trip."""
-    _bench("inference", config, as_json, seconds=seconds, game=game, batch=batch)
 
 
-@bench_app.command("learner")
-@with_settings
-def bench_learner(
-    config: Config,
-    seconds: BenchSeconds = 10.0,
+@_measured
+def learner(
+    seconds: Seconds = 10.0,
     game: str = "connect_four",
     ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
-    as_json: AsJson = False,
 ) -> None:
     """The learner's step against a bare training loop; with --ranks, several learners against one."""
-    _bench("learner", config, as_json, seconds=seconds, game=game, ranks=ranks)
 
 
-@bench_app.command("bus")
-@with_settings
-def bench_bus(
-    config: Config,
-    seconds: BenchSeconds = 5.0,
+@_measured
+def bus(
+    seconds: Seconds = 5.0,
     clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
     consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
     sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """Requests and replies over the data plane: what one costs, what one broker carries."""
-    chosen = tuple(sizes or (16 * 1024, 64 * 1024))
-    _bench("bus", config, as_json, seconds=seconds, clients=clients, consumers=consumers, sizes=chosen, tls=tls)
+    return {"sizes": tuple(sizes or (16 * 1024, 64 * 1024))}
 
 
-@bench_app.command("weights")
-@with_settings
-def bench_weights(
-    config: Config,
+@_measured
+def weights(
     workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
     publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
     stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> dict[str, Any]:
     """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
-    chosen = tuple(stores or ("file", "redis", "s3"))
-    _bench("weights", config, as_json, workers=workers, publications=publications, stores=chosen)
+    return {"stores": tuple(stores or ("file", "redis", "s3"))}
 
 
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
-
-
-@bench_app.command("daemon")
-@with_settings
-def bench_daemon(
-    config: Config,
+@_measured
+def daemon(
     workers: Workers = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
-    seconds: BenchSeconds = 10.0,
-    as_json: AsJson = False,
+    seconds: Seconds = 10.0,
 ) -> None:
     """The daemon's tick in front of a large fleet with nothing to do."""
-    _bench("daemon", config, as_json, workers=workers, runs=runs, seconds=seconds)
 
 
-@bench_app.command("rest")
-@with_settings
-def bench_rest(
-    config: Config,
+@_measured
+def rest(
     workers: Workers = 1000,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
     rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
-    seconds: BenchSeconds = 10.0,
-    as_json: AsJson = False,
+    seconds: Seconds = 10.0,
 ) -> None:
     """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
-    _bench("rest", config, as_json, workers=workers, runs=runs, rate=rate, seconds=seconds)
 
 
-@bench_app.command("replay")
-@with_settings
-def bench_replay(
-    config: Config,
+@_measured
+def replay(
     games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
-    as_json: AsJson = False,
 ) -> None:
     """Opening a long segment log, and storing games in it."""
-    _bench("replay", config, as_json, games=games)
 
 
-@bench_app.command("peers")
-@with_settings
-def bench_peers(config: Config, seconds: BenchSeconds = 20.0, as_json: AsJson = False) -> None:
+@_measured
+def peers(seconds: Seconds = 20.0) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
-    _bench("peers", config, as_json, seconds=seconds)
 
 
-@bench_app.command("strength")
-@with_settings
-def bench_strength(
-    config: Config,
+@_measured
+def strength(
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
-    as_json: AsJson = False,
 ) -> None:
     """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
-    _bench("strength", config, as_json, run=run, weights=weights, num_simulations=num_simulations)
 
 
 @bench_app.command("all")
+@with_answer
 def bench_all(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
     size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",
@@ -174,8 +136,7 @@ def bench_all(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
     write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
     reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.bench.report import markdown, replace_section
     from azq.bench.suite import read, run_all, write, write_tables
@@ -189,4 +150,4 @@ def bench_all(
         write(result, out)
     if write_docs is not None:
         replace_section(write_docs, markdown(result))
-    emit(result, as_json, markdown(result))
+    return Answer(result, markdown(result))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import AsJson, Overrides, emit
+from azq.cli.options import Answer, AsJson, Overrides, emit, with_answer
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the 
 
 
 @drill_app.command("list")
-def drill_list(as_json: AsJson = False) -> None:
+@with_answer
+def drill_list() -> Answer:
     """The failures that can be rehearsed."""
     from azq.drill import load_all
 
     scenarios = load_all()
-    facts = [
-        {"name": one.name, "summary": one.summary, "role": one.role, "fault": one.fault, "within_s": one.within_s} for one in scenarios
-    ]
-    emit(facts, as_json, "\n".join(f"{one.name:<29}{one.summary}" for one in scenarios))
+    shown = ("name", "summary", "role", "fault", "within_s")
+    facts = [{name: getattr(one, name) for name in shown} for one in scenarios]
+    return Answer(facts, [f"{one.name:<29}{one.summary}" for one in scenarios])
 
 
 @drill_app.command("run")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import AsJson, emit, names, with_settings
+from azq.cli.options import Answer, AsJson, emit, names, with_answer, with_settings
 from azq.clock import now_ms
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def join_token(
     name: Annotated[str, typer.Option("--name", help="What the machine is called; made up by default.")] = "",
     roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference, learner.")] = "selfplay,eval,inference",
     days: Annotated[float, typer.Option("--days", help="How long it may work; it is let in again by a new token.")] = 30.0,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""
     from azq.host.join.token import Invitee, invitation
 
@@ -65,40 +64,36 @@ def join_token(
         )
     if "warning" in values:
         typer.echo(f"warning: {values['warning']}", err=True)
-    emit(values, as_json, "\n".join(lines))
+    return Answer(values, lines)
 
 
 @fleet_app.command("list")
 @with_settings
-def fleet_list(settings: Config, as_json: AsJson = False) -> None:
+def fleet_list(settings: Config) -> Answer:
     """List machines that were let in, until when, and where they connect from."""
     from azq.host.brokers import resolve
     from azq.host.users import as_row, as_text, machines_of
 
     with machines_of(resolve(settings)) as machines:
         found = machines.seen()
-    emit([as_row(seen) for seen in found], as_json, as_text(found, now_ms()))
+    return Answer([as_row(seen) for seen in found], as_text(found, now_ms()))
 
 
 @fleet_app.command("revoke")
 @with_settings
-def fleet_revoke(
-    settings: Config,
-    name: Annotated[str, typer.Argument(help="A machine of `azq fleet list`.")],
-    as_json: AsJson = False,
-) -> None:
+def fleet_revoke(settings: Config, name: Annotated[str, typer.Argument(help="A machine of `azq fleet list`.")]) -> Answer:
     """Send a machine away, at once: its user is removed from every broker and its connections end."""
     from azq.host.brokers import resolve
     from azq.host.users import machines_of
 
     with machines_of(resolve(settings)) as machines:
         machines.revoke(name)
-    emit({"revoked": name}, as_json, f"{name} is out; games that it held are played on by others")
+    return Answer({"revoked": name}, f"{name} is out; games that it held are played on by others")
 
 
 @fleet_app.command("expire")
 @with_settings
-def fleet_expire(settings: Config, as_json: AsJson = False) -> None:
+def fleet_expire(settings: Config) -> Answer:
     """Send away machines whose time is over; `azq up` and the unit azq-fleet.timer do so by themselves."""
     from azq.host.brokers import resolve
     from azq.host.users import knows_roles, machines_of
@@ -109,7 +104,7 @@ def fleet_expire(settings: Config, as_json: AsJson = False) -> None:
         with machines_of(owned) as machines:
             machines.renew()
             gone = machines.expire(now_ms())
-    emit({"expired": gone}, as_json, "\n".join(f"{name} is out: its time is over" for name in gone))
+    return Answer({"expired": gone}, [f"{name} is out: its time is over" for name in gone])
 
 
 @fleet_app.command("acl")
@@ -141,6 +136,7 @@ def fleet_seed(
 
 
 @systemd_app.command("install")
+@with_answer
 def systemd_install(
     root: Annotated[Path, typer.Option("--root", help="Install below this folder.")] = Path("/"),
     dry_run: DryRun = False,
@@ -150,23 +146,22 @@ def systemd_install(
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines reach the brokers, over TLS.")
     ] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Install the units, the user and the folders that azq needs under systemd."""
     from azq.host.systemd.install import install
 
     steps = install(root=root, dry_run=dry_run, data_shards=data_shards, listen=listen)
-    emit(steps, as_json, "\n".join(steps))
+    return Answer(steps, steps)
 
 
 @systemd_app.command("uninstall")
+@with_answer
 def systemd_uninstall(
     root: Annotated[Path, typer.Option("--root", help="Of an installation below this folder.")] = Path("/"),
     dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Stop the services and remove the units; settings, passwords and runs are kept."""
     from azq.host.systemd.install import uninstall
 
     steps = uninstall(root=root, dry_run=dry_run)
-    emit(steps, as_json, "\n".join(steps))
+    return Answer(steps, steps)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, emit, with_settings
+from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, RunName, emit, with_settings
 from azq.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -27,11 +27,12 @@ def status(settings: Config, run: RunName = None, as_json: AsJson = False) -> No
 
 
 @with_settings
-def ledger(settings: Config, run: RunName = None, as_json: AsJson = False) -> None:
+def ledger(settings: Config, run: RunName = None) -> Answer:
     """Show the proof that no game was lost: opened = finished + open + abandoned, finished = inserted."""
-    from azq.console.show import show_ledger
+    from azq.console.show import ledger_counts
 
-    show_ledger(settings, run, as_json)
+    values = ledger_counts(settings, run)
+    return Answer(values, [f"{name:<20} {value}" for name, value in values.items() if name != "run"])
 
 
 @with_settings
@@ -84,27 +85,26 @@ def profile(
     found = profile_local(game, seconds, sets) if run is None else profile_run(load(config, sets), run, seconds)
     if picture is not None:
         plot(found, picture, f"where the time goes: {run or game}")
-    emit([asdict(each) for each in found], as_json, as_text(found))
+    emit(found, as_json, as_text(found))
 
 
 @config_app.command("show")
 @with_settings
-def config_show(settings: Config, as_json: AsJson = False) -> None:
+def config_show(settings: Config) -> Answer:
     """Print every setting in force; secrets are masked."""
     from azq.config.loading import to_toml
     from azq.masking import masked_settings
 
     values = masked_settings(settings.model_dump(mode="json"))
-    emit(values, as_json, to_toml(values))
+    return Answer(values, to_toml(values))
 
 
 @config_app.command("check")
 @with_settings
-def config_check(settings: Config, as_json: AsJson = False) -> None:
+def config_check(settings: Config) -> Answer:
     """Check settings, game and broker; exit code 0 when all is sound."""
     from azq.console.show import check_config
 
     problems = check_config(settings)
-    emit({"ok": not problems, "problems": problems}, as_json, "\n".join(problems) or "configuration is sound")
-    if problems:
-        raise typer.Exit(int(ExitCode.CONFIG))
+    values = {"ok": not problems, "problems": problems}
+    return Answer(values, problems or "configuration is sound", ExitCode.CONFIG if problems else ExitCode.OK)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+
+from azq.errors import ExitCode
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
@@ -16,55 +19,80 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 Url = Annotated[str, typer.Option("--url", help="The daemon's address; that of daemon.host and daemon.port by default.")]
 RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 
-Command = Callable[..., None]
+Command = Callable[..., Any]
+
+
+class Answer(NamedTuple):
+    """What a command answers: values for machines, lines for people; and how it ends."""
+
+    values: Any
+    text: str | Sequence[str]
+    code: ExitCode = ExitCode.OK
 
 
 def with_settings(command: Command) -> Command:
     """A command that is given the settings, with `--config` and `--set` in place of its first parameter."""
 
-    def run(config: Path | None, overrides: list[str] | None, **values: Any) -> None:
+    def run(config: Path | None, overrides: list[str] | None, **values: Any) -> Any:
         from azq.config import load
 
-        command(load(config, overrides or []), **values)
+        return command(load(config, overrides or []), **values)
 
-    return _offering(run, command, config=(ConfigFile, None), overrides=(Overrides, None))
+    return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
 
 
 def with_client(command: Command) -> Command:
     """A command that is given a client of the daemon, with `--url` and `--config` in place of its first parameter."""
 
-    def run(url: str, config: Path | None, **values: Any) -> None:
+    def run(url: str, config: Path | None, **values: Any) -> Any:
         from azq.config import load
         from azq.console.remote import client_of
 
         with client_of(load(config), url) as client:
-            command(client, **values)
+            return command(client, **values)
 
-    return _offering(run, command, url=(Url, ""), config=(ConfigFile, None))
-
-
-def _offering(run: Command, command: Command, **options: tuple[Any, Any]) -> Command:
-    """`run` with the name and words of `command` and its parameters but the first; the options stand before `--json`, which is last."""
-    first, *own = inspect.signature(command).parameters.values()
-    hints = get_type_hints(command, localns={first.annotation: Any}, include_extras=True)  # its type is imported for type checkers alone
-    offered = [(each.name, hints[each.name], each.default) for each in own]
-    last = [entry for entry in offered if entry[0] == "as_json"]
-    rows = [*(entry for entry in offered if entry not in last), *((name, *option) for name, option in options.items()), *last]
-    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=to, annotation=kind) for name, kind, to in rows]
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {name: kind for name, kind, _ in rows}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
-    return run
+    return offering(run, command, given=1, url=(Url, ""), config=(ConfigFile, None))
 
 
-def emit(value: Any, as_json: bool, text: str) -> None:
-    """Prints a value for machines, or its text for people."""
-    typer.echo(json.dumps(value) if as_json else text)
+def with_answer(command: Command) -> Command:
+    """A command that is given nothing but its own parameters, and answers."""
+    return offering(command, command)
 
 
-def emit_all(values: list[dict[str, Any]], as_json: bool, lines: list[str]) -> None:
-    """Prints values for machines, or a line for each for people."""
-    emit(values, as_json, "\n".join(lines) or "none")
+def offering(run: Command, command: Command, given: int = 0, **options: tuple[Any, Any]) -> Command:
+    """`run` with the name and words of `command`, its parameters but for the first, which are `given` to it, and the options.
+
+    One that returns an `Answer` prints it, and has `--json`; that stands last.
+    """
+    parameters = list(inspect.signature(command).parameters.values())
+    unknown = {each.annotation: Any for each in parameters[:given]}  # imported for type checkers alone
+    hints, own_hints = (get_type_hints(each, localns=unknown, include_extras=True) for each in (run, command))
+    offered = {each.name: (own_hints[each.name], each.default) for each in parameters[given:]} | options
+    answers = Answer in (hints["return"], own_hints["return"])
+    if answers or "as_json" in offered:
+        offered["as_json"] = offered.pop("as_json", (AsJson, False))
+
+    def offer(**values: Any) -> None:
+        as_json = answers and values.pop("as_json")
+        answer = run(**values)
+        if answers:
+            emit(answer.values, as_json, answer.text if isinstance(answer.text, str) else "\n".join(answer.text))
+            raise typer.Exit(int(answer.code))
+
+    offer.__name__, offer.__doc__ = command.__name__, command.__doc__
+    offer.__annotations__ = {name: kind for name, (kind, _) in offered.items()}
+    shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=to, annotation=kind) for name, (kind, to) in offered.items()]
+    offer.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # what typer reads
+    return offer
+
+
+def emit(values: Any, as_json: bool, text: str) -> None:
+    """Prints values for machines, models and dataclasses among them, or their text for people."""
+    typer.echo(json.dumps(values, default=_plain) if as_json else text)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else asdict(value)
 
 
 def names(text: str) -> list[str]:

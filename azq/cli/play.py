@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
-from azq.cli.options import AsJson, RunName, emit, with_settings
+from azq.cli.options import Answer, RunName, with_answer, with_settings
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -63,14 +64,13 @@ def match(
     num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 64,
     opening_plies: Annotated[int, typer.Option(help="Random plies before each group of games.")] = 0,
     seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Play a match between two players on this machine."""
-    from azq.console.players import Seating, match_players, match_text
+    from azq.console.play import Seating, match_players, match_text
 
     seating = Seating(game, run, weights, num_simulations, seed)
     result = match_players(settings, seating, first, second, games, opening_plies)
-    emit(result, as_json, match_text(result))
+    return Answer(result, match_text(result))
 
 
 @with_settings
@@ -85,18 +85,18 @@ def grade(
     weights: Latest = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 400,
     seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
-    from azq.console.players import Seating, grade_player, grade_text
+    from azq.console.play import Seating, grade_player, grade_text
 
     seating = Seating(game, run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)
-    emit(result, as_json, grade_text(result))
+    return Answer(result, grade_text(result))
 
 
 @games_app.command("list")
-def games_list(as_json: AsJson = False) -> None:
+@with_answer
+def games_list() -> Answer:
     """List the games."""
     from azq import games
 
@@ -107,18 +107,19 @@ def games_list(as_json: AsJson = False) -> None:
             {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
         )
     lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
-    emit(rows, as_json, "\n".join(lines))
+    return Answer(rows, lines)
 
 
 @games_app.command("check")
+@with_answer
 def games_check(
     name: Annotated[str, typer.Argument(help="A game: its name, path/to/file.py:Class, or openspiel:NAME.")],
     games_to_play: Annotated[int, typer.Option("--games", min=1, help="Random games to play.")] = 100,
     params: Annotated[list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="A parameter; may be repeated.")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Check what every game must fulfil on random games; exit code 2 where a rule is broken, by name."""
-    from azq.console.show import check_game
+    from azq.console.show import check_game, report_text
 
-    if not check_game(name, params or [], games_to_play, as_json):
-        raise typer.Exit(int(ExitCode.CONFIG))
+    report = check_game(name, params or [], games_to_play)
+    values = asdict(report) | {"sound": report.sound}
+    return Answer(values, report_text(report), ExitCode.OK if report.sound else ExitCode.CONFIG)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, ConfigFile, Overrides, RunName, names
+from azq.cli.options import AsJson, Command, ConfigFile, Overrides, RunName, names, offering
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -41,73 +40,60 @@ def up(
     raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 
+def _process(command: Command) -> Command:
+    """A process of the role that `command` is named after; it imports what it needs once the log is set up, and returns its exit code."""
+    role: Role = command.__name__  # type: ignore[assignment]
+
+    def run(config: Path | None, overrides: list[str] | None, device: str | None = None, tags: str = "", **values: Any) -> None:
+        from azq.process.start import run_main, use_config
+
+        chosen = [f'inference.device="{device}"'] if device else []
+        settings = use_config(config, [*(overrides or []), *chosen], role, tags=names(tags))
+        raise typer.Exit(run_main(role, lambda: command(settings, **values)))
+
+    return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
+
+
+@_process
 def worker(
+    settings: Config,
     queues: Annotated[
         str, typer.Option("--queues", help="Celery queues, separated by commas or colons: selfplay.cpu,eval.cpu")
     ] = "selfplay.cpu,eval.cpu",
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Jobs at once, else worker.concurrency.")] = None,
     tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
+) -> int:
     """Run a Celery worker for self-play and evaluation jobs."""
+    from workers.worker import main
 
-    def main(settings: Config) -> int:
-        from workers.worker import main as work
-
-        return work(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
-
-    _serve("worker", main, config, overrides, tags=names(tags))
+    return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
 
 
+@_process
 def inference(
+    settings: Config,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda:0, mps; the best there is by default.")] = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
+) -> int:
     """Run an inference worker: evaluate leaves for every run."""
+    from workers.inference import main
 
-    def main(settings: Config) -> int:
-        from workers.inference import main as serve
-
-        return serve(settings)
-
-    chosen = [f'inference.device="{device}"'] if device else []
-    _serve("inference", main, config, [*(overrides or []), *chosen])
+    return main(settings)
 
 
-def learner(
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-) -> None:
+@_process
+def learner(settings: Config, run: Annotated[str, typer.Option("--run", help="Name of the run.")]) -> int:
     """Run the learner of one run."""
+    from workers.learner import main
 
-    def main(settings: Config) -> int:
-        from workers.learner import main as learn
-
-        return learn(settings, run)
-
-    _serve("learner", main, config, overrides)
+    return main(settings, run)
 
 
-def daemon(config: ConfigFile = None, overrides: Overrides = None) -> None:
+@_process
+def daemon(settings: Config) -> int:
     """Run the operations daemon and its REST interface."""
+    from daemon.main import main
 
-    def main(settings: Config) -> int:
-        from daemon.main import main as operate
-
-        return operate(settings)
-
-    _serve("daemon", main, config, overrides)
-
-
-def _serve(role: Role, main: Callable[[Config], int], config: Path | None, overrides: list[str] | None, tags: Sequence[str] = ()) -> None:
-    """Ends with the exit code of a process's main, which imports what it needs once the role's log is set up."""
-    from azq.process.start import run_main, use_config
-
-    settings = use_config(config, overrides or [], role, tags=tags)
-    raise typer.Exit(run_main(role, lambda: main(settings)))
+    return main(settings)
 
 
 def front(
@@ -117,11 +103,7 @@ def front(
     key: Annotated[Path, typer.Option("--key", help="PEM file, readable by its owner alone.")],
 ) -> None:
     """Run the TLS front of one broker of this host; `azq up --listen` and systemd start it."""
+    from azq.host.fronts import main
     from azq.process.start import run_main
 
-    def body() -> int:
-        from azq.host.fronts import main
-
-        return main(listen, server, certificate, key)
-
-    raise typer.Exit(run_main("front", body))
+    raise typer.Exit(run_main("front", lambda: main(listen, server, certificate, key)))

@@ -5,14 +5,13 @@ Only `azq runs restore` works on the control plane itself.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
-from azq.cli.options import AsJson, ConfigFile, emit, emit_all, with_client
+from azq.cli.options import Answer, AsJson, ConfigFile, emit, with_answer, with_client
 
 if TYPE_CHECKING:
     from azq.client import Client
@@ -33,12 +32,11 @@ def _goals(until: str | None) -> dict[str, float] | None:
     return None if until is None else dict(Goals.parse(until).until)
 
 
-def _emit_run(run: RunOut, as_json: bool) -> None:
+def _of_run(run: RunOut) -> Answer:
     goals = ", ".join(f"{goal}={limit:g}" for goal, limit in run.until.items()) or "no end"
     why = f" ({run.reason})" if run.reason else ""
     network = f", network {run.network}" if run.network else ""
-    text = f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}"
-    emit(run.model_dump(mode="json"), as_json, text)
+    return Answer(run, f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}")
 
 
 @runs_app.command("list")
@@ -47,19 +45,18 @@ def runs_list(
     client: Client,
     state: Annotated[str | None, typer.Option("--state", help="running, paused, finished, failed")] = None,
     game: Annotated[str | None, typer.Option("--game")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List runs."""
     found = list(client.runs(state=state, game=game))
     lines = [f"{run.name:<24}{run.game:<16}{run.state:<10}{run.active_s / 60:8.1f} min" for run in found]
-    emit_all([run.model_dump(mode="json") for run in found], as_json, lines)
+    return Answer(found, lines or "none")
 
 
 @runs_app.command("show")
 @with_client
-def runs_show(client: Client, run: Run, as_json: AsJson = False) -> None:
+def runs_show(client: Client, run: Run) -> Answer:
     """Show one run."""
-    _emit_run(client.run(run), as_json)
+    return _of_run(client.run(run))
 
 
 @runs_app.command("create")
@@ -71,41 +68,40 @@ def runs_create(
     preset: Annotated[str, typer.Option("--preset", help="A variant of the preset, such as gpu.")] = "",
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting of the run.")] = None,
     until: Until = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Create a run, which starts at once."""
     from azq.config import parse_overrides
 
     sections = parse_overrides(settings or [])
-    _emit_run(client.create_run(run, game=game, preset=preset, sections=sections, until=_goals(until)), as_json)
+    return _of_run(client.create_run(run, game=game, preset=preset, sections=sections, until=_goals(until)))
 
 
 @runs_app.command("pause")
 @with_client
-def runs_pause(client: Client, run: Run, reason: ReasonText = "", as_json: AsJson = False) -> None:
+def runs_pause(client: Client, run: Run, reason: ReasonText = "") -> Answer:
     """Pause a run: its open games go back to the pool."""
-    _emit_run(client.pause_run(run, reason), as_json)
+    return _of_run(client.pause_run(run, reason))
 
 
 @runs_app.command("resume")
 @with_client
-def runs_resume(client: Client, run: Run, until: Until = None, as_json: AsJson = False) -> None:
+def runs_resume(client: Client, run: Run, until: Until = None) -> Answer:
     """Go on with a run, towards other goals where they are given."""
-    _emit_run(client.resume_run(run, until=_goals(until)), as_json)
+    return _of_run(client.resume_run(run, until=_goals(until)))
 
 
 @runs_app.command("until")
 @with_client
-def runs_until(client: Client, run: Run, until: Until = "", as_json: AsJson = False) -> None:
+def runs_until(client: Client, run: Run, until: Until = "") -> Answer:
     """Give a run other goals, counted from its creation; without --until it has no end."""
-    _emit_run(client.change_run(run, until=_goals(until) or {}), as_json)
+    return _of_run(client.change_run(run, until=_goals(until) or {}))
 
 
 @runs_app.command("finish")
 @with_client
-def runs_finish(client: Client, run: Run, reason: ReasonText = "", as_json: AsJson = False) -> None:
+def runs_finish(client: Client, run: Run, reason: ReasonText = "") -> Answer:
     """End a run; it can be resumed."""
-    _emit_run(client.finish_run(run, reason), as_json)
+    return _of_run(client.finish_run(run, reason))
 
 
 @runs_app.command("weights")
@@ -132,38 +128,34 @@ def runs_delete(
         bool, typer.Option("--files", help="Its folder too, with games, checkpoints and weights; on the host that has it.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Forget a run that is paused, finished or failed: its ledger, jobs, results and history. Its folder stays unless --files."""
     from azq.console.remote import delete_run
 
     confirm = (lambda _: True) if yes else (lambda question: typer.confirm(question, err=True))
     deleted = delete_run(client, run, files, confirm)
-    emit(
-        deleted,
-        as_json,
-        f"{run}: {'deleted' if deleted['deleted'] else 'kept'}" + (f", with {deleted['folder']}" if deleted["files"] else ""),
-    )
+    done = "deleted" if deleted["deleted"] else "kept"
+    return Answer(deleted, f"{run}: {done}" + (f", with {deleted['folder']}" if deleted["files"] else ""))
 
 
 @runs_app.command()
+@with_answer
 def restore(
     folder: Annotated[Path, typer.Argument(help="The run's folder, with run.toml and segments, on this host.")],
     run: Annotated[str, typer.Option("--run", help="Name of the run; that of the folder by default.")] = "",
     config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Let a run go on from its folder after its control plane was lost, or write off what its folder lost."""
     from azq.config import load
     from azq.host.restore import restore_run
 
     done = restore_run(load(config), folder, run)
-    emit(done, as_json, f"run {done['run']} goes on from {done['games']} games; {done['written_off']} written off")
+    return Answer(done, f"run {done['run']} goes on from {done['games']} games; {done['written_off']} written off")
 
 
-def _emit_job(job: JobOut, as_json: bool) -> None:
+def _of_job(job: JobOut) -> Answer:
     detail = f"attempt {job.attempt}" + (f", {job.owner}" if job.owner else "") + (f", {job.error}" if job.error else "")
-    emit(job.model_dump(mode="json"), as_json, f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}{detail}")
+    return Answer(job, f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}{detail}")
 
 
 @jobs_app.command("list")
@@ -175,19 +167,18 @@ def jobs_list(
     tag: Annotated[str | None, typer.Option("--tag")] = None,
     state: Annotated[str | None, typer.Option("--state", help="queued, leased, done, failed, cancelled")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="The newest ended jobs too.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List jobs."""
     found = list(client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended))
     lines = [f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}attempt {job.attempt}  {job.owner}" for job in found]
-    emit_all([job.model_dump(mode="json") for job in found], as_json, lines)
+    return Answer(found, lines or "none")
 
 
 @jobs_app.command("show")
 @with_client
-def jobs_show(client: Client, job: Job, as_json: AsJson = False) -> None:
+def jobs_show(client: Client, job: Job) -> Answer:
     """Show one job."""
-    _emit_job(client.job(job), as_json)
+    return _of_job(client.job(job))
 
 
 @jobs_app.command("enqueue")
@@ -202,21 +193,20 @@ def jobs_enqueue(
     first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {PLAYER_FORMS}")] = None,
     second: Annotated[str | None, typer.Option("--second", help="The opponent.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move, of a match.")] = 64,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Enqueue a self-play job, or with --kind eval a match."""
     match: dict[str, Any] | None = None
     if kind == "eval":
         match = {"first": first or "latest", "second": second or "uct:100", "games": games or 40, "num_simulations": num_simulations}
         games = None
-    _emit_job(client.enqueue(run, kind, tag=tag, priority=priority, games=games, match=match), as_json)
+    return _of_job(client.enqueue(run, kind, tag=tag, priority=priority, games=games, match=match))
 
 
 @jobs_app.command("revoke")
 @with_client
-def jobs_revoke(client: Client, job: Job, as_json: AsJson = False) -> None:
+def jobs_revoke(client: Client, job: Job) -> Answer:
     """Take a job back; its games go back to the pool."""
-    _emit_job(client.revoke_job(job), as_json)
+    return _of_job(client.revoke_job(job))
 
 
 @with_client
@@ -226,12 +216,11 @@ def workers(
     host: Annotated[str | None, typer.Option("--host")] = None,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
     run: Annotated[str | None, typer.Option("--run")] = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List live processes, over the daemon's REST interface."""
     found = list(client.workers(role=role, host=host, tag=tag, run=run))
     lines = [f"{beat.role:<12}{beat.worker:<40}{beat.host:<20}{beat.age_s:6.1f} s  {' '.join(beat.queues)}" for beat in found]
-    emit_all([asdict(beat) for beat in found], as_json, lines)
+    return Answer(found, lines or "none")
 
 
 @with_client
@@ -250,8 +239,8 @@ def events(
         from azq.console.remote import audit_text, read_audit
 
         for line in read_audit(client, follow=follow):
-            emit(line.model_dump(mode="json"), as_json, audit_text(line))
+            emit(line, as_json, audit_text(line))
         return
     for event in client.events(run, after=after):
         about = " ".join(f"{name}={value}" for name, value in event.about.items())
-        emit(event.model_dump(mode="json"), as_json, f"{event.run:<24}{event.kind:<20}{about}")
+        emit(event, as_json, f"{event.run:<24}{event.kind:<20}{about}")

@@ -46,9 +46,9 @@ class Transport:
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str = "",
         *,
-        timeout_s: float,
+        timeout_s: float = 10.0,
         trust: ssl.SSLContext | None = None,
         http: httpx2.Client | None = None,
         sleep: Callable[[float], object] = time.sleep,
@@ -61,7 +61,6 @@ class Transport:
         self._sleep = sleep
 
     def close(self) -> None:
-        """Drops the connections."""
         self._http.close()
 
     def send(

@@ -46,13 +46,12 @@ def examine(config: Config) -> Iterator[Check]:
         resolved = brokers.resolve(config)
         with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
             yield from _fleet(resolved, control)
-    except (ConfigError, BrokerUnavailable) as error:
-        if config.broker.control_url:
+    except AzqError as error:
+        if config.broker.control_url or not isinstance(error, (ConfigError, BrokerUnavailable)):
             yield Check("control", "fail", str(error))
         else:
-            yield Check("brokers", "warn", f"none runs for {config.home.absolute()} ({_why(error)}): `azq up` starts them")
-    except AzqError as error:
-        yield Check("control", "fail", str(error))
+            why = "none was ever started" if isinstance(error, ConfigError) else str(error).partition(";")[0]
+            yield Check("brokers", "warn", f"none runs for {config.home.absolute()} ({why}): `azq up` starts them")
 
 
 def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
@@ -81,10 +80,6 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list
     if lacking:
         return [Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
     return [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
-
-
-def _why(error: AzqError) -> str:
-    return "none was ever started" if isinstance(error, ConfigError) else str(error).partition(";")[0]
 
 
 def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:

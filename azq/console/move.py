@@ -14,7 +14,7 @@ from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.match import unit
 from azq.arena.player import Line, position
 from azq.config import Config, SearchConfig
-from azq.errors import AzqError, ConfigError, NotFound, WireError
+from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
 from azq.search.evaluator import Evaluator
@@ -40,10 +40,6 @@ class Agent:
     def moves(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
         return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
-
-    def move(self, history: Sequence[int]) -> dict[str, Any]:
-        """One answer."""
-        return self.moves([history])[0]
 
     def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:
         """What `azq move` prints: the moves, with the distribution of outcomes and the value in the game's unit where it has them."""
@@ -88,12 +84,11 @@ def newest_weights(folder: rundir.RunDir) -> Path:
 
 def weight_version(path: Path) -> int:
     """The version that a weights file says it has; 0 where it does not say."""
+    from azq.nets.weights import describe
+
     try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(size, MAX_LINE_BYTES)))
-        return int(json.loads(header["__metadata__"]["azq"])["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return describe(path).version
+    except WeightsError:
         return 0
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,7 @@ SOON = ("learner.min_window=4096", "learner.publish_every_s=5.0", "arena.every_s
 
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
     """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
-    bus = RedisBus(brokers.open_control(config)[1])
-    with contextlib.closing(bus):
-        found = profile_of(looks(bus, seconds, wait or threading.Event().wait), run)
+    found = _profile(config, run, seconds, wait or threading.Event().wait)
     if not found:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     return found
@@ -46,9 +45,12 @@ def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float]
 def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
     """The same of an `azq up` in a folder of its own, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
     with tempfile.TemporaryDirectory(prefix="azq-profile-") as folder, _up(Path(folder), game, overrides) as config:
-        bus = RedisBus(brokers.open_control(config)[1])
-        with contextlib.closing(bus):
-            return profile_of(looks(bus, seconds, threading.Event().wait), RUN)
+        return _profile(config, RUN, seconds, threading.Event().wait)
+
+
+def _profile(config: Config, run: str, seconds: float, wait: Callable[[float], object]) -> tuple[RoleProfile, ...]:
+    with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
+        return profile_of(looks(bus, seconds, wait), run)
 
 
 def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Look]:
@@ -166,19 +168,13 @@ def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
     figures = merged(workers)
-    wall, cpu, device = (part(figures, prefix) for prefix in (WALL, CPU, DEVICE))
-    cores = sum(cpu.values())
+    wall, cpu, device = (defaultdict(float, part(figures, prefix)) for prefix in (WALL, CPU, DEVICE))
+    cores, gpu = sum(cpu.values()), bool(device)
     order = [*OF_ROLE[role], *(phase for phase in wall if phase not in OF_ROLE[role])]
     rows = tuple(
-        Row(
-            phase,
-            wall.get(phase, 0.0),
-            cpu.get(phase, 0.0),
-            cpu.get(phase, 0.0) / cores if cores else 0.0,
-            device.get(phase, 0.0) if device else None,
-        )
+        Row(phase, wall[phase], cpu[phase], cpu[phase] / cores if cores else 0.0, device[phase] if gpu else None)
         for phase in order
-        if wall.get(phase, 0.0) > 0 or cpu.get(phase, 0.0) > 0
+        if wall[phase] > 0 or cpu[phase] > 0
     )
     return RoleProfile(role, len(workers), cores, rows)
 

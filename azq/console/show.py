@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import msgspec
 import redis
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import Progress
 from rich.text import Text
 
@@ -40,7 +41,7 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
     elif run:
-        table.print_summary(summaries[0])
+        Console().print(Group(table.panel(summaries[0]), table.workers_table(summaries[0])))
         typer.echo(brokers_text(seen))
     else:
         for summary in summaries:
@@ -50,17 +51,12 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
         typer.echo(brokers_text(seen))
 
 
-def show_ledger(config: Config, run: str | None, as_json: bool) -> None:
-    """Prints the counts of one run, or of the only one."""
+def ledger_counts(config: Config, run: str | None) -> dict[str, Any]:
+    """The counts of one run, or of the only one, by their public names."""
     ledger = Ledger(brokers.open_control(config)[1])
     name = run or only_run(ledger)
     found = ledger.counts(ledger.run(name).record.run)
-    counts = {**asdict(found), "balanced": found.balanced}
-    if as_json:
-        typer.echo(json.dumps({"run": name, **counts}))
-        return
-    for key, value in counts.items():
-        typer.echo(f"{key:<20} {value}")
+    return {"run": name, **asdict(found), "balanced": found.balanced}
 
 
 def only_run(ledger: Ledger) -> str:
@@ -118,14 +114,12 @@ def _state(plane: PlaneFacts) -> str:
     return f"{plane.used_bytes / 1e6:.1f}{limit} MB, {waiting} {what} wait" + (f", {dead} dead letters" if dead else "")
 
 
-def check_game(name: str, params: Sequence[str], count: int, as_json: bool) -> bool:
-    """Prints a report; True where nothing was found."""
+def check_game(name: str, params: Sequence[str], count: int) -> Report:
+    """What random games of a game show, with their progress on a terminal."""
     game = games.load(name, **parse_params(params))
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(f"random games of {name}", total=count)
-        report = check(game, count, progress=lambda done: progress.update(task, completed=done))
-    sys.stdout.write((json.dumps(msgspec.to_builtins(report) | {"sound": report.sound}) if as_json else report_text(report)) + "\n")
-    return report.sound
+        return check(game, count, progress=lambda done: progress.update(task, completed=done))
 
 
 def report_text(report: Report) -> str:

@@ -81,11 +81,6 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         self._output.flush()
 
 
-def print_summary(status: RunStatus) -> None:
-    """The table, once, with the live processes below it."""
-    Console().print(Group(panel(status), workers_table(status)))
-
-
 def line(status: RunStatus) -> str:
     """The summary in one line of log."""
     return " ".join(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import redis
 
@@ -27,16 +26,6 @@ class PlaneFacts:
     limit_bytes: int = 0  # 0: none set
     dead_letters: int = 0  # ever
     waiting: Mapping[str, int] = field(default_factory=dict)  # run -> entries of the plane's stream that nobody acknowledged yet
-
-
-class PlaneProbe(Protocol):
-    """Whatever can be asked for `PlaneFacts`."""
-
-    def look(self, runs: Sequence[str]) -> PlaneFacts:
-        """The plane now; one that does not answer is not up."""
-
-    def forget(self, run: str) -> None:
-        """Deletes the run's stream; a plane that is away is passed over."""
 
 
 class Plane:

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from azq import logs
-from azq.bus.base import Bus, Entry
+from azq.bus.base import Bus, Entry, order
 from azq.errors import InvalidRequest
 from azq.ledger.rules.state import KEPT_EVENTS
 from azq.wire import keys
@@ -158,21 +156,19 @@ def _of_weights(place: EventId, frame: bytes) -> LiveEvent:
 
 def _of_results(place: EventId, frame: bytes) -> LiveEvent:
     told = decode_either(frame, MatchResult, GradeResult)
-    if isinstance(told, MatchResult):
-        return LiveEvent(place, "match.finished", told.finished_ms, _plain(told, "first", "second", "wins", "draws", "losses", "error"))
-    return LiveEvent(place, "grade.finished", told.finished_ms, _plain(told, "weight_version", "positions", "errors", "mean_loss"))
+    kind, names = _RESULTS[type(told)]
+    return LiveEvent(place, kind, told.finished_ms, {name: getattr(told, name) for name in names})
 
 
+_RESULTS: dict[type, tuple[str, tuple[str, ...]]] = {
+    MatchResult: ("match.finished", ("first", "second", "wins", "draws", "losses", "error")),
+    GradeResult: ("grade.finished", ("weight_version", "positions", "errors", "mean_loss")),
+}
 _READ = {"e": _of_run, "w": _of_weights, "r": _of_results}
 
 
-def _plain(message: msgspec.Struct, *names: str) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in names}
-
-
 def _place(entry: Entry, letter: str, run: str) -> EventId:
-    ms, _, number = entry.id.partition("-")
-    return EventId(int(ms), int(number or 0), letter, run)
+    return EventId(*order(entry.id), letter, run)
 
 
 def condition_events(before: frozenset[str], now: frozenset[str]) -> list[tuple[str, Mapping[str, str]]]:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import redis
 
+from azq import logs
 from azq.arena.rating import Rating, rate
 from azq.bus.base import Bus, Entry
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.errors import ConfigError
+from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunLook, RunView
-from azq.status.heartbeats import Beats
 from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.status.summary import RunFacts, RunStatus, summarise
-from azq.status.workers import WorkerStatus, worker_status
+from azq.status.workers import WorkerStatus, Workforce, joined, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+
+log = logs.get(__name__)
 
 Results = tuple[list[MatchResult], list[GradeResult]]
 
@@ -42,20 +46,75 @@ class Standings:
     """What was worked out of each run's results, by the id of the newest one; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._known: dict[str, tuple[str, Standing]] = {}
 
     def of(self, run: str, newest_id: str, read: Callable[[], Results]) -> Standing:
         """The standing as of a result; `read` fetches the results where it is not known yet."""
-        with self._lock:
-            known_id, standing = self._known.get(run, ("", Standing()))
-        if known_id == newest_id:
-            return standing
-        matches, grades = read()
-        standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
-        with self._lock:
+        known_id, standing = self._known.get(run, ("", Standing()))
+        if known_id != newest_id:  # two threads that look at once read the same results
+            matches, grades = read()
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
             self._known[run] = (newest_id, standing)
         return standing
+
+
+class Beats:
+    """The newest heartbeats of all live processes, by role and name; safe to share between threads.
+
+    `read` is content with what is younger than `max_age_s`; `refresh` always looks. A heartbeat is decoded when it changed; one
+    that does not decode (another azq version) is left out and said once.
+    """
+
+    def __init__(self, bus: Bus, *, max_age_s: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bus = bus
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[bytes, Heartbeat | None]] = {}
+        self._beats: tuple[Heartbeat, ...] = ()
+        self._teams: dict[str, Workforce] = {}
+        self._shared: Workforce | None = None
+        self._read_s = float("-inf")
+
+    def read(self) -> tuple[Heartbeat, ...]:
+        """The live processes as of at most `max_age_s` ago. Raises `BrokerError`."""
+        with self._lock:
+            return self._beats if self._clock() - self._read_s < self._max_age_s else self._look()
+
+    def refresh(self) -> tuple[Heartbeat, ...]:
+        """The live processes now. Raises `BrokerError`."""
+        with self._lock:
+            return self._look()
+
+    def team(self, run: str, now_ms: int) -> Workforce:
+        """The workers of a run as of `read`; put together once for all who ask before the next look. Raises `BrokerError`."""
+        self.read()
+        with self._lock:
+            status = partial(worker_status, now_ms=now_ms)
+            if self._shared is None:
+                self._shared = team_of([beat for beat in self._beats if not beat.run], status)
+            if run not in self._teams:
+                self._teams[run] = joined(self._shared, [beat for beat in self._beats if beat.run == run], status)
+            return self._teams[run]
+
+    def _look(self) -> tuple[Heartbeat, ...]:
+        found = self._bus.values(keys.BEAT_PREFIX)
+        self._known = {key: self._decoded(key, frame) for key, frame in found.items()}
+        beats = (beat for _, beat in self._known.values() if beat is not None)
+        self._beats, self._read_s = tuple(sorted(beats, key=lambda beat: (beat.role, beat.worker))), self._clock()
+        self._teams, self._shared = {}, None
+        return self._beats
+
+    def _decoded(self, key: str, frame: bytes) -> tuple[bytes, Heartbeat | None]:
+        before = self._known.get(key)
+        if before is not None and before[0] == frame:
+            return before
+        try:
+            return frame, decode(frame, Heartbeat)
+        except WireError as error:
+            if before is None or before[1] is not None:
+                log.warning("unreadable", place=key, reason=str(error))
+            return frame, None
 
 
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
@@ -68,11 +127,6 @@ def read_workers(bus: Bus) -> tuple[Heartbeat, ...]:
     return Beats(bus).read()
 
 
-def read_learner(bus: Bus, run: str) -> LearnerStatus | None:
-    """What the run's learner said last; None when it is silent."""
-    return _decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run))
-
-
 def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
     """The newest weight events, newest first."""
     return [event for entry in bus.newest(keys.weights(run), count) if (event := _decode_entry(entry, WeightEvent)) is not None]
@@ -83,12 +137,12 @@ def read_round(bus: Bus, run: str) -> EvalRound | None:
     return _decode(bus.get(keys.eval_round(run)), EvalRound, keys.eval_round(run))
 
 
-def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> tuple[list[MatchResult], list[GradeResult]]:
+def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> Results:
     """The newest matches and grades, newest first."""
     return split_results(bus.newest(keys.results(run), count))
 
 
-def split_results(entries: Sequence[Entry]) -> tuple[list[MatchResult], list[GradeResult]]:
+def split_results(entries: Sequence[Entry]) -> Results:
     """Matches and grades among entries of a results stream, in their order."""
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
@@ -113,7 +167,7 @@ def gather(
         view=look.view,
         counts=look.counts,
         jobs=look.jobs,
-        learner=read_learner(bus, run),
+        learner=_decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run)),
         weights=_decode_entry(newest, WeightEvent),
         matches=standing.matches,
         grades=standing.grades,
@@ -128,13 +182,13 @@ class Observer:
     def __init__(self, ledger: Ledger, bus: Bus, beats: Beats) -> None:
         self._ledger = ledger
         self._bus = bus
-        self._beats = beats
+        self.beats = beats
         self._full_ms: dict[str, int] = {}
 
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
         looks = self._ledger.look()
-        workers = self._beats.refresh()
+        workers = self.beats.refresh()
         names = [look.view.record.run for look in looks]
         learners = self._bus.get_each([keys.learner_status(name) for name in names])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])

@@ -18,7 +18,7 @@ from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeSpec, MatchResult, MatchSpec, Message
+from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec, Message
 
 Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
@@ -42,16 +42,16 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _examples(*bodies: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(bodies)})
+
+
 class NewRun(Body):
     """A run to create."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
-                {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
-            ]
-        },
+    model_config = _examples(
+        {"name": "first", "sections": {"run": {"game": "connect_four"}}, "until": {"minutes": 30}},
+        {"name": "second", "game": "connect_four", "preset": "gpu", "sections": {"search": {"num_simulations": 128}}},
     )
 
     name: Name
@@ -80,7 +80,7 @@ class NewRun(Body):
 class RunChange(Body):
     """What changes about a run."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = _examples({"until": {"minutes": 60}})
 
     until: Until = Field(description="Replaces the run's goals, counted from its creation; empty: it has no end.")
 
@@ -94,7 +94,7 @@ class Reason(Body):
 class Resumption(Body):
     """A run to go on; a finished one needs a farther goal, or it ends at once."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"until": {"minutes": 60}}]})
+    model_config = _examples({"until": {"minutes": 60}})
 
     until: Until | None = Field(default=None, description="Replaces the run's goals, counted from its creation; absent: they stay.")
 
@@ -122,13 +122,9 @@ class NewGrade(Body):
 class NewJob(Body):
     """A job to enqueue."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
-                {"run": "first", "kind": "eval", "priority": 3, "match": {"first": "latest", "second": "uct:100", "games": 40}},
-            ]
-        },
+    model_config = _examples(
+        {"run": "first", "kind": "selfplay", "tag": "cpu", "priority": 6, "games": 512, "slice_s": 60},
+        {"run": "first", "kind": "eval", "priority": 3, "match": {"first": "latest", "second": "uct:100", "games": 40}},
     )
 
     run: Name
@@ -153,8 +149,12 @@ class NewJob(Body):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
         return self
 
-    def payload(self) -> bytes:
-        """The frame of the match or grade; empty for self-play."""
+    def job(self, **settled: Any) -> Job:
+        """For the ledger: what the request names, with what was settled where it names nothing."""
+        given = self.model_dump(include=set(Job.__struct_fields__)) | settled
+        return Job(**{"job_id": "", **given, "kind": Kind(self.kind), "payload": self._payload()})
+
+    def _payload(self) -> bytes:
         if self.match is not None:
             return encode(MatchSpec(**self.match.model_dump()))
         return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""
@@ -167,7 +167,6 @@ class _MessageOut(BaseModel):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        """From the message."""
         return cls.model_validate(message)
 
 
@@ -191,20 +190,10 @@ class RunOut(BaseModel):
 
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
-        """From the ledger's view."""
         record = view.record
-        return cls(
-            name=record.run,
-            game=known_section(record, "run", _Game).game,
-            state=view.state,
-            reason=view.reason,
-            until=dict(record.until),
-            active_s=view.active_ms / 1000,
-            created_ms=record.created_ms,
-            directory=record.directory,
-            sections=plain_sections(record),
-            network=network,
-        )
+        known = {"name": record.run, "game": known_section(record, "run", _Game).game, "sections": plain_sections(record)}
+        state = {"state": view.state, "reason": view.reason, "active_s": view.active_ms / 1000, "network": network}
+        return cls.model_validate(asdict(record) | known | state)
 
 
 class JobOut(BaseModel):
@@ -229,7 +218,6 @@ class JobOut(BaseModel):
 
     @classmethod
     def of(cls, view: JobView) -> JobOut:
-        """From the ledger's view."""
         return cls.model_validate(asdict(view.job) | {name: getattr(view, name) for name in JobView.__slots__})
 
 
@@ -261,7 +249,6 @@ class MatchOut(BaseModel):
 
     @classmethod
     def of(cls, result: MatchResult) -> MatchOut:
-        """From the result."""
         return cls.model_validate(asdict(result) | {"num_simulations": result.spec.num_simulations, "share": result.score})
 
 

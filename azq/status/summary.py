@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -49,14 +49,8 @@ class _Network(msgspec.Struct):
 def network_status(record: RunRecord, weights: WeightEvent | None) -> NetworkStatus:
     """What a run's settings name and its newest weights have; the defaults where settings do not parse."""
     configured = known_section(record, "network", _Network)
-    known = weights if weights is not None and weights.blocks else None
-    return NetworkStatus(
-        kind=configured.kind,
-        configured_blocks=configured.blocks,
-        configured_channels=configured.channels,
-        blocks=known.blocks if known else None,
-        channels=known.channels if known else None,
-    )
+    now = (weights.blocks, weights.channels) if weights is not None and weights.blocks else (None, None)
+    return NetworkStatus(configured.kind, configured.blocks, configured.channels, *now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +154,10 @@ class RunStatus:
 def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
     """The status of one run; `team` are its workers, where not those of `facts`."""
     view, counts, name = facts.view, facts.counts, facts.view.record.run
-    learner = facts.learner or SILENT
     team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
     leased = sum(job.state is JobState.LEASED for job in facts.jobs)
     not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
-    version = max(facts.weights.version if facts.weights else 0, learner.weight_version)
+    version = max(facts.weights.version if facts.weights else 0, (facts.learner or SILENT).weight_version)
     return RunStatus(
         run=name,
         state=view.state,
@@ -172,20 +165,10 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         draining=view.state is not RunState.RUNNING and leased > 0,
         active_s=view.active_ms / 1000,
         until=dict(view.record.until),
-        progress=learner.progress,
         **asdict(team.rates),
+        **_learner_figures(facts.learner),
         open_games=counts.open,
-        samples=learner.samples_inserted,
-        window=learner.window,
-        samples_per_s=learner.samples_per_s,
-        samples_per_insert=learner.samples_consumed / learner.samples_inserted if learner.samples_inserted else 0.0,
-        learner_live=facts.learner is not None,
-        learner_step=learner.step,
-        loss_policy=learner.loss_policy if learner.step else None,
-        loss_value=learner.loss_value if learner.step else None,
-        learning_rate=learner.learning_rate if facts.learner else None,
         selfplay_stalled=bool(stalled(facts.learner, counts, max_waiting(view.record))),
-        learner_waiting=learner.waiting,
         weight_version=version,
         policy_lag=team.lag(name, version),
         strength=strength(facts.grades, facts.ratings),
@@ -193,11 +176,29 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=team.workers,
-        ranks=ranks_status(learner) if facts.learner else RanksStatus(),
         network=network_status(view.record, facts.weights),
         conditions=(*conditions, *refusals(not_served), *failed_matches(facts.matches)),
         not_served=not_served,
     )
+
+
+def _learner_figures(live: LearnerStatus | None) -> dict[str, Any]:
+    """What a learner tells of a run, by the names in `RunStatus`."""
+    learner = live or SILENT
+    return {
+        "progress": learner.progress,
+        "samples": learner.samples_inserted,
+        "window": learner.window,
+        "samples_per_s": learner.samples_per_s,
+        "samples_per_insert": learner.samples_consumed / learner.samples_inserted if learner.samples_inserted else 0.0,
+        "learner_live": live is not None,
+        "learner_step": learner.step,
+        "loss_policy": learner.loss_policy if learner.step else None,
+        "loss_value": learner.loss_value if learner.step else None,
+        "learning_rate": live.learning_rate if live else None,
+        "learner_waiting": learner.waiting,
+        "ranks": ranks_status(live) if live else RanksStatus(),
+    }
 
 
 def ranks_status(learner: LearnerStatus) -> RanksStatus:

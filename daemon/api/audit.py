@@ -34,7 +34,6 @@ class Trail:
         self._clock_ms = clock_ms
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Passes on one request."""
         who: Identity | None = scope.get(IDENTITY)
         if scope["type"] != "http" or scope["method"] in SAFE_METHODS or who is None or not who.may(Scope.OPERATE):
             await self._app(scope, receive, send)

@@ -25,13 +25,14 @@ T = TypeVar("T")
 Cursor = Annotated[
     str | None, Query(max_length=LONGEST_CURSOR, description="Where to go on: from the `Link` header of the page before, as it is.")
 ]
-LINKED: dict[int | str, dict[str, Any]] = {
-    200: {
-        "headers": {
-            "Link": {"description": 'The next page, `<...>; rel="next"`; absent on the last one.', "schema": {"type": "string"}},
-        }
-    }
-}
+
+
+def _header(status: int, name: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """For the documentation: answers of this status may have that header."""
+    return {status: {"headers": {name: {"description": description, "schema": {"type": "string"}}}}}
+
+
+LINKED = _header(200, "Link", 'The next page, `<...>; rel="next"`; absent on the last one.')
 
 
 def encode_cursor(kind: str, *place: str | int) -> str:
@@ -103,13 +104,7 @@ IdempotencyKey = Annotated[
         "answer and changes nothing; with another body it is refused with 422.",
     ),
 ]
-REPLAYS: dict[int | str, dict[str, Any]] = {
-    201: {
-        "headers": {
-            REPLAYED: {"description": "`true` on an answer that was given before under the same key.", "schema": {"type": "string"}},
-        }
-    }
-}
+REPLAYS = _header(201, REPLAYED, "`true` on an answer that was given before under the same key.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ class EventStream(StreamingResponse):
         self._at_end = at_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the stream."""
         try:
             await super().__call__(scope, receive, send)
         finally:

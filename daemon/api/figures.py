@@ -6,53 +6,80 @@ Quantiles are gauges over the newest observations of one process: they can be co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from azq import metrics, phases
 from azq.ledger.types import JobView
-from azq.metrics import Figure
+from azq.metrics import Chart, Figure
 from azq.status.brokers import PlaneFacts
 from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
 from azq.wire.messages import Heartbeat
 from daemon.serve.health import HealthRecord
 
-# (name, help, value of a run's status; None: nothing to tell yet)
-RUN_GAUGES: tuple[tuple[str, str, Callable[[RunStatus], float | None]], ...] = (
-    ("azq_games_per_s", "Finished games per second.", lambda run: run.games_per_s),
-    ("azq_simulations_per_s", "Search simulations per second.", lambda run: run.simulations_per_s),
-    ("azq_evaluations_per_s", "Leaves evaluated per second.", lambda run: run.evaluations_per_s),
-    ("azq_mean_batch", "Leaves per forward pass.", lambda run: run.mean_batch),
-    ("azq_open_games", "Games begun and not finished.", lambda run: run.open_games),
-    ("azq_samples", "Samples in the segment log.", lambda run: run.samples),
-    ("azq_window_samples", "Samples the learner draws from.", lambda run: run.window),
-    ("azq_samples_per_s", "Samples trained on per second.", lambda run: run.samples_per_s),
-    ("azq_samples_per_insert", "Samples trained on per sample inserted.", lambda run: run.samples_per_insert),
-    ("azq_learner_live", "1 while the learner's status lives.", lambda run: run.learner_live),
-    ("azq_learner_waiting", "1 while the limiter holds the learner back.", lambda run: run.learner_waiting),
-    ("azq_learner_step", "Training steps done.", lambda run: run.learner_step),
-    ("azq_samples_processed", "Samples trained on, of the whole run.", lambda run: run.ranks.samples_processed),
-    ("azq_ranks_healthy", "Processes that train.", lambda run: run.ranks.healthy),
-    ("azq_ranks_failed", "Processes that should train and do not.", lambda run: run.ranks.failed),
-    ("azq_ranks_fallback_active", "1 while training goes on with fewer processes than configured.", lambda run: run.ranks.fallback_active),
-    ("azq_train_batch_seconds", "One training step, waiting for other ranks included.", lambda run: run.ranks.batch_s),
-    ("azq_train_sync_seconds", "Waiting for other ranks in one training step.", lambda run: run.ranks.sync_s),
-    ("azq_scaling_efficiency", "Samples per second / what the ranks would do if none waited.", lambda run: run.ranks.efficiency),
-    ("azq_learning_rate", "Learning rate.", lambda run: run.learning_rate),
-    ("azq_loss_policy", "Policy loss.", lambda run: run.loss_policy),
-    ("azq_loss_value", "Value loss.", lambda run: run.loss_value),
-    ("azq_selfplay_stalled", "1 while the limiter holds self-play back.", lambda run: run.selfplay_stalled),
-    ("azq_weight_version", "Newest published weight version.", lambda run: run.weight_version),
-    ("azq_policy_lag", "Versions between the newest weights and those self-play uses.", lambda run: run.policy_lag),
-    ("azq_progress", "Share of the run's horizon that is done.", lambda run: run.progress),
-    ("azq_ledger_balanced", "1 while the ledger adds up.", lambda run: run.ledger.balanced),
-    ("azq_elo", "Elo of the newest rated weights.", lambda run: run.strength.elo),
-    ("azq_error_share", "Share of moves that lose a result class, newest graded weights.", lambda run: run.strength.error_share),
-)
-LEDGER_COUNTERS = ("opened", "finished", "abandoned", "inserted", "duplicates_dropped")
 
+def _figure(name: str, metric: str, help: str, title: str = "", legend: str = "", unit: str = "short", **more: Any) -> Figure:
+    """A figure of a run's status, and the chart of the runs' board that shows it."""
+    charts = (Chart(title, f"{{{{run}}}} {legend}".strip(), unit, kind=more.pop("kind", "timeseries")),) if title else ()
+    return Figure(name, metric, help, charts, **more)
+
+
+#: Every figure of a run, by its place in `RunStatus`, in the order of the board; None there: nothing to tell yet.
+# fmt: off
+RUN_FIGURES = (
+    _figure("games_per_s", "azq_games_per_s", "Finished games per second.", "Games", "games/s"),
+    _figure("simulations_per_s", "azq_simulations_per_s", "Search simulations per second.",
+            "Simulations and evaluations", "simulations/s"),
+    _figure("evaluations_per_s", "azq_evaluations_per_s", "Leaves evaluated per second.", "Simulations and evaluations", "evaluations/s"),
+    _figure("mean_batch", "azq_mean_batch", "Leaves per forward pass.", "Mean batch"),
+    _figure("loss_policy", "azq_loss_policy", "Policy loss.", "Losses", "policy", "none"),
+    _figure("loss_value", "azq_loss_value", "Value loss.", "Losses", "value", "none"),
+    _figure("strength.error_share", "azq_error_share", "Share of moves that lose a result class, newest graded weights.",
+            "Strength: error share", unit="percentunit"),
+    _figure("strength.elo", "azq_elo", "Elo of the newest rated weights.", "Strength: Elo", unit="none"),
+    _figure("policy_lag", "azq_policy_lag", "Versions between the newest weights and those self-play uses.",
+            "Policy lag", "versions", "none"),
+    _figure("weight_version", "azq_weight_version", "Newest published weight version.",
+            "Weight version and learning rate", "version", "none"),
+    _figure("learning_rate", "azq_learning_rate", "Learning rate.", "Weight version and learning rate", "learning rate", "none"),
+    _figure("samples_per_s", "azq_samples_per_s", "Samples trained on per second.", "Samples trained on", "samples/s"),
+    _figure("samples_per_insert", "azq_samples_per_insert", "Samples trained on per sample inserted.", "Samples trained on", "per insert"),
+    _figure("ranks.samples_processed", "azq_samples_processed", "Samples trained on, of the whole run.", "Samples trained on", "in all"),
+    _figure("ranks.healthy", "azq_ranks_healthy", "Processes that train.", "Ranks that train", "healthy"),
+    _figure("ranks.failed", "azq_ranks_failed", "Processes that should train and do not.", "Ranks that train", "failed"),
+    _figure("ranks.fallback_active", "azq_ranks_fallback_active", "1 while training goes on with fewer processes than configured.",
+            "Ranks that train", "fallback"),
+    _figure("ranks.batch_s", "azq_train_batch_seconds", "One training step, waiting for other ranks included.",
+            "Training step", "whole", "s"),
+    _figure("ranks.sync_s", "azq_train_sync_seconds", "Waiting for other ranks in one training step.",
+            "Training step", "waiting for ranks", "s"),
+    _figure("ranks.efficiency", "azq_scaling_efficiency", "Samples per second / what the ranks would do if none waited.",
+            "Scaling efficiency", unit="percentunit"),
+    _figure("samples", "azq_samples", "Samples in the segment log.", "Replay buffer", "samples"),
+    _figure("window", "azq_window_samples", "Samples the learner draws from.", "Replay buffer", "window"),
+    _figure("selfplay_stalled", "azq_selfplay_stalled", "1 while the limiter holds self-play back.", "Held back", "self-play", "bool"),
+    _figure("learner_waiting", "azq_learner_waiting", "1 while the limiter holds the learner back.", "Held back", "learner", "bool"),
+    _figure("ledger.balanced", "azq_ledger_balanced", "1 while the ledger adds up.", "Ledger balanced", unit="bool_yes_no", kind="stat"),
+    *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {name}.", "Games: opened, finished, learned from", name, counts_up=True)
+      for name in ("opened", "finished", "inserted")),
+    *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {told}.", "Games: abandoned, duplicates dropped", told, counts_up=True)
+      for name, told in (("abandoned", "abandoned"), ("duplicates_dropped", "duplicates dropped"))),
+    _figure("open_games", "azq_open_games", "Games begun and not finished.", "Open games"),
+    _figure("learner_live", "azq_learner_live", "1 while the learner's status lives."),
+    _figure("learner_step", "azq_learner_step", "Training steps done."),
+    _figure("progress", "azq_progress", "Share of the run's horizon that is done."),
+)
+# fmt: on
+
+PLANE_FIGURES = (
+    Figure("used_bytes", "azq_broker_used_memory_bytes", "Memory of the plane's server."),
+    Figure("limit_bytes", "azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none."),
+    Figure("dead_letters", "azq_dead_letters", "Frames that nobody could read.", counts_up=True),
+)
 WORKER_PHASES = (
     ("azq_phase_wall_share", "Share of a process's wall time by phase; of several loops the mean.", phases.WALL),
     ("azq_phase_cpu_cores", "CPU cores that a process uses by phase.", phases.CPU),
@@ -74,12 +101,8 @@ def of_planes(planes: Sequence[PlaneFacts]) -> Iterator[Metric]:
     """The brokers; the backlog of the control plane is samples, that of the data plane evaluation requests."""
     up = [plane for plane in planes if plane.up]
     yield _gauge("azq_broker_up", "1 while the plane answers.", ["plane"], (([plane.plane], plane.up) for plane in planes))
-    yield _gauge(
-        "azq_broker_used_memory_bytes", "Memory of the plane's server.", ["plane"], (([plane.plane], plane.used_bytes) for plane in up)
-    )
-    limits = (([plane.plane], plane.limit_bytes) for plane in up)
-    yield _gauge("azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none.", ["plane"], limits)
-    yield _counter("azq_dead_letters", "Frames that nobody could read.", ["plane"], (([plane.plane], plane.dead_letters) for plane in up))
+    for figure in PLANE_FIGURES:
+        yield _metric(figure, ["plane"], (([plane.plane], getattr(plane, figure.name)) for plane in up))
     waiting = (([plane.plane, run], entries) for plane in up for run, entries in plane.waiting.items())
     yield _gauge("azq_stream_entries", "Entries that nobody acknowledged yet.", ["plane", "run"], waiting)
 
@@ -102,8 +125,7 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
     yield _gauge("azq_process_start_time_seconds", "When a process started, in seconds since 1970.", WHO, starts)
     for figure in metrics.FIGURES:
         if figure.metric:
-            family, labels = _counter if figure.counts_up else _gauge, [*WHO, "quantile"] if figure.quantiles else WHO
-            yield family(figure.metric, figure.help, labels, _of_figure(figure, workers))
+            yield _metric(figure, [*WHO, "quantile"] if figure.quantiles else WHO, _of_figure(figure, workers))
     for name, text, prefix in WORKER_PHASES:
         shares = (([*_who(beat), phase], share) for beat in workers for phase, share in phases.part(beat.rates, prefix).items())
         yield _gauge(name, text, [*WHO, "phase"], shares)
@@ -111,12 +133,9 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
 
 def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     """Every run, its ledger included."""
-    for name, text, value_of in RUN_GAUGES:
-        known = (([status.run], value) for status in statuses if (value := value_of(status)) is not None)
-        yield _gauge(name, text, ["run"], known)
-    for name in LEDGER_COUNTERS:
-        counts = [([status.run], getattr(status.ledger, name)) for status in statuses]
-        yield _counter(f"azq_games_{name}", f"Games {name.replace('_', ' ')}.", ["run"], counts)
+    for figure in RUN_FIGURES:
+        known = (([status.run], value) for status in statuses if (value := attrgetter(figure.name)(status)) is not None)
+        yield _metric(figure, ["run"], known)
     states = (([status.run, str(status.state)], 1) for status in statuses)
     yield _gauge("azq_run_state", "1 for the state a run is in.", ["run", "state"], states)
 
@@ -132,15 +151,12 @@ def _who(beat: Heartbeat) -> list[str]:
     return [beat.worker, beat.role, beat.host]
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    return _filled(GaugeMetricFamily(name, text, labels=labels), rows)
+def _gauge(name: str, help: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    return _metric(Figure("", name, help), labels, rows)
 
 
-def _counter(name: str, text: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    return _filled(CounterMetricFamily(name, text, labels=labels), rows)
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
-    for labels, value in rows:
-        family.add_metric(labels, float(value))
+def _metric(figure: Figure, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+    family = (CounterMetricFamily if figure.counts_up else GaugeMetricFamily)(figure.metric, figure.help, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, float(value))
     return family

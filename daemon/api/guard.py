@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,16 +22,6 @@ STATIC_PATHS = frozenset({"/", "/favicon.ico", "/docs"})
 STATIC_FOLDER = "/page/"  # the page holds no secret; it asks for the token and sends it with each request
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """An answer that ends a request before it is routed."""
-
-    status: HTTPStatus
-    detail: str
-    kind: type[AzqError] | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-
 class Guard:
     """Refuses before routing: 401 without a token, 403 for pages of other sites, 429 beyond the rate, 413 and 415 for bodies; 421 and 403
     for a foreign Host or a proxy's where no token is set.
@@ -46,7 +36,6 @@ class Guard:
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers or passes on one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -55,17 +44,16 @@ class Guard:
         refusal = (
             self._too_fast(path, identity, scope)
             or self._not_allowed(path, identity, headers)
-            or _not_meant(scope["method"], headers)
-            or self._too_long(headers)
+            or _not_meant(path, scope["method"], headers)
+            or self._too_long(path, headers)
         )
         if refusal is not None:
-            kind = urn(refusal.kind) if refusal.kind else "about:blank"
-            await problem(refusal.status, refusal.detail, kind=kind, instance=path, headers=refusal.headers)(scope, receive, send)
+            await refusal(scope, receive, send)
             return
         scope[IDENTITY] = identity
         await self._app(scope, self._counted(receive), send)
 
-    def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> Refusal | None:
+    def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> JSONResponse | None:
         if path in PROBES:
             return None
         named = identity if identity is not LOCAL else None
@@ -74,9 +62,9 @@ class Guard:
         if not wait_s:
             return None
         text = f"more requests than daemon.rate_per_s allows; ask again in {wait_s} s"
-        return Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, TooManyRequests, {"Retry-After": str(wait_s)})
+        return _refusal(HTTPStatus.TOO_MANY_REQUESTS, text, path, TooManyRequests, {"Retry-After": str(wait_s)})
 
-    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> Refusal | None:
+    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> JSONResponse | None:
         if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
             return None
         if identity is None:
@@ -84,20 +72,20 @@ class Guard:
                 "this daemon asks for a token: send `Authorization: Bearer TOKEN`, one of its settings, or the one in .token of its home; "
                 "azq finds that where AZQ_HOME or its folder is the daemon's, and takes another from AZQ_DAEMON__TOKEN"
             )
-            return Refusal(HTTPStatus.UNAUTHORIZED, text, AccessDenied, {"WWW-Authenticate": "Bearer"})
+            return _refusal(HTTPStatus.UNAUTHORIZED, text, path, AccessDenied, {"WWW-Authenticate": "Bearer"})
         if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
             text = "without a token only requests to a loopback address are answered; set daemon.token"
-            return Refusal(HTTPStatus.MISDIRECTED_REQUEST, text, AccessDenied)
+            return _refusal(HTTPStatus.MISDIRECTED_REQUEST, text, path)
         if identity is LOCAL and (header := forwarding(headers)):
             text = f"a proxy passes this on ({header}), and without a token everybody behind it may do everything; set daemon.token"
-            return Refusal(HTTPStatus.FORBIDDEN, text, AccessDenied)
+            return _refusal(HTTPStatus.FORBIDDEN, text, path)
         return None
 
-    def _too_long(self, headers: Headers) -> Refusal | None:
+    def _too_long(self, path: str, headers: Headers) -> JSONResponse | None:
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) <= self._max_body_bytes:
             return None
-        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge.text(self._max_body_bytes))
+        return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge(self._max_body_bytes).detail, instance=path)
 
     def _counted(self, receive: Receive) -> Receive:
         taken = 0
@@ -113,11 +101,17 @@ class Guard:
         return counted
 
 
-def _not_meant(method: str, headers: Headers) -> Refusal | None:
+def _refusal(
+    status: HTTPStatus, text: str, path: str, kind: type[AzqError] = AccessDenied, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    return problem(status, text, kind=urn(kind), instance=path, headers=headers)
+
+
+def _not_meant(path: str, method: str, headers: Headers) -> JSONResponse | None:
     if text := why_foreign(method, headers):
-        return Refusal(HTTPStatus.FORBIDDEN, text, AccessDenied)
+        return _refusal(HTTPStatus.FORBIDDEN, text, path)
     if text := why_no_json(method, headers):
-        return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, InvalidRequest)
+        return _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text, path, InvalidRequest)
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi import status as http
 
-from azq.config import RunSections, Tag
+from azq.config import Tag
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
@@ -30,9 +30,8 @@ def enqueue_job(body: NewJob, use: Use, creation: Creating) -> JobOut:
     view = use.ledger.first_job(body.run, once)
     replayed = view is not None
     if view is None:
-        tag, games, slice_s = _settle(body, use)
-        with use.admission.job():
-            job = Job("", body.run, Kind(body.kind), tag, body.priority, games, slice_s, body.payload())
+        job = _settled(body, use)
+        with use.admit_job():
             view, replayed = use.ledger.enqueue_once(once, job)
     creation.note(view.job.job_id, replayed=replayed)
     return JobOut.of(view)
@@ -91,8 +90,8 @@ def _number(view: JobView) -> int:
     return int(view.job.job_id.rpartition(":")[2])
 
 
-def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
-    """Tag, games and slice of a job, the run's own where the request names none. Raises `StateConflict` and `UnknownTagError`."""
+def _settled(body: NewJob, use: Services) -> Job:
+    """The job, with the run's own tag, games and slice where the request names none. Raises `StateConflict` and `UnknownTagError`."""
     view = use.ledger.run(body.run)
     if view.state is not RunState.RUNNING:
         raise StateConflict(f"run {body.run} is {view.state}; resume it first")
@@ -105,11 +104,7 @@ def _settle(body: NewJob, use: Services) -> tuple[str, int, float]:
             f"no live worker takes {queue_name(body.kind, tag)}; live {body.kind} tags: {', '.join(tags) or 'none'}; "
             f"start `azq worker --queues {queue_name(body.kind, tag)}` on such a host, or ask for one of these"
         )
-    return tag, *_size(body, sections)
-
-
-def _size(body: NewJob, sections: RunSections) -> tuple[int, float]:
-    """Games and slice of a job, the run's own where the request names none."""
     if body.kind == Kind.SELFPLAY:
-        return body.games or sections.selfplay.games_in_flight, body.slice_s or sections.selfplay.slice_s
-    return (body.match.games if body.match else 0), 0.0
+        selfplay = sections.selfplay
+        return body.job(tag=tag, games=body.games or selfplay.games_in_flight, slice_s=body.slice_s or selfplay.slice_s)
+    return body.job(tag=tag, games=body.match.games if body.match else 0, slice_s=0.0)

@@ -7,43 +7,23 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from azq.config import DaemonConfig
 from azq.errors import TooManyRequests
-from azq.ledger import Ledger
-from azq.ledger.types import LedgerLoad
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """One change at a time is let in after a look at the ledger.
+@contextmanager
+def room(turn: threading.Lock, count: Callable[[], int], most: int, told: str) -> Iterator[None]:
+    """One change at a time is let in after a look at the ledger. Raises `TooManyRequests` where there are `most` already.
 
     A lock of this process is enough, and no script has to read the keys of all runs: only the one daemon that holds the control plane's
     lock answers requests. Whoever writes to the control plane himself, as `azq up` does, holds its password and is not bounded.
     """
-
-    ledger: Ledger
-    config: DaemonConfig
-    turn: threading.Lock
-
-    def run(self) -> AbstractContextManager[None]:
-        """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
-        told = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
-        return self._room(lambda load: load.running, self.config.max_runs, told)
-
-    def job(self) -> AbstractContextManager[None]:
-        """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
-        told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
-        return self._room(lambda load: load.jobs, self.config.max_queued_jobs, told)
-
-    @contextmanager
-    def _room(self, count_of: Callable[[LedgerLoad], int], most: int, told: str) -> Iterator[None]:
-        with self.turn:
-            if (count := count_of(self.ledger.load())) >= most:
-                raise TooManyRequests(f"{count} {told}")
-            yield
+    with turn:
+        if (there := count()) >= most:
+            raise TooManyRequests(f"{there} {told}")
+        yield
 
 
 class Streams:

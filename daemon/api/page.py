@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -16,6 +17,7 @@ from starlette.types import Scope
 from daemon.api.access import IDENTITY
 
 FOLDER = str(files("daemon") / "page")
+REFERENCE = files("daemon.api") / "reference.html"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -30,7 +32,6 @@ class Page(StaticFiles):
     """Files with the headers of a page that trusts only its own origin."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file, or 404."""
         response = await super().get_response(path, scope)
         response.headers.update(HEADERS)
         return response
@@ -38,7 +39,6 @@ class Page(StaticFiles):
 
 @router.get("/")
 def root() -> RedirectResponse:
-    """To the dashboard."""
     return RedirectResponse("/page/")
 
 
@@ -68,31 +68,7 @@ def render(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:
     lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
     version = f" {schema['info']['version']}" if tell_version else ""
     title, about = escape(f"{schema['info']['title']}{version}"), escape(schema["info"]["description"])
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}: REST</title>
-<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/page/style.css">
-</head>
-<body>
-<main>
-<h1>{title}: REST</h1>
-<p>{about}</p>
-<p>Bodies, parameters and answers are in the OpenAPI schema, <a href="/openapi.json">/openapi.json</a>, which any OpenAPI tool reads
-(where the daemon has a token, send it: <code>Authorization: Bearer ...</code>).</p>
-<table>
-<thead><tr><th>method</th><th>path</th><th>scope</th><th>does</th></tr></thead>
-<tbody>
-{lines}
-</tbody>
-</table>
-</main>
-</body>
-</html>
-"""
+    return Template(REFERENCE.read_text("utf-8")).substitute(title=title, about=about, rows=lines)
 
 
 def rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:

@@ -43,26 +43,15 @@ class BodyTooLarge(HTTPException):
     """More bytes than a request body may have."""
 
     def __init__(self, most_bytes: int) -> None:
-        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.text(most_bytes))
-
-    @staticmethod
-    def text(most_bytes: int) -> str:
-        """What the caller is told."""
-        return f"a request body may have {most_bytes} bytes"
-
-
-class ProblemResponse(JSONResponse):
-    """A problem document."""
-
-    media_type = MEDIA_TYPE
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request body may have {most_bytes} bytes")
 
 
 def problem(
     status: int, detail: str, *, kind: str = "about:blank", instance: str = "", headers: dict[str, str] | None = None, **extra: Any
-) -> ProblemResponse:
+) -> JSONResponse:
     """A response of that status; `kind` names the error class, `extra` are members of its own."""
     body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": masked(detail), "instance": instance, **extra}
-    return ProblemResponse(body, status, headers)
+    return JSONResponse(body, status, headers, media_type=MEDIA_TYPE)
 
 
 def urn(kind: type[AzqError]) -> str:
@@ -83,27 +72,27 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _crash)
 
 
-async def _azq_error(request: Request, error: Exception) -> ProblemResponse:
+async def _azq_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AzqError)
     status = status_of(error)
     headers = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else None
     return problem(status, str(error), kind=urn(type(error)), instance=request.url.path, headers=headers)
 
 
-async def _invalid(request: Request, error: Exception) -> ProblemResponse:
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
     detail = "; ".join(f"{item['where']}: {item['what']}" for item in found)
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=found)
 
 
-async def _refused(request: Request, error: Exception) -> ProblemResponse:
+async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers) if error.headers else None
     kind = urn(InvalidRequest) if error.status_code in UNUSABLE else "about:blank"
     return problem(error.status_code, str(error.detail), kind=kind, instance=request.url.path, headers=headers)
 
 
-async def _crash(request: Request, error: Exception) -> ProblemResponse:
+async def _crash(request: Request, error: Exception) -> JSONResponse:
     log.error("request_crashed", path=request.url.path, error=f"{type(error).__name__}: {error}")
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "the daemon failed to answer; its log says why", instance=request.url.path)

@@ -39,14 +39,12 @@ def create_run(body: NewRun, use: Use, creation: Creating) -> RunOut:
     view = use.ledger.first_run(body.name, once)
     replayed = view is not None
     if view is None:
-        record = record_of(
-            body.name,
-            _sections(body, use),
-            folder_of(body.name, body.directory, use.home, _folders(use, body.name)),
-            use.clock_ms(),
-            goals(body.until),
-        )
-        with use.admission.run():
+        sections = _sections(body, use)
+        # One of the same name is a conflict of another kind.
+        taken = {other.record.run: other.record.directory for other in use.ledger.runs() if other.record.run != body.name}
+        folder = folder_of(body.name, body.directory, use.home, taken)
+        record = record_of(body.name, sections, folder, use.clock_ms(), goals(body.until))
+        with use.admit_run():
             view, replayed = use.ledger.create_run_once(record, once)
     creation.note(body.name, replayed=replayed)
     return RunOut.of(view)
@@ -96,7 +94,7 @@ def resume_run(run: str, use: Use, body: Resumption | None = None) -> RunOut:
     """Goes on with a paused, finished or failed run, towards other goals where they are given."""
     if use.ledger.run(run).state is RunState.RUNNING:
         raise StateConflict(f"run {run} is running already")
-    with use.admission.run():
+    with use.admit_run():
         if body is not None and body.until is not None:
             use.ledger.update_run_until(run, goals(body.until))
         return RunOut.of(use.ledger.set_run_state(run, RunState.RUNNING))
@@ -153,11 +151,6 @@ def _sections(body: NewRun, use: Services) -> RunSections:
     return sections
 
 
-def _folders(use: Services, run: str) -> dict[str, str]:
-    """Those of all other runs; one of the same name is a conflict of another kind."""
-    return {view.record.run: view.record.directory for view in use.ledger.runs() if view.record.run != run}
-
-
 def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:
     names = use.game_names()
     if is_python_file(game):
@@ -178,8 +171,8 @@ def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
     Raises `ConfigError` for one outside of `home`, one of azq's own, and one that holds, or lies in, that of another run.
     """
     folder = Path(os.path.abspath(home / (said or run)))
-    place = _real(folder)
-    below = _parts_below(place, _real(home))
+    place, real_home = _real(folder), _real(home)
+    below = place.relative_to(real_home).parts if place.is_relative_to(real_home) else ()
     if said and (not below or any(part.startswith(".") for part in below)):
         raise ConfigError(
             f"directory {said!r} is no folder for a run below {home.absolute()}, the daemon's home; leave it out, or name one there"
@@ -192,7 +185,3 @@ def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
 
 def _real(path: str | Path) -> Path:
     return Path(os.path.realpath(path))  # Path.resolve raises where links run in a circle
-
-
-def _parts_below(place: Path, home: Path) -> tuple[str, ...]:
-    return place.relative_to(home).parts if place.is_relative_to(home) else ()

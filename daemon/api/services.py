@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,21 +17,15 @@ from azq.clock import now_ms
 from azq.config import DaemonConfig
 from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
-from azq.status.brokers import PlaneProbe
-from azq.status.heartbeats import Beats
-from azq.status.observe import Standings
+from azq.status.brokers import Plane
+from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
-from daemon.api.limits import Quota, Streams
+from daemon.api.limits import Streams, room
 from daemon.serve.health import Health
 
-READERS = 16
-
-
-def kept_readers() -> Callable[[Path], SegmentReader]:
-    """Readers of segments folders; those used lately stay, with what they know of their files."""
-    return lru_cache(READERS)(SegmentReader)
+READERS = 16  # of segments folders: those used lately stay, with what they know of their files
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +38,24 @@ class Services:
     health: Health
     home: Path
     game_names: Callable[[], Sequence[str]]
-    planes: Sequence[PlaneProbe] = ()
+    planes: Sequence[Plane] = ()
     clock_ms: Callable[[], int] = field(default=now_ms)
     store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
-    games_of: Callable[[Path], SegmentReader] = field(default_factory=kept_readers)
+    games_of: Callable[[Path], SegmentReader] = field(default_factory=lambda: lru_cache(READERS)(SegmentReader))
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def admission(self) -> Quota:
-        """Whether more runs and jobs are taken on."""
-        return Quota(self.ledger, self.config, self._turn)
+    def admit_run(self) -> AbstractContextManager[None]:
+        """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
+        told = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
+        return room(self._turn, lambda: self.ledger.load().running, self.config.max_runs, told)
+
+    def admit_job(self) -> AbstractContextManager[None]:
+        """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
+        told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
+        return room(self._turn, lambda: self.ledger.load().jobs, self.config.max_queued_jobs, told)
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -41,14 +40,16 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
 @router.get("/{version}", response_class=Response, responses=FILE, dependencies=[WORKER])
 def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[str, Header(max_length=1024)] = "") -> Response:
     """The weights as a safetensors file; `ETag` is their sha256, which was verified."""
-    view = use.ledger.run(run)
+    record = use.ledger.run(run).record
     event = _find(use, run, version)
     headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
     if event.sha256 in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    data = use.store_of(view.record, use.home).get(event.uri, event.sha256)
+    data = use.store_of(record, use.home).get(event.uri, event.sha256)
     headers |= {"Content-Length": str(len(data)), "Content-Disposition": f'attachment; filename="{run}-{event.version}.safetensors"'}
-    return StreamingResponse(_chunks(data), media_type=MEDIA_TYPE, headers=headers)
+    view = memoryview(data)
+    chunks = (bytes(view[start : start + CHUNK_BYTES]) for start in range(0, len(data), CHUNK_BYTES))
+    return StreamingResponse(chunks, media_type=MEDIA_TYPE, headers=headers)
 
 
 def _find(use: Services, run: str, version: str) -> WeightEvent:
@@ -63,12 +64,6 @@ def _find(use: Services, run: str, version: str) -> WeightEvent:
         if event.version == int(version):
             return event
     raise NotFound(f"run {run} has no weights {version}; the newest are {newest[0].version}")
-
-
-def _chunks(data: bytes) -> Iterator[bytes]:
-    view = memoryview(data)
-    for start in range(0, len(data), CHUNK_BYTES):
-        yield bytes(view[start : start + CHUNK_BYTES])
 
 
 READ_AT_ONCE = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from azq.ledger.types import JobView
-from azq.wire.messages import GradeSpec, MatchSpec
+from azq.ledger.types import JobView, RunState
+from azq.wire.messages import GradeSpec, Job, MatchSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,10 @@ class PublishJob:
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueSelfplay:
-    """Create one self-play job."""
+class EnqueueJob:
+    """Create one job and hand it to Celery."""
 
-    run: str
-    tag: str
-    games: int
-    slice_s: float
+    job: Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +56,11 @@ class CancelQueued:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishRun:
-    """End a run that reached its goal."""
+class EndRun:
+    """End a run that reached its goal, or that failed and cannot go on."""
 
     run: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailRun:
-    """End a run that cannot go on."""
-
-    run: str
+    state: RunState
     reason: str
 
 
@@ -89,6 +79,4 @@ class ReportUnroutable:
         return f"run {self.run}: no live worker takes {self.queue} (live {kind} tags: {there}); {remedy}"
 
 
-Action: TypeAlias = (
-    PublishJob | EnqueueSelfplay | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | FinishRun | FailRun | ReportUnroutable
-)
+Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | ReportUnroutable

@@ -1,4 +1,4 @@
-"""The daemon's one decision: the difference between what is wanted and what is there, as a list of actions. Pure."""
+"""The daemon's one decision: the difference between what is wanted and what is there, evaluation rounds too, as a list of actions. Pure."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from azq.config import DaemonConfig, RunSections
+from azq.config import ArenaConfig, DaemonConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.queues import condense, live_tags, slots_of
+from azq.status.queues import condense, eval_tag, live_tags, slots_of
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
 from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
-from daemon.decide.actions import (
-    Action,
-    CancelQueued,
-    EnqueueEval,
-    EnqueueSelfplay,
-    ExpireLeases,
-    FailRun,
-    FinishRun,
-    PublishJob,
-    ReportUnroutable,
-    RequeueLost,
-)
-from daemon.decide.evaluation import next_round
+from azq.wire.messages import GradeSpec, Job, MatchSpec
+from daemon.decide import actions as do
+from daemon.decide.actions import Action
 
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
+SEED_LIMIT = 2**63
+FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -78,10 +70,9 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
     actions += _deliver(run.state, seen, scene)
     if run.state is RunState.RUNNING:
         actions += _top_up(run.name, run.sections, seen, scene)
-    finished = run.state is RunState.FINISHED
-    if finished and scene.now_ms - run.changed_ms < SETTLE_MS:
+    if run.state is RunState.FINISHED and scene.now_ms - run.changed_ms < SETTLE_MS:
         return actions
-    evaluation = next_round(run.name, run.sections, seen, scene.offers, scene.now_ms, scene.has_positions, finished=finished)
+    evaluation = _next_round(run, run.sections, seen, scene)
     if evaluation is not None:
         actions.append(_route(evaluation, scene.offers))
     return actions
@@ -89,34 +80,34 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
-        return FailRun(run.name, run.unreadable)
+        return do.EndRun(run.name, RunState.FAILED, run.unreadable)
     done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
     if reason := Goals(run.until).reached(done):
-        return FinishRun(run.name, reason)
+        return do.EndRun(run.name, RunState.FINISHED, reason)
     recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
-        return FailRun(run.name, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
+        return do.EndRun(run.name, RunState.FAILED, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
 
 
 def _expire(run: DesiredRun, seen: ObservedRun, now_ms: int) -> list[Action]:
     over = any(view.state is JobState.LEASED and view.lease_until_ms <= now_ms for view in seen.jobs)
-    return [ExpireLeases(run.name)] if over else []
+    return [do.ExpireLeases(run.name)] if over else []
 
 
 def _drop(state: RunState, seen: ObservedRun) -> list[Action]:
     """Queued jobs of an ended run are over; evaluations of a finished one still count."""
     queued = [view for view in seen.jobs if view.state is JobState.QUEUED]
-    return [CancelQueued(view.job.job_id) for view in queued if not _survives(view, state)]
+    return [do.CancelQueued(view.job.job_id) for view in queued if not _survives(view, state)]
 
 
 def _survives(view: JobView, state: RunState) -> bool:
     return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind not in MAKES_GAMES)
 
 
-def _route(evaluation: EnqueueEval, offers: Sequence[Offer]) -> Action:
+def _route(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_name(Kind.EVAL, evaluation.tag)
-    return evaluation if slots_of(offers, queue) else ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
+    return evaluation if slots_of(offers, queue) else do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
 def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -127,16 +118,12 @@ def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
         if view.state is not JobState.QUEUED or not _survives(view, state):
             continue
         if not slots_of(scene.offers, queue):
-            actions.append(ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
+            actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
-            actions.append(PublishJob(view))
-        elif _is_lost(view, scene.full_ms.get(queue, scene.now_ms), scene.now_ms, scene.config):
-            actions.append(RequeueLost(view.job.job_id, view.attempt))
+            actions.append(do.PublishJob(view))
+        elif scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= scene.config.unclaimed_s * 1000:
+            actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
-
-
-def _is_lost(view: JobView, full_ms: int, now_ms: int, config: DaemonConfig) -> bool:
-    return now_ms - max(view.published_ms, full_ms) >= config.unclaimed_s * 1000
 
 
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -144,10 +131,57 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     tag = sections.run.tag
     slots = slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag))
     if not slots:
-        return [ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
+        return [do.ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
     if stalled(seen.learner, seen.counts, sections.selfplay.max_waiting_games):
         return []
     active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
-    job = EnqueueSelfplay(name, tag, sections.selfplay.games_in_flight, sections.selfplay.slice_s)
+    settings = sections.selfplay
+    job = do.EnqueueJob(Job("", name, Kind.SELFPLAY, tag, games=settings.games_in_flight, slice_s=settings.slice_s))
     share = -(-slots // scene.sharing[tag])
     return [job] * max(0, share + scene.config.jobs_ahead - active)
+
+
+def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:
+    """The round that is due now, or None.
+
+    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one), no evaluation job outstanding.
+    Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
+    A finished run waits for no time: its last weights get their round as soon as self-play has given its games back.
+    """
+    arena, finished = sections.arena, run.state is RunState.FINISHED
+    if arena.every_s == 0 or seen.weight_version <= seen.round_version:
+        return None
+    if any(finished or view.job.kind == Kind.EVAL for view in seen.jobs):
+        return None
+    tag = eval_tag(scene.offers, sections.run.tag)
+    begins = not (seen.round_version or finished) and slots_of(scene.offers, queue_name(Kind.EVAL, tag))
+    if begins and (first := _grade(sections, seen.weight_version, scene, most=FIRST_POSITIONS)):
+        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first))
+    waited_ms = scene.now_ms - seen.round_ms if seen.round_ms else seen.active_ms
+    if waited_ms < arena.every_s * 1000 and not finished:
+        return None
+    specs: list[MatchSpec | GradeSpec] = [*_matches(arena, sections.run.seed, seen), *_grade(sections, seen.weight_version, scene)]
+    return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs)) if specs else None
+
+
+def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:
+    newest = f"weights:{seen.weight_version}"
+    previous = f"weights:{seen.round_version}" if seen.round_version else newest
+    opponents = [previous if opponent == "previous" else opponent for opponent in arena.opponents]
+    return [
+        MatchSpec(newest, opponent, arena.games, arena.num_simulations, arena.opening_plies, _seed(seed, seen.weight_version, index))
+        for index, opponent in enumerate(opponents)
+        if opponent not in (newest, "latest")
+    ]
+
+
+def _grade(sections: RunSections, version: int, scene: _Scene, most: int = SEED_LIMIT) -> list[GradeSpec]:
+    arena = sections.arena
+    if arena.grade_positions == 0 or not scene.has_positions(sections.run.game):
+        return []
+    # The same seed in every round: the same positions are graded, so the curve compares like with like.
+    return [GradeSpec(version, min(arena.grade_positions, most), arena.num_simulations, sections.run.seed)]
+
+
+def _seed(run_seed: int, version: int, index: int) -> int:
+    return (run_seed * 1_000_003 + version * 1_009 + index) % SEED_LIMIT

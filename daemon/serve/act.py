@@ -14,18 +14,8 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import EvalRound, Job
-from daemon.decide.actions import (
-    Action,
-    CancelQueued,
-    EnqueueEval,
-    EnqueueSelfplay,
-    ExpireLeases,
-    FailRun,
-    FinishRun,
-    PublishJob,
-    ReportUnroutable,
-    RequeueLost,
-)
+from daemon.decide import actions as do
+from daemon.decide.actions import Action
 
 EVAL_PRIORITY = 3
 
@@ -42,9 +32,9 @@ class Hands:
     max_attempts: int
 
 
-def act(actions: Sequence[Action], hands: Hands, now_ms: int) -> None:
+def act(decided: Sequence[Action], hands: Hands, now_ms: int) -> None:
     """Does each action; one that the state forbids by now is logged and skipped. Raises `BrokerError`: try again later."""
-    for action in actions:
+    for action in decided:
         try:
             _do(action, hands, now_ms)
         except (StateConflict, NotFound) as error:  # somebody was faster; the next look tells
@@ -59,31 +49,28 @@ def send(hands: Hands, view: JobView) -> None:
 
 def _do(action: Action, hands: Hands, now_ms: int) -> None:
     match action:
-        case PublishJob(view):
+        case do.PublishJob(view):
             send(hands, view)
-        case EnqueueSelfplay(run, tag, games, slice_s):
-            send(hands, hands.ledger.enqueue(Job("", run, Kind.SELFPLAY, tag, games=games, slice_s=slice_s)))
-        case EnqueueEval():
+        case do.EnqueueJob(job):
+            send(hands, hands.ledger.enqueue(job))
+        case do.EnqueueEval():
             _start_round(action, hands, now_ms)
-        case ExpireLeases(run):
+        case do.ExpireLeases(run):
             for view in hands.ledger.expire(run, hands.max_attempts):
                 log.warning("lease_expired", job=view.job.job_id, attempt=view.attempt, state=str(view.state), owner=view.owner)
-        case RequeueLost(job_id, attempt):
+        case do.RequeueLost(job_id, attempt):
             log.warning("message_lost", job=job_id, attempt=attempt)
             send(hands, hands.ledger.requeue(job_id, attempt))
-        case CancelQueued(job_id):
+        case do.CancelQueued(job_id):
             hands.ledger.cancel(job_id)
-        case FinishRun(run, reason):
-            hands.ledger.set_run_state(run, RunState.FINISHED, reason)
-            log.info("run_finished", run=run, reason=reason)
-        case FailRun(run, reason):
-            hands.ledger.set_run_state(run, RunState.FAILED, reason)
-            log.error("run_failed", run=run, reason=reason)
-        case ReportUnroutable():
+        case do.EndRun(run, state, reason):
+            hands.ledger.set_run_state(run, state, reason)
+            (log.error if state is RunState.FAILED else log.info)(f"run_{state}", run=run, reason=reason)
+        case do.ReportUnroutable():
             pass  # a condition, not a deed: the loop keeps and logs it
 
 
-def _start_round(action: EnqueueEval, hands: Hands, now_ms: int) -> None:
+def _start_round(action: do.EnqueueEval, hands: Hands, now_ms: int) -> None:
     # Noted first: a crash in between costs a round, the reverse order would ask for one twice.
     hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms)))
     for spec in action.specs:

@@ -95,7 +95,6 @@ class Visitor(socket.socket):
             self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Closes the connection."""
         self._door.forget(self)
         super().close()
 

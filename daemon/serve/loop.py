@@ -22,9 +22,8 @@ from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify
 from azq.status.brokers import fleet_of
-from azq.status.heartbeats import Beats
 from azq.status.history import Recorder
-from azq.status.observe import Observer
+from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
@@ -141,36 +140,22 @@ class Loop:
         self.health.tick_failed(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
-    """A daemon without its REST interface, over one connection: the parts that others work with too."""
-
-    client: redis.Redis
-    ledger: Ledger
-    bus: RedisBus
-    beats: Beats
-    health: Health
-    loop: Loop
-
-
-def build(config: Config, client: redis.Redis, lock: DaemonLock) -> Core:
+def build(config: Config, client: redis.Redis, lock: DaemonLock) -> Loop:
     """What ticks, over one connection."""
-    bus, ledger, health = RedisBus(client), Ledger(client), Health()
-    beats = Beats(bus, max_age_s=2 * config.daemon.tick_s)
+    bus, ledger = RedisBus(client), Ledger(client)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
-    loop = Loop(
+    return Loop(
         config=config.daemon,
-        observer=Observer(ledger, bus, beats),
+        observer=Observer(ledger, bus, Beats(bus, max_age_s=2 * config.daemon.tick_s)),
         hands=Hands(ledger, bus, publish, config.daemon.max_attempts),
         bus=bus,
         hold=lock.hold,
         clock_ms=partial(broker_ms, client),
         has_positions=positions.available,
-        health=health,
+        health=Health(),
         life_s=config.worker.heartbeat_life_s,
         fleet=fleet_of(config),
     )
-    return Core(client, ledger, bus, beats, health, loop)
 
 
 def broker_ms(client: redis.Redis) -> int:

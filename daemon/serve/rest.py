@@ -7,11 +7,13 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h11
+import redis
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,7 +27,7 @@ from azq.wire.connect import open_client
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
-from daemon.serve.loop import Core
+from daemon.serve.loop import Loop
 
 START_WITHIN_S = 15.0
 STOP_WITHIN_S = 5.0
@@ -35,33 +37,24 @@ PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
 log = logs.get(__name__)
 
 
-class Rest(contextlib.AbstractContextManager["Rest"]):
-    """Serves on a bound socket from entering to leaving; raises `AzqError` when it does not get that far."""
-
-    def __init__(self, config: Config, core: Core, listener: Door) -> None:
-        certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
-        self._services = services_of(config, core)
-        self._app = create_app(self._services)
-        self._server = Server(self._app, listener, certificate=certificate, key=key)
-        self._url = url_of(listener, tls=certificate is not None)
-        self._token = config.daemon.token.get_secret_value()
-
-    def __enter__(self) -> Rest:
-        self._server.start()
-        log.info("listening", url=self._url)
-        if sys.stdout.isatty():  # never into a log
-            sys.stdout.write(f"dashboard {self._url}/#token={self._token}\n" if self._token else f"dashboard {self._url}\n")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._services.streams.close()
-        self._server.stop()
-        self._app.state.auditor.close()
-
-    @property
-    def alive(self) -> bool:
-        """False once its thread died."""
-        return self._server.alive
+@contextlib.contextmanager
+def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> Iterator[Server]:
+    """Serves on a bound socket while entered; raises `AzqError` when it does not get that far."""
+    certificate, key = config.daemon.tls_certificate, config.daemon.tls_key
+    services = services_of(config, client, loop)
+    app = create_app(services)
+    server = Server(app, listener, certificate=certificate, key=key)
+    url, token = url_of(listener, tls=certificate is not None), config.daemon.token.get_secret_value()
+    server.start()
+    log.info("listening", url=url)
+    if sys.stdout.isatty():  # never into a log
+        sys.stdout.write(f"dashboard {url}/#token={token}\n" if token else f"dashboard {url}\n")
+    try:
+        yield server
+    finally:
+        services.streams.close()
+        server.stop()
+        app.state.auditor.close()
 
 
 class Conversation(H11Protocol):
@@ -72,17 +65,14 @@ class Conversation(H11Protocol):
         self._door = door
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Finds the visitor behind a connection."""
         super().connection_made(transport)
         self._visitor = self._door.visitors.get(transport.get_extra_info("socket").fileno())
 
     def data_received(self, data: bytes) -> None:
-        """Takes in bytes."""
         super().data_received(data)
         self._tell()
 
     def on_response_complete(self) -> None:
-        """Goes on to the next request of the connection."""
         super().on_response_complete()
         self._tell()
 
@@ -133,7 +123,6 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """False once the thread died."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
@@ -144,17 +133,17 @@ class Server:
         self._listener.close()
 
 
-def services_of(config: Config, core: Core) -> Services:
+def services_of(config: Config, client: redis.Redis, loop: Loop) -> Services:
     """What the routes work with."""
     data = [open_client(url, timeout_s=PROBE_TIMEOUT_S) for url in config.broker.data_planes]
     return Services(
-        core.ledger,
-        core.bus,
+        loop.hands.ledger,
+        loop.bus,
         config.daemon,
-        core.health,
+        loop.health,
         config.home,
         games.names,
-        open_planes(core.client, data),
-        store_of=partial(open_run_store, config.store, client=core.client),
-        beats=core.beats,
+        open_planes(client, data),
+        store_of=partial(open_run_store, config.store, client=client),
+        beats=loop.observer.beats,
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from azq.metrics import FIGURES
+from azq.metrics import FIGURES, Figure
+from daemon.api.figures import RUN_FIGURES
 
 WIDTH, COLUMNS, HEIGHT = 24, 3, 8
 SOURCE = {"type": "prometheus", "uid": "azq-prometheus"}
@@ -40,80 +41,23 @@ def spent(title: str, role: str) -> Panel:
     return Panel(title, "percentunit", ((query, "{{phase}}"),), stacked=True)
 
 
-def worker_panels() -> list[Panel]:
-    """The charts of what each process tells of itself, in the order of their figures."""
+def panels_of(figures: Sequence[Figure], choice: str = "") -> list[Panel]:
+    """The charts of figures, in their order; those of one title are one. `choice` picks series where a chart shows a metric as it is."""
     panels: dict[str, Panel] = {}
-    for figure in FIGURES:
+    for figure in figures:
+        metric = f"{figure.metric}{'_total' if figure.counts_up else ''}{choice}"
         for chart in figure.charts:
-            before = panels.get(chart.title, Panel(chart.title, chart.unit, ()))
-            panels[chart.title] = replace(before, queries=(*before.queries, (chart.query or figure.metric, chart.legend)))
+            before = panels.get(chart.title, Panel(chart.title, chart.unit, (), chart.kind))
+            panels[chart.title] = replace(before, queries=(*before.queries, (chart.query or metric, chart.legend)))
     return list(panels.values())
 
 
-OF_RUN = '{run=~"$run"}'
-RUN = (
-    panel("Games", "short", (f"azq_games_per_s{OF_RUN}", "{{run}} games/s")),
-    panel(
-        "Simulations and evaluations",
-        "short",
-        (f"azq_simulations_per_s{OF_RUN}", "{{run}} simulations/s"),
-        (f"azq_evaluations_per_s{OF_RUN}", "{{run}} evaluations/s"),
-    ),
-    panel("Mean batch", "short", (f"azq_mean_batch{OF_RUN}", "{{run}}")),
-    panel("Losses", "none", (f"azq_loss_policy{OF_RUN}", "{{run}} policy"), (f"azq_loss_value{OF_RUN}", "{{run}} value")),
-    panel("Strength: error share", "percentunit", (f"azq_error_share{OF_RUN}", "{{run}}")),
-    panel("Strength: Elo", "none", (f"azq_elo{OF_RUN}", "{{run}}")),
-    panel("Policy lag", "none", (f"azq_policy_lag{OF_RUN}", "{{run}} versions")),
-    panel(
-        "Weight version and learning rate",
-        "none",
-        (f"azq_weight_version{OF_RUN}", "{{run}} version"),
-        (f"azq_learning_rate{OF_RUN}", "{{run}} learning rate"),
-    ),
-    panel(
-        "Samples trained on",
-        "short",
-        (f"azq_samples_per_s{OF_RUN}", "{{run}} samples/s"),
-        (f"azq_samples_per_insert{OF_RUN}", "{{run}} per insert"),
-        (f"azq_samples_processed{OF_RUN}", "{{run}} in all"),
-    ),
-    panel(
-        "Ranks that train",
-        "short",
-        (f"azq_ranks_healthy{OF_RUN}", "{{run}} healthy"),
-        (f"azq_ranks_failed{OF_RUN}", "{{run}} failed"),
-        (f"azq_ranks_fallback_active{OF_RUN}", "{{run}} fallback"),
-    ),
-    panel(
-        "Training step",
-        "s",
-        (f"azq_train_batch_seconds{OF_RUN}", "{{run}} whole"),
-        (f"azq_train_sync_seconds{OF_RUN}", "{{run}} waiting for ranks"),
-    ),
-    panel("Scaling efficiency", "percentunit", (f"azq_scaling_efficiency{OF_RUN}", "{{run}}")),
-    panel("Replay buffer", "short", (f"azq_samples{OF_RUN}", "{{run}} samples"), (f"azq_window_samples{OF_RUN}", "{{run}} window")),
-    panel("Held back", "bool", (f"azq_selfplay_stalled{OF_RUN}", "{{run}} self-play"), (f"azq_learner_waiting{OF_RUN}", "{{run}} learner")),
-    panel("Ledger balanced", "bool_yes_no", (f"azq_ledger_balanced{OF_RUN}", "{{run}}"), kind="stat"),
-    panel(
-        "Games: opened, finished, learned from",
-        "short",
-        (f"azq_games_opened_total{OF_RUN}", "{{run}} opened"),
-        (f"azq_games_finished_total{OF_RUN}", "{{run}} finished"),
-        (f"azq_games_inserted_total{OF_RUN}", "{{run}} inserted"),
-    ),
-    panel(
-        "Games: abandoned, duplicates dropped",
-        "short",
-        (f"azq_games_abandoned_total{OF_RUN}", "{{run}} abandoned"),
-        (f"azq_games_duplicates_dropped_total{OF_RUN}", "{{run}} duplicates dropped"),
-    ),
-    panel("Open games", "short", (f"azq_open_games{OF_RUN}", "{{run}}")),
-)
+RUN = panels_of(RUN_FIGURES, '{run=~"$run"}')
 FLEET = (
     panel("Processes", "short", ("azq_workers", "{{role}}"), kind="stat"),
     panel("Brokers up", "bool_yes_no", ("azq_broker_up", "{{plane}}"), kind="stat"),
     panel("Queues without worker", "short", ("azq_unroutable_queues", "queues"), kind="stat"),
-    *worker_panels(),
+    *panels_of(FIGURES),
     panel("Heartbeat age", "s", ("azq_heartbeat_age_seconds", "{{role}} {{worker}}")),
     spent("Self-play: where the time goes", "selfplay"),
     spent("Inference: where the time goes", "inference"),

@@ -26,8 +26,7 @@ from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import process_space
 from azq.ledger.types import Directive, JobState, Lease, RunState
-from azq.status.heartbeats import Beats
-from azq.status.observe import Observer
+from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect, open_client

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from azq.cli.app import COMMANDS, GROUPS, app
-from azq.cli.options import with_client, with_settings
+from azq.cli.options import Answer, with_answer, with_client, with_settings
+from azq.errors import ExitCode
 
 HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic")
 
@@ -46,3 +47,15 @@ def test_common_options_stand_before_json_in_place_of_the_first_parameter() -> N
         found = typer.main.get_command(alone)
         assert [parameter.name for parameter in found.params][:4] == options
         assert found.help == "Told."
+
+
+@pytest.mark.parametrize(("text", "shown"), [("one line", "one line"), (["two", "lines"], "two\nlines")])
+def test_an_answer_is_lines_for_people_values_for_machines_and_an_exit_code(text: str | list[str], shown: str) -> None:
+    def command(sound: bool = True) -> Answer:
+        return Answer({"sound": sound}, text, ExitCode.OK if sound else ExitCode.CONFIG)
+
+    alone = typer.Typer()
+    alone.command()(with_answer(command))
+    for_people, for_machines = CliRunner().invoke(alone, []), CliRunner().invoke(alone, ["--no-sound", "--json"])
+    assert (for_people.output, for_people.exit_code) == (f"{shown}\n", ExitCode.OK)
+    assert (for_machines.output, for_machines.exit_code) == ('{"sound": false}\n', ExitCode.CONFIG)

@@ -13,7 +13,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
-from azq.status.brokers import PlaneFacts
+from azq.status.brokers import Plane, PlaneFacts
 from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -27,7 +27,7 @@ JOB = {"run": "r0", "kind": "selfplay", "games": 1}
 BEAT = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu",))
 
 
-class FakePlane:
+class FakePlane(Plane):
     """Notes the runs that it was told to forget."""
 
     def __init__(self) -> None:

@@ -11,25 +11,27 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide
 from azq.config import ArenaConfig, RunConfig
 from azq.ledger.types import JobState, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
-from azq.wire.messages import GradeSpec, MatchSpec
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeSpec, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
+    EndRun,
     EnqueueEval,
-    EnqueueSelfplay,
+    EnqueueJob,
     ExpireLeases,
-    FailRun,
-    FinishRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
 )
 from daemon.decide.reconcile import reconcile
 
+SELFPLAY = EnqueueJob(Job("", "r", Kind.SELFPLAY, "cpu", games=32, slice_s=60.0))
+
 
 def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:
     workers = (beat("a", "selfplay.cpu", slots=2), beat("b", "selfplay.cpu", "eval.cpu"), beat("c", "selfplay.cuda", slots=9))
     actions = decide(ObservedRun(EMPTY, jobs=(view(1),)), workers)
-    assert actions == [EnqueueSelfplay("r", "cpu", 32, 60.0)] * 3
+    assert actions == [SELFPLAY] * 3
 
 
 @pytest.mark.parametrize(
@@ -97,33 +99,32 @@ def test_expired_leases_are_taken_back_in_every_run_state(state: RunState) -> No
 )
 def test_a_run_that_reached_its_goal_is_finished_and_gets_nothing_more(until: dict[str, float], seen: ObservedRun) -> None:
     [action] = decide(seen, (beat("a", "selfplay.cpu"),), until=until)
-    assert isinstance(action, FinishRun)
+    assert isinstance(action, EndRun)
+    assert action.state is RunState.FINISHED
     assert next(iter(until)) in action.reason
 
 
 def test_a_run_short_of_its_goal_goes_on() -> None:
-    assert EnqueueSelfplay("r", "cpu", 32, 60.0) in decide(
-        ObservedRun(EMPTY, active_ms=299_999), (beat("a", "selfplay.cpu"),), until={"minutes": 5.0}
-    )
+    assert SELFPLAY in decide(ObservedRun(EMPTY, active_ms=299_999), (beat("a", "selfplay.cpu"),), until={"minutes": 5.0})
 
 
 def test_settings_that_do_not_parse_fail_the_run_with_the_key() -> None:
-    assert decide(ObservedRun(EMPTY), sections=None) == [FailRun("r", "selfplay.oops: unknown key")]
+    assert decide(ObservedRun(EMPTY), sections=None) == [EndRun("r", RunState.FAILED, "selfplay.oops: unknown key")]
 
 
 def test_jobs_that_keep_failing_fail_the_run_and_one_success_forgives() -> None:
     failed = tuple(view(n, JobState.FAILED, ended_ms=NOW - n, error=f"no observation {n}") for n in range(1, 6))
     [action] = decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),))
-    assert action == FailRun("r", "5 self-play jobs in a row failed; the last one: no observation 1")
-    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
+    assert action == EndRun("r", RunState.FAILED, "5 self-play jobs in a row failed; the last one: no observation 1")
+    assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed[:4]), (beat("a", "selfplay.cpu"),)))
     forgiven = (dataclasses.replace(failed[0], state=JobState.DONE), *failed[1:])
-    assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
+    assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
 
 
 def test_failures_from_before_the_last_resume_are_forgotten() -> None:
     for ended_ms in (NOW - 200_000, NOW - 100_000):  # long before, and in the same moment
         failed = tuple(view(n, JobState.FAILED, ended_ms=ended_ms, error="old") for n in range(5))
-        assert not any(isinstance(action, FailRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
+        assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
 
 
 def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
@@ -146,8 +147,8 @@ def test_a_job_behind_a_leased_one_is_published_too() -> None:
 
 def test_goals_nobody_has_begun_or_knows_are_not_reached() -> None:
     for until in ({"steps": 1.0}, {"moves": 1.0}):
-        assert not any(isinstance(action, FinishRun) for action in decide(ObservedRun(EMPTY), (), until=until))
-    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [FinishRun("r", "steps=0 reached")]
+        assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY), (), until=until))
+    assert decide(ObservedRun(EMPTY), (), until={"steps": 0.0}) == [EndRun("r", RunState.FINISHED, "steps=0 reached")]
 
 
 class TestEvaluationRounds:
@@ -252,5 +253,5 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     desired = Desired(tuple(DesiredRun(name, RunState.RUNNING, SECTIONS) for name in names))
     runs = dict.fromkeys(names, ObservedRun(EMPTY)) | {"held": ObservedRun(EMPTY, learner=learner(stall_selfplay=True))}
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
-    wanted = Counter(action.run for action in actions if isinstance(action, EnqueueSelfplay))
+    wanted = Counter(action.job.run for action in actions if isinstance(action, EnqueueJob))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share

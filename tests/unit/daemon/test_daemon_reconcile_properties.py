@@ -15,11 +15,10 @@ from azq.wire.kinds import queue_name
 from daemon.decide.actions import (
     Action,
     CancelQueued,
+    EndRun,
     EnqueueEval,
-    EnqueueSelfplay,
+    EnqueueJob,
     ExpireLeases,
-    FailRun,
-    FinishRun,
     PublishJob,
     ReportUnroutable,
     RequeueLost,
@@ -79,9 +78,9 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
         match action:
             case PublishJob(job):
                 jobs[job.job.job_id] = dataclasses.replace(job, published_ms=NOW)
-            case EnqueueSelfplay():
+            case EnqueueJob(new):
                 number = len(jobs) + 1000
-                jobs[f"r:{number}"] = view(number, JobState.QUEUED, tag=action.tag, published_ms=NOW)
+                jobs[f"r:{number}"] = view(number, JobState.QUEUED, kind=new.kind, tag=new.tag, published_ms=NOW)
             case EnqueueEval():
                 for _ in action.specs:
                     number = len(jobs) + 1000
@@ -95,10 +94,8 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
                 jobs[job_id] = dataclasses.replace(jobs[job_id], attempt=attempt + 1, published_ms=NOW)
             case CancelQueued(job_id):
                 del jobs[job_id]
-            case FinishRun():
-                run = dataclasses.replace(run, state=RunState.FINISHED)
-            case FailRun():
-                run = dataclasses.replace(run, state=RunState.FAILED)
+            case EndRun(_, state):
+                run = dataclasses.replace(run, state=state)
     return run, dataclasses.replace(observed, runs={"r": dataclasses.replace(seen, jobs=tuple(jobs.values()))})
 
 
@@ -124,7 +121,7 @@ def test_it_never_enqueues_beyond_slots_and_jobs_ahead(world: tuple[DesiredRun, 
     tag = run.sections.run.tag
     slots = sum(worker.slots for worker in observed.workers if queue_name("selfplay", tag) in worker.queues)
     before = sum(job.job.kind == "selfplay" and job.job.tag == tag for job in observed.runs["r"].jobs)
-    new = [action for action in step(run, observed) if isinstance(action, EnqueueSelfplay)]
+    new = [action for action in step(run, observed) if isinstance(action, EnqueueJob)]
     if new:
         assert run.state is RunState.RUNNING
         assert slots > 0

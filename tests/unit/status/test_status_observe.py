@@ -10,8 +10,7 @@ import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.metrics import EVALUATIONS_PER_S, GAMES_PER_S, POLICY_LAG
-from azq.status.heartbeats import Beats
-from azq.status.observe import Standings
+from azq.status.observe import Beats, Standings
 from azq.status.workers import joined, lag_of, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -15,7 +15,7 @@ from azq import games
 from azq.arena import analyse
 from azq.arena.grade import Grade
 from azq.config import SearchConfig, load
-from azq.console import move, players
+from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchResult, MatchSpec
@@ -24,8 +24,8 @@ GAME = games.load("tic_tac_toe")
 WALK: Any = WalkGame()
 
 
-def request(game: str, **more: Any) -> players.Seating:
-    return players.Seating(game, None, "latest", 16, slots=16, **more)
+def request(game: str, **more: Any) -> play.Seating:
+    return play.Seating(game, None, "latest", 16, slots=16, **more)
 
 
 @pytest.fixture
@@ -108,30 +108,30 @@ def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
 def test_a_file_is_graded_and_told_as_table_and_values(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text('{"actions": [0, 4, 1, 8], "moves": {"2": 1, "3": -1, "5": -1, "6": -1, "7": -1}, "phase": "end"}\n' * 3)
-    result = players.grade_player(load(), request("tic_tac_toe"), "uct:500", file)
+    result = play.grade_player(load(), request("tic_tac_toe"), "uct:500", file)
     assert (result["positions"], result["errors"], result["mean_loss"], result["unlisted"]) == (3, 0, 0.0, 0)
     assert result["by_class"]["end"]["positions"] == 3
-    assert "0.0%" in players.grade_text(result)
-    assert players.grade_player(load(), request("connect_four"), "random", None)["positions"] == 600
+    assert "0.0%" in play.grade_text(result)
+    assert play.grade_player(load(), request("connect_four"), "random", None)["positions"] == 600
     with pytest.raises(NotFound, match="othello"):
-        players.grade_player(load(), request("othello"), "random", None)
+        play.grade_player(load(), request("othello"), "random", None)
 
 
 def test_result_classes_are_told_only_where_results_are_certain() -> None:
     found = Grade(1, 4, {"": (1, 4)}, 0.5, {"": 0.5}, 2)
-    assert "errors" not in players.grade_figures(WALK, "x", 1, found)
-    text = players.grade_text(players.grade_figures(WALK, "x", 1, found))
+    assert "errors" not in play.grade_figures(WALK, "x", 1, found)
+    text = play.grade_text(play.grade_figures(WALK, "x", 1, found))
     assert "lost classes" not in text
     assert "2 moves are not graded" in text
 
 
 def test_a_match_is_told_with_its_interval() -> None:
-    result = players.match_players(load(), request("tic_tac_toe"), "uct:20", "random", 59, 1)
+    result = play.match_players(load(), request("tic_tac_toe"), "uct:20", "random", 59, 1)
     assert result["games"] == 60
     assert result["points"] > result["points_95"] > 0
-    assert "uct:20 - random" in players.match_text(result)
+    assert "uct:20 - random" in play.match_text(result)
     three = MatchResult(MatchSpec("a", "b", 3, 1, 0, 0), "a", "b", 2, 0, 1, 0, seats=3, share=2 / 3, points=0.5, points_se=0.1)
-    text = players.match_text(players.match_figures(three, players.unit(WALK)))
+    text = play.match_text(play.match_figures(three, play.unit(WALK)))
     assert "a - 2 x b" in text
     assert "33.3% between equals" in text
 
@@ -139,19 +139,19 @@ def test_a_match_is_told_with_its_interval() -> None:
 @pytest.mark.parametrize(("games_", "plies"), [(0, 0), (2, -1)])
 def test_a_match_of_nothing_is_refused(games_: int, plies: int) -> None:
     with pytest.raises(ConfigError, match="--games"):
-        players.match_players(load(), request("tic_tac_toe"), "random", "random", games_, plies)
+        play.match_players(load(), request("tic_tac_toe"), "random", "random", games_, plies)
 
 
 def test_networks_that_are_not_there_are_named(tmp_path: Path) -> None:
     config = load(overrides=[f'home="{tmp_path}"'])
     with pytest.raises(NotFound, match="version '7'"):
-        players.match_players(config, request("tic_tac_toe"), "weights:7", "random", 2, 0)
+        play.match_players(config, request("tic_tac_toe"), "weights:7", "random", 2, 0)
     with pytest.raises(ConfigError, match="num-simulations"):
-        players.match_players(config, players.Seating("tic_tac_toe", None, "latest", 0), "random", "random", 2, 0)
+        play.match_players(config, play.Seating("tic_tac_toe", None, "latest", 0), "random", "random", 2, 0)
 
 
 def test_rules_come_from_the_flags_where_no_network_plays() -> None:
     config = load(overrides=["run.params.size=7"])
-    with players.seated(config, request("hex"), ["random", "uct:5"]) as (game, seats):
+    with play.seated(config, request("hex"), ["random", "uct:5"]) as (game, seats):
         assert game.params["size"] == 7
         assert [player.name for player in seats] == ["random", "uct:5"]
