@@ -30,7 +30,8 @@ slices = ["noise", *(json.dumps({"event": "slice_over", "evaluations": count}) f
 over = []
 signal.signal(signal.SIGINT, lambda *_: over.append(1) if sys.argv[1] != "deaf" else None)
 for version in range(1, 1000):
-    header = json.dumps({"__metadata__": {"azq": json.dumps({"version": version})}}).encode()
+    meta = {"game": "tic_tac_toe", "version": version, "schema": 1}
+    header = json.dumps({"__metadata__": {"azq": json.dumps(meta)}}).encode()
     draft = folder / "draft"
     draft.write_bytes(len(header).to_bytes(8, "little") + header)
     draft.rename(folder / f"{version}.safetensors")
