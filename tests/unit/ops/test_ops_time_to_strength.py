@@ -44,6 +44,7 @@ print(json.dumps({"ledger": {"finished": 12}, "samples": 34, "learner_step": 5, 
 
 @pytest.fixture(scope="module")
 def scripts() -> SimpleNamespace:
+    importlib.import_module("azq.nets.weights")  # torch, for which the first look would else wait while the fake goes on
     sys.path.insert(0, str(SCRIPTS))
     try:
         return SimpleNamespace(arm=importlib.import_module("strength_arm"), top=importlib.import_module("time_to_strength"))
