@@ -24,6 +24,7 @@ from azq.inference.device.forward import buckets
 from azq.inference.device.placement import place
 
 COPY = torch.ops.aten.copy_.default
+WAITS = {"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"}  # for the device: no graph may hold them
 QUERIES = 2  # that an event answers with no before its stream gets on
 
 
@@ -105,12 +106,17 @@ class FakeGraph:
 
 
 class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, graph: FakeGraph) -> None:
+    def __init__(self, graph: FakeGraph, rows: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._graph = graph
+        self._rows = rows
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name in WAITS:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
         came = func(*args, **(kwargs or {}))
+        if isinstance(came, torch.Tensor) and came.dim() and len(came) > self._rows:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         self._graph.steps.append((func, args, kwargs or {}, came))
         return came
 
@@ -155,6 +161,9 @@ class FakeCuda:
 
     def __init__(self) -> None:
         self.fail: Exception | None = None  # what the end of the next captures raises
+        self.rows = float("inf")  # of the largest tensor that its memory holds
+        self.recorders: set[str] = set()  # names of the threads that captured
+        self.searches: set[bool] = set()  # whether cuDNN tried kernels then
         self.pools = 0
         self.captures: list[tuple[FakeStream, object]] = []
         self.capturing = 0
@@ -168,10 +177,12 @@ class FakeCuda:
         assert capture_error_mode == "thread_local"
         assert not stream.work
         self.capturing += 1
+        self.recorders.add(threading.current_thread().name)
+        self.searches.add(torch.backends.cudnn.benchmark)
         assert self.capturing == 1  # torch takes one capture at a time in a process
         DEVICE.stream = stream
         try:
-            with _Recording(graph):
+            with _Recording(graph, self.rows):
                 yield
         finally:
             self.capturing -= 1
@@ -188,7 +199,7 @@ class GraphEngine(Engine):
 
     def __init__(self, config: InferenceConfig) -> None:
         super().__init__(config, place(config))
-        self._lanes = Lanes(torch.device("cpu"))
+        self._lanes = Lanes(torch.device("cpu"), search=True)
 
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         return buckets(rung.max_batch, per_octave=2, smallest=4)

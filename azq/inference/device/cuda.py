@@ -1,9 +1,14 @@
-"""CUDA graphs: one per batch size and slot, so that a batch costs one launch and its copies overlap the other slot's compute."""
+"""CUDA graphs: one per batch size and slot, so that a batch costs one launch and its copies overlap the other slot's compute.
+
+They are recorded by the thread that loads weights, all of them before a version serves: to record takes long, and cuDNN searches for
+kernels on each thread anew. The thread that serves only replays.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -85,12 +90,12 @@ class Lane:
 
 
 class Lanes:
-    """What all graphs of a device share: a lane for each slot, a stream to warm up on, the sizes in use."""
+    """What all graphs of a device share: a lane for each slot, a stream to warm up on; with `search` cuDNN tries kernels there."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, search: bool = False) -> None:
         self.device = device
         self.capturing = threading.Lock()  # a process may capture one graph at a time
-        self.in_use: set[int] = set()
+        self._search = search
         self.clock = DeviceClock(partial(device_mark, blocking=True))
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -104,7 +109,7 @@ class Lanes:
 
     def record(self, lane: Lane, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """The graph of what `body` launches on a lane, after it ran some times; the caller holds `capturing`."""
-        with torch.cuda.device(self.device), torch.inference_mode():
+        with torch.cuda.device(self.device), torch.inference_mode(), _searching(self._search):
             self._warm_up_stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(self._warm_up_stream):
                 for _ in range(WARM_UPS):
@@ -174,8 +179,10 @@ class GraphSlot:
         self._flight: GraphFlight | None = None
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def holds(self, size: int) -> bool:
-        return size in self._graphs
+    @property
+    def recorded(self) -> list[int]:
+        """The sizes that have a graph, ascending."""
+        return sorted(self._graphs)
 
     def launch(self, parts: tuple[NDArray[np.uint8], ...], size: int) -> GraphFlight:
         """Copies in, replays the graph of a size and copies out, all on the slot's stream."""
@@ -223,18 +230,15 @@ class Slots(Protocol):
     """What GraphForward asks of a device; `Lanes` is the real one."""
 
     capturing: threading.Lock
-    in_use: set[int]
 
     def slot(self, module: Network, turn: int, largest: int) -> Any: ...
     def settle(self) -> None: ...
 
 
 class GraphForward:
-    """Replays one graph per bucket and slot.
+    """Replays one graph per bucket and slot; `refresh` records them all, and `launch` none.
 
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
-    A network that is not in service records graphs of all sizes in use in `refresh`; a size met first in service is recorded then,
-    or, where another thread is recording, run op by op this once.
     """
 
     def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...], lanes: Slots) -> None:
@@ -245,32 +249,32 @@ class GraphForward:
         self._turn = 0
 
     def launch(self, *parts: NDArray[np.uint8]) -> Flight:
-        size = bucket_of(sum(map(len, parts)), self._sizes)
-        self._lanes.in_use.add(size)
+        """Replays the smallest graph that holds these leaves; op by op where there is none."""
         self._turn = (self._turn + 1) % SLOTS
         slot = self._slots[self._turn]
-        if not slot.holds(size) and not self._capture(slot, size, wait=False):
+        count, recorded = sum(map(len, parts)), slot.recorded
+        if not recorded or count > recorded[-1]:
             return self._eager.launch(*parts)
-        flight: Flight = slot.launch(parts, size)
+        flight: Flight = slot.launch(parts, bucket_of(count, recorded))
         return flight
 
     def refresh(self) -> None:
         """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
         self._lanes.settle()
-        for size in sorted(self._lanes.in_use & set(self._sizes), reverse=True):  # the largest first: the others fit into its memory
-            for slot in self._slots:
-                if not slot.holds(size):
-                    self._capture(slot, size, wait=True)
+        missing = [(size, slot) for size in reversed(self._sizes) for slot in self._slots if size not in slot.recorded]
+        for size, slot in missing:  # the largest first: the others fit into its memory
+            with self._lanes.capturing:
+                slot.capture(size)
 
-    def _capture(self, slot: Any, size: int, *, wait: bool) -> bool:
-        """Records a graph unless another thread is at it and this one may not wait."""
-        if not self._lanes.capturing.acquire(blocking=wait):
-            return False
-        try:
-            slot.capture(size)
-        finally:
-            self._lanes.capturing.release()
-        return True
+
+@contextmanager
+def _searching(search: bool) -> Iterator[None]:
+    """Has cuDNN try kernels for the shapes that it meets first, with `search`. What it finds it keeps, for this thread."""
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, search
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:

@@ -15,7 +15,7 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.device import native
 from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
-from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe
+from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
 from azq.inference.device.placement import Placement
 from azq.nets import NetSpec, Network
 from azq.nets.residual import ResNet
@@ -78,7 +78,6 @@ Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's w
 
 CPU = torch.device("cpu")
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
-SMALLEST_ON_GPU = 64  # leaves below which a GPU takes no less time; fewer sizes are fewer graphs
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
 
@@ -97,10 +96,9 @@ class Engine:
         self._changing = threading.Lock()
         self._lanes: Lanes | None = None
         if placement.device.type == "cuda":
-            self._lanes = Lanes(placement.device)
+            self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
-            torch.backends.cudnn.benchmark = not self._exact  # tries kernels, and may find another one on each thread
         self._log = logs.get(__name__)
 
     def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
@@ -138,13 +136,12 @@ class Engine:
 
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
-            return buckets(rung.max_batch, per_octave=4, smallest=SMALLEST_ON_GPU)
+            return gpu_buckets(rung.max_batch)
         return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
 
-    def forget_sizes(self) -> None:
-        """Has later networks record graphs for the sizes in use from now on only."""
-        if self._lanes is not None:
-            self._lanes.in_use.clear()
+    def unrecorded(self, rung: Rung) -> Rung:
+        """The rung for a thread that may not record graphs, because it serves."""
+        return rung if self._lanes is None else rung.lower(Rung(Mode.EAGER, rung.max_batch))
 
     def rung_for(self, shape: Shape) -> Rung:
         """Where networks of a shape begin."""

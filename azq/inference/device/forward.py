@@ -59,6 +59,9 @@ def describe(failure: Failure) -> str:
 
 Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (B, A), values (B, V)
 
+SMALLEST_ON_GPU = 64  # leaves below which a GPU takes no less time
+LARGE_ON_GPU = 2048  # leaves from which on a GPU is filled, so that time grows with rows
+
 _EXPONENT = np.uint16(0x7C00)  # all ones in a float16 that is NaN or infinite
 
 
@@ -151,6 +154,12 @@ def buckets(max_batch: int, *, per_octave: int, smallest: int = 1) -> tuple[int,
         sizes.update(octave + octave * step // per_octave for step in range(per_octave))
         octave *= 2
     return tuple(sorted(size for size in sizes if min(smallest, max_batch) <= size <= max_batch))
+
+
+def gpu_buckets(max_batch: int) -> tuple[int, ...]:
+    """The few sizes of a GPU, each a graph: powers of two, and where rows of padding begin to cost, what lies half way between them."""
+    small = buckets(max_batch, per_octave=1, smallest=SMALLEST_ON_GPU)
+    return tuple(sorted({*small, *buckets(max_batch, per_octave=2, smallest=LARGE_ON_GPU)}))
 
 
 def bucket_of(count: int, sizes: Sequence[int]) -> int:

@@ -64,7 +64,7 @@ class Model:
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
         self.rung = self._engine.rung_for((self.spec, self.network))
-        self._settle(self._try())
+        self._settle(self._try(), serving=False)
         self.version = version
 
     def twin(self) -> Model:
@@ -93,7 +93,7 @@ class Model:
             if failure is Failure.NOT_FINITE and not _finite(self.plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
             del flight  # and with it, where nobody else has it, what it holds of the device's memory
-            self._settle(failure)
+            self._settle(failure, serving=True)
             flight = self.launch(*parts)
         return flight.wait()
 
@@ -106,11 +106,12 @@ class Model:
         with torch.inference_mode():
             return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
-    def _settle(self, failure: Failure | None) -> None:
-        """Goes down until a rung passes the self-test."""
+    def _settle(self, failure: Failure | None, *, serving: bool) -> None:
+        """Goes down until a rung passes the self-test; while others wait (`serving`), to one that needs no graphs."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            self.rung = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
+            lower = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
+            self.rung = self._engine.unrecorded(lower) if serving else lower
             failure = self._try()
 
     def _try(self) -> Failure | None:

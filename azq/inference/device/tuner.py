@@ -35,7 +35,6 @@ def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callabl
             latency_s = _tune_threads(model, engine, batch, clock_s)
     finally:
         torch.set_num_threads(1)
-        engine.forget_sizes()
     tuned = Tuned(min(config.batch, config.max_batch) or batch, latency_s, deadline_s=deadline_s)
     enough, wait_s = tuned.limits
     figures = {"batch": enough, "deadline_ms": round(wait_s * 1e3, 3), "threads": engine.threads, "latency_ms": round(latency_s * 1e3, 3)}
@@ -50,9 +49,6 @@ def _tune_batch(model: Model, engine: Engine, config: InferenceConfig, clock_s: 
     at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
     latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
     batch = choose_batch(latencies_s)
-    for size in sizes if in_flight > 1 else ():
-        if batch < 2 * size and size not in latencies_s:
-            evaluate(size)  # what a device records of it now holds up no batch in service
     return batch, latencies_s[batch] / in_flight
 
 

@@ -31,8 +31,9 @@ class FakeSlot:
         self.launched: list[int] = []
         self._forward = EagerForward(module, CPU, SIZES)
 
-    def holds(self, size: int) -> bool:
-        return size in self.sizes
+    @property
+    def recorded(self) -> list[int]:
+        return sorted(self.sizes)
 
     def capture(self, size: int) -> None:
         assert self.lanes.capturing.locked()  # by whoever asks
@@ -51,7 +52,6 @@ class FakeLanes:
 
     def __init__(self) -> None:
         self.capturing = threading.Lock()
-        self.in_use: set[int] = set()
         self.refused: set[int] = set()
         self.slots: list[FakeSlot] = []
         self.settled = 0
@@ -76,36 +76,34 @@ def module():
 def test_slots_take_turns_and_graphs_are_recorded_once(module):
     lanes = FakeLanes()
     forward = GraphForward(module, CPU, SIZES, lanes)
+    forward.refresh()
     for count in (5, 6, 6, 5, 64, 33, 1):
         assert len(forward.launch(observations(count)).wait()[0]) == count
     assert sorted(size for slot in lanes.slots for size in slot.launched) == [1, 6, 6, 6, 6, 48, 64]
     assert {slot.turn: len(slot.launched) for slot in lanes.slots} == {0: 3, 1: 4}
-    assert all(len(slot.sizes) == len(set(slot.sizes)) for slot in lanes.slots)
-    assert lanes.in_use == {1, 6, 48, 64}
 
 
-def test_a_new_network_is_recorded_for_the_sizes_in_use_before_it_serves(module):
+def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(module):
     lanes = FakeLanes()
-    old = GraphForward(module, CPU, SIZES, lanes)
-    old.launch(observations(5))
-    old.launch(observations(40))
-    new = GraphForward(module, CPU, SIZES, lanes)
-    new.refresh()
-    assert lanes.settled == 1
-    assert [slot.sizes for slot in lanes.slots[SLOTS:]] == [[48, 6], [48, 6]]  # the largest first
-    new.refresh()
-    assert [slot.sizes for slot in lanes.slots[SLOTS:]] == [[48, 6], [48, 6]]
+    forward = GraphForward(module, CPU, SIZES, lanes)
+    for times in (1, 2):
+        forward.refresh()
+        assert lanes.settled == times
+        assert [slot.sizes for slot in lanes.slots] == [list(reversed(SIZES))] * SLOTS  # the largest first
 
 
-def test_while_another_thread_records_a_new_size_is_run_op_by_op(module):
+def test_a_launch_records_nothing_but_takes_a_larger_graph_or_none(module):
     lanes = FakeLanes()
     forward, packed = GraphForward(module, CPU, SIZES, lanes), observations(9)
-    with lanes.capturing:
-        during = forward.launch(packed).wait()
-    assert all(not slot.launched for slot in lanes.slots)
-    after = forward.launch(packed).wait()
-    assert sum(len(slot.launched) for slot in lanes.slots) == 1
-    assert np.array_equal(during[0], after[0])
+    with lanes.capturing:  # another thread records, and may for long
+        op_by_op = forward.launch(packed).wait()
+        assert all(not slot.launched and not slot.sizes for slot in lanes.slots)
+        for slot in lanes.slots:
+            slot.sizes = [48, 8]
+        padded = forward.launch(packed).wait()
+        assert len(forward.launch(observations(64)).wait()[0]) == 64
+    assert [slot.launched for slot in lanes.slots] == [[48], []]
+    assert np.array_equal(op_by_op[0], padded[0])
 
 
 def test_a_refused_capture_is_raised_and_leaves_the_lock_free(module):
@@ -113,7 +111,7 @@ def test_a_refused_capture_is_raised_and_leaves_the_lock_free(module):
     lanes.refused = {6}
     forward = GraphForward(module, CPU, SIZES, lanes)
     with pytest.raises(CaptureRefused):
-        forward.launch(observations(5))
+        forward.refresh()
     assert not lanes.capturing.locked()
     assert len(forward.launch(observations(9)).wait()[0]) == 9
 
@@ -139,8 +137,8 @@ def test_a_refused_capture_makes_the_model_run_op_by_op():
     packed = observations(20)
     expected = model.evaluate(packed)
     engine.lanes.refused = set(SIZES)
-    logits, values = model.evaluate(observations(33))
-    assert len(logits) == len(values) == 33
+    model = Model(SPEC, NETWORK, CONFIG, engine=engine)
+    model.load(weights(1))
     assert model.rung == engine.rung == Rung(Mode.EAGER, 64)
     assert np.allclose(model.evaluate(packed)[0], expected[0], atol=2e-3)
 

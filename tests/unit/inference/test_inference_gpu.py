@@ -27,7 +27,7 @@ pytestmark = pytest.mark.gpu
 
 BRIEF = CONFIG.model_copy(update={"device": "cuda", "precision": "bfloat16", "max_batch": 512, "batch": 512})
 EXACT = BRIEF.model_copy(update={"precision": "float32"})
-EDGES = sorted({size + step for size in (64, 80, 128, 192, 320, 512) for step in (-1, 0, 1) if size + step <= 512} | {1, 7})
+EDGES = sorted({size + step for size in (64, 128, 256, 512) for step in (-1, 0, 1) if size + step <= 512} | {1, 7})
 
 
 def engine_of(config):
@@ -171,11 +171,12 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
 def test_memory_that_runs_out_makes_batches_smaller():
     engine = engine_of(BRIEF.model_copy(update={"max_batch": 65536}))
     network = NETWORK.model_copy(update={"blocks": 2, "channels": 64})
-    model = loaded(engine, network=network)
+    model = Model(SPEC, network, BRIEF, engine=engine)
     torch.cuda.empty_cache()
     _, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 256 * 2**20) / total)
     try:
+        model.load(weights(1, network=network))  # graphs take their memory as they are recorded
         packed = observations(65536)
         logits, _ = model.evaluate(packed)
     finally:

@@ -12,15 +12,15 @@ import torch
 from cuda_doubles import GraphEngine
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, serving, weights
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, raising, serving, weights
 from waiting import until
 
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.cuda import SLOTS
+from azq.inference.device.cuda import SLOTS, GraphSlot
 from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
-from azq.inference.device.forward import EagerForward
+from azq.inference.device.forward import CaptureRefused, EagerForward
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement
 from azq.inference.device.tuner import tune
@@ -109,9 +109,10 @@ def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):
 
 
 def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):
-    model = loaded(engine)
     before = torch.cuda.current_stream()
     fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    model = Model(SPEC, NETWORK, EXACT, engine=engine)
+    model.load(weights(1))
     packed = observations(50)
     logits, _ = model.evaluate(packed)
     assert torch.cuda.current_stream() is before
@@ -127,20 +128,71 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     model.load(weights(1))
     packed = observations(100)
     expected = model.evaluate(packed)
-    old = weakref.ref(model.built[2]._slots[0])
-    fake_cuda.fail = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-    sizes, seen = engine.sizes, []
+    fake_cuda.rows = 150
+    old, sizes, seen = [], engine.sizes, []
 
-    def recovered(rung):
-        seen.append((rung.max_batch, old() is None))
-        fake_cuda.fail = None
+    def sized(rung):
+        seen.append((rung.max_batch, [one() is None for one in old]))
         return sizes(rung)
 
-    engine.sizes = recovered
-    assert len(model.evaluate(observations(250))[0]) == 250
+    def slot(*args):
+        made = type(lanes).slot(lanes, *args)
+        old.append(weakref.ref(made))
+        return made
+
+    lanes, engine.sizes = engine._lanes, sized
+    lanes.slot = slot
+    model = Model(SPEC, NETWORK, EXACT, engine=engine)
+    model.load(weights(1))
     assert model.rung == Rung(Mode.FAST, 128)
-    assert seen[0] == (128, True)
+    assert seen == [(256, []), (128, [True] * SLOTS)]
+    assert len(model.evaluate(observations(250))[0]) == 250
     assert np.array_equal(model.evaluate(packed)[0], expected[0])
+
+
+def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda):
+    torch.set_num_threads(1)
+    engine, packed = GraphEngine(EXACT.model_copy(update={"max_batch": 128})), observations(50)
+    model = Model(SPEC, NETWORK, EXACT, engine=engine)
+    model.load(weights(1))
+    model.built[2].launch = raising(torch.OutOfMemoryError("CUDA out of memory"))
+    captured = len(fake_cuda.captures)
+    assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
+    assert model.rung == Rung(Mode.EAGER, 64)
+    assert len(fake_cuda.captures) == captured  # others wait
+    loaded(engine, 2)  # with graphs for so many leaves
+
+
+def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine, fake_cuda, monkeypatch):
+    def waits(slot, size):
+        slot._input_there[:size].sum().item()
+
+    monkeypatch.setattr(GraphSlot, "_body", waits)
+    with pytest.raises(CaptureRefused, match="not permitted when stream is capturing"):
+        engine.forward(build(NETWORK, SPEC).eval(), engine.rung)[1].refresh()
+    assert not fake_cuda.captures
+
+
+def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
+    """Nor does cuDNN search but where graphs are recorded: what it finds it keeps for each thread apart."""
+    torch.set_num_threads(1)
+    engine = GraphEngine(EXACT)
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    server = make_server(bus, bus, shelf, config=EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto"}), engine=engine)
+    with serving(server):
+        for version in (1, 2):
+            shelf.publish(version, weights(version, version=version))
+            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
+            captured = len(fake_cuda.captures)
+            assert captured >= version * SLOTS * len(engine.sizes(engine.rung))
+            for count in range(1, 65, 7):
+                assert client.result(client.submit(observations(count)), timeout_s=10.0) is not None
+        assert server.rates()["fallbacks"] == 0
+    assert fake_cuda.recorders == {"loading"}
+    assert fake_cuda.searches == {True}
+    assert not torch.backends.cudnn.benchmark
 
 
 def test_weights_change_while_batches_are_in_flight(engine):
@@ -200,29 +252,24 @@ def test_other_networks_run_as_graphs_too(engine, kind):
 
 
 def test_an_engine_on_cuda_keeps_two_batches_under_way_and_few_sizes(fake_cuda, monkeypatch):
-    for name in ("allow_tf32", "benchmark"):
-        monkeypatch.setattr(torch.backends.cudnn, name, getattr(torch.backends.cudnn, name))  # put back at the end
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)  # put back at the end
     placement = Placement(torch.device("cuda:0"), torch.bfloat16, 1)
     engine = Engine(InferenceConfig(), placement)
     sizes = engine.sizes(engine.rung)
     assert engine.in_flight == SLOTS == 2
     assert engine.rung == Rung(Mode.FAST, 8192)
-    assert (sizes[0], sizes[-1], len(sizes)) == (64, 8192, 29)
-    assert torch.backends.cudnn.benchmark
+    assert sizes == (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192)
     assert not torch.backends.cudnn.allow_tf32  # float32 is what bfloat16 is checked against and falls back to
-    Engine(InferenceConfig(precision="float32"), placement)
-    assert not torch.backends.cudnn.benchmark  # else two threads might answer other bits
     assert Engine(InferenceConfig(), Placement(CPU, torch.bfloat16, 1)).rung.max_batch == 4096
 
 
-def test_tuning_records_the_sizes_that_full_batches_will_have(engine):
+def test_tuning_records_nothing(engine, fake_cuda):
     model = loaded(engine)
+    recorded = len(fake_cuda.captures)
     config = EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto", "threads": 1})
     enough = tune(model, engine, config).limits.enough
-    likely = [size for size in engine.sizes(model.rung) if 2 * size > enough]
-    assert likely
-    assert all(slot.holds(size) for slot in model.built[2]._slots for size in likely)
-    assert not engine._lanes.in_use  # of later networks, those sizes are recorded that come
+    assert enough in engine.sizes(model.rung)
+    assert len(fake_cuda.captures) == recorded
 
 
 def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine):

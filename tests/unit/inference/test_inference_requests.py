@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.bus.base import Entry
-from azq.inference.device.forward import bucket_of, buckets
+from azq.inference.device.forward import bucket_of, buckets, gpu_buckets
 from azq.inference.device.tuning import BatchLimits
 from azq.inference.serve.requests import BatchPlan, Group, Pending, plan
 from azq.wire.messages import EvalRequest
@@ -160,3 +161,13 @@ def test_buckets_below_the_smallest_are_left_out():
     assert buckets(96, per_octave=2, smallest=17) == (24, 32, 48, 64, 96)
     assert buckets(8, per_octave=2, smallest=16) == (8,)
     assert buckets(1, per_octave=4) == (1,)
+
+
+@given(max_batch=st.integers(1, 100_000))
+def test_sizes_on_a_gpu_are_few_and_none_is_far_from_the_next(max_batch):
+    sizes = gpu_buckets(max_batch)
+    assert sizes == tuple(sorted(set(sizes)))
+    assert (sizes[0], sizes[-1]) == (min(64, max_batch), max_batch)
+    assert all(larger <= (2 if larger <= 2048 else 1.5) * smaller for smaller, larger in pairwise(sizes))
+    assert len(sizes) <= 18
+    assert gpu_buckets(20_000) == (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 20000)
