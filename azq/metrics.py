@@ -25,6 +25,7 @@ DEAD_LETTERS = "dead_letters"
 SAMPLES_PER_S = "samples_per_s"
 WEIGHT_SWITCH_S = "weight_switch_s"
 FALLBACKS = "fallbacks"
+RUNG = "rung"
 CPU_S = "cpu_s"
 RESIDENT_BYTES = "resident_bytes"
 DISK_FREE_BYTES = "disk_free_bytes"
@@ -140,6 +141,9 @@ FIGURES = (
     Figure(FALLBACKS, "azq_inference_fallbacks",
            "Steps down that forward passes took: smaller batches, op by op, float32 on the CPU.",
            (Chart("Forward passes that fell back", query="azq_inference_fallbacks_total"),), counts_up=True),
+    Figure(RUNG, "azq_inference_rung",
+           "How newest weights are evaluated: 0 graphs or compiled kernels, 1 op by op, 2 in float32, 3 in float32 on the CPU.",
+           (Chart("Rung of forward passes"),)),
     Figure(WEIGHT_SWITCH_S, "azq_weight_switch_seconds", "Last swap of weights, from their publication to the switch.",
            (Chart("Weight switch", unit="s"),)),
     Figure(MEAN_BATCH, "azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", combine=mean),

@@ -119,7 +119,8 @@ class ServingBeat:
             return
         server = self._server
         try:
-            self._presence.beat(self._control, server.rates(), weight_versions=server.versions, unserved=server.unserved)
+            facts = {"weight_versions": server.versions, "unserved": server.unserved, "note": server.note}
+            self._presence.beat(self._control, server.rates(), **facts)
         except BrokerError as error:
             if not self._ready or isinstance(error, AccessRefused):
                 raise

@@ -27,11 +27,11 @@ import redis
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from azq import games
+from azq import games, metrics
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
-from azq.errors import EvaluationTimeout
+from azq.errors import DeviceError, EvaluationTimeout
 from azq.host.brokers import Brokers
 from azq.host.rundir import with_game
 from azq.host.users import in_roles
@@ -87,6 +87,7 @@ class Rig:
 
     def bare_network(self) -> Model:
         """The network with its weights in this process, without broker or queue."""
+        from azq.inference.device.engine import Engine
         from azq.inference.device.model import Model
         from azq.inference.device.placement import place
         from azq.nets import NetSpec
@@ -94,8 +95,10 @@ class Rig:
 
         placement = place(self.config.inference)
         prepare_process(placement.threads)
-        model = Model(NetSpec.of(rules(self.sections)), self.sections.network, self.config.inference, placement)
+        engine = Engine(self.config.inference, placement)
+        model = Model(NetSpec.of(rules(self.sections)), self.sections.network, self.config.inference, engine=engine)
         model.load(self.weights)
+        refuse_falls(engine.falls, str(model.rung))
         return model
 
 
@@ -112,6 +115,15 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
             machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
             until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
+            for beat in machine.beats():
+                refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
+
+
+def refuse_falls(falls: int, way: str) -> None:
+    """`DeviceError` where forward passes fell back: what was measured is not what this machine does."""
+    if falls:
+        remedy = "free the device's memory, or set a smaller inference.max_batch"
+        raise DeviceError(f"forward passes fell back {falls} times while they were measured ({way}); {remedy}")
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError, WireError
+from azq.inference.device.engine import Rung
 from azq.inference.device.model import Model, network_of
 from azq.nets import from_bytes
 from azq.store import Store
@@ -123,6 +124,12 @@ class ResidentModels:
             if (model := self._used(version)) is not None:
                 self._borrowed[version] += 1
             return model
+
+    def rung(self, version: int) -> Rung | None:
+        """How a resident version is evaluated."""
+        with self._changing:
+            model = self._models.get(version)
+            return model.rung if model else None
 
     def give_back(self, version: int) -> None:
         with self._changing:

@@ -157,6 +157,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     team = team or team_of([beat for beat in facts.workers if beat.run in ("", name)], partial(worker_status, now_ms=now_ms))
     leased = sum(job.state is JobState.LEASED for job in facts.jobs)
     not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
+    notes = {beat.worker: beat.note for beat in team.beats if beat.note}
     version = max(facts.weights.version if facts.weights else 0, (facts.learner or SILENT).weight_version)
     return RunStatus(
         run=name,
@@ -177,7 +178,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         jobs_leased=leased,
         workers=team.workers,
         network=network_status(view.record, facts.weights),
-        conditions=(*conditions, *refusals(not_served), *failed_matches(facts.matches)),
+        conditions=(*conditions, *by_saying("not served by ", not_served), *by_saying("", notes), *failed_matches(facts.matches)),
         not_served=not_served,
     )
 
@@ -217,12 +218,12 @@ def ranks_status(learner: LearnerStatus) -> RanksStatus:
     )
 
 
-def refusals(not_served: Mapping[str, str]) -> list[str]:
-    """The hosts that do not serve a run, a line for each reason."""
-    hosts: dict[str, list[str]] = {}
-    for host, reason in sorted(not_served.items()):
-        hosts.setdefault(reason, []).append(host)
-    return [f"not served by {', '.join(named)}: {reason}" for reason, named in hosts.items()]
+def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
+    """What hosts or workers say, a line for each saying that names those who say it."""
+    names: dict[str, list[str]] = {}
+    for name, saying in sorted(said.items()):
+        names.setdefault(saying, []).append(name)
+    return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
 
 
 def failed_matches(matches: Sequence[MatchResult]) -> list[str]:

@@ -29,6 +29,7 @@ class WorkerStatus:
     up_s: float
     rates: dict[str, float]
     weight_versions: dict[str, int]
+    note: str = ""  # what an operator should know of it
 
 
 _TAKEN_OVER = tuple(each.name for each in fields(WorkerStatus) if each.name in Heartbeat.__struct_fields__)

@@ -18,7 +18,8 @@ const DOES = {
 };
 
 const tone = (age_s) => (age_s >= SILENT_S ? "bad" : age_s >= LATE_S ? "warn" : "good");
-const does = (worker) => (DOES[worker.role] ?? []).filter(([rate]) => rate in worker.rates).map(([rate, text]) => text(worker.rates[rate])).join(" · ");
+const rates = (worker) => (DOES[worker.role] ?? []).filter(([rate]) => rate in worker.rates).map(([rate, text]) => text(worker.rates[rate]));
+const does = (worker) => [...rates(worker), worker.note].filter(Boolean).join(" · ");
 
 export class Fleet {
   element = h("section", { class: "panel", id: "workers" });

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -19,6 +20,7 @@ from azq.inference.device.forward import EagerForward, Failure, Forward, buckets
 from azq.inference.device.placement import Placement
 from azq.nets import NetSpec, Network
 from azq.nets.residual import ResNet
+from azq.waiting import Backoff
 
 SMALLEST_BATCH = 64  # leaves below which a smaller batch saves no memory worth having
 
@@ -32,7 +34,8 @@ class Mode(IntEnum):
     PLAIN = 3  # the float32 reference on the CPU
 
 
-HOST_WIDE = frozenset({Failure.CAPTURE})  # true of every network on the device
+LEARNT = frozenset({Failure.OUT_OF_MEMORY, Failure.CAPTURE})  # true of all versions of a network, as long as the device is as it is
+AGAIN = Backoff(60.0, 600.0)  # until the next version of such a network begins at the top again
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,21 @@ def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | Leave:
     return replace(rung, mode=min(lower))
 
 
+@dataclass(frozen=True, slots=True)
+class Demotion:
+    """Where networks of a shape begin until `until_s`; `times` it came to that."""
+
+    rung: Rung
+    times: int
+    until_s: float
+
+    def lowered(self, rung: Rung, now_s: float) -> Demotion:
+        """This one and a further fall, which counts as another only after the time of this one."""
+        if now_s < self.until_s:
+            return replace(self, rung=self.rung.lower(rung))
+        return Demotion(rung, self.times + 1, now_s + AGAIN.pause_s(self.times + 1))
+
+
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 
 CPU = torch.device("cpu")
@@ -84,15 +102,16 @@ SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, henc
 class Engine:
     """Makes forward passes for a device; safe to share between threads."""
 
-    def __init__(self, config: InferenceConfig, placement: Placement) -> None:
+    def __init__(self, config: InferenceConfig, placement: Placement, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.placement = placement
+        self._clock_s = clock_s
         on_cpu = placement.device.type == "cpu"
         self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
         self._compile = config.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
-        self._learnt: dict[Shape, Rung] = {}  # what memory taught networks of a shape
+        self._learnt: dict[Shape, Demotion] = {}
         self._changing = threading.Lock()
         self._lanes: Lanes | None = None
         if placement.device.type == "cuda":
@@ -144,14 +163,15 @@ class Engine:
         return rung if self._lanes is None else rung.lower(Rung(Mode.EAGER, rung.max_batch))
 
     def rung_for(self, shape: Shape) -> Rung:
-        """Where networks of a shape begin."""
-        return self.rung.lower(self._learnt.get(shape, self.rung))
+        """Where networks of a shape begin: at the top, or where they fell to not long ago."""
+        learnt = self._learnt.get(shape)
+        return self.rung.lower(learnt.rung) if learnt and self._clock_s() < learnt.until_s else self.rung
 
     def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
         """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
 
-        What is true of the whole device holds for all networks loaded later, what was too large for it for those of its shape: a run's
-        enormous network is to slow no other down. The rest may be one version's own.
+        Memory and graphs are learnt for networks of this shape alone, a run's enormous one is to slow no other down, and for a while:
+        what else was on the device may be gone. The rest may be one version's own.
         """
         lower = after(rung, failure, modes_on(self.placement.device.type))
         if isinstance(lower, Leave):
@@ -160,10 +180,8 @@ class Engine:
         self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
         with self._changing:
             self.falls += 1
-            if failure in HOST_WIDE:
-                self.rung = self.rung.lower(lower)
-            if failure is Failure.OUT_OF_MEMORY:
-                self._learnt[shape] = self.rung_for(shape).lower(lower)
+            if failure in LEARNT:
+                self._learnt[shape] = self._learnt.get(shape, Demotion(self.rung, 0, 0.0)).lowered(lower, self._clock_s())
         return lower
 
 

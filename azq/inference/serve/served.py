@@ -16,7 +16,7 @@ from azq.clock import now_ms
 from azq.config import InferenceConfig, NetworkConfig, RunSections
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.games import GameFiles
-from azq.inference.device.engine import Engine
+from azq.inference.device.engine import Engine, Rung
 from azq.inference.device.model import Model
 from azq.inference.device.tuner import tune
 from azq.inference.device.tuning import BatchLimits, Tuned
@@ -49,6 +49,11 @@ class ServedRun:
     @property
     def limits(self) -> BatchLimits:
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
+
+    @property
+    def rung(self) -> Rung | None:
+        """How the newest weights are evaluated, which may fall while they serve."""
+        return self.models.rung(self.current)
 
     def resolve(self, weight_version: int) -> int:
         return self.current if weight_version == LATEST else weight_version

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 
@@ -18,7 +19,7 @@ from azq.bus.base import Bus, Entry, RequestBus
 from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
-from azq.inference.device.engine import Engine
+from azq.inference.device.engine import Engine, Rung
 from azq.inference.device.forward import Flight
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
@@ -164,12 +165,22 @@ class InferenceServer:
         """Runs that should be served from here and are not, and why; the first of many."""
         return dict(sorted(self._loading.unserved.items())[:UNSERVED_TOLD])
 
+    @property
+    def note(self) -> str:
+        """What an operator should know of it: that weights are evaluated a slower way than they might be."""
+        return "" if self._rung == self._engine.rung else f"served by: {self._rung}"
+
+    @property
+    def _rung(self) -> Rung:
+        """The lowest on which a run's newest weights are."""
+        return reduce(Rung.lower, filter(None, (served.rung for served in self.served.values())), self._engine.rung)
+
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds, and the device's memory."""
         if (device_s := self._engine.device_s) > self._device_s:
             self.phases.add_device("forward", device_s - self._device_s)
             self._device_s = device_s
-        own = {metrics.FALLBACKS: float(self._engine.falls)}
+        own = {metrics.FALLBACKS: float(self._engine.falls), metrics.RUNG: float(self._rung.mode)}
         return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
 
     def _plan(self) -> BatchPlan:

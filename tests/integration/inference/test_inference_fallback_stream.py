@@ -51,9 +51,11 @@ def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
     packed = observations(40)
     with serving(server):
         ask(client, packed)
+        assert (server.note, server.rates()["rung"]) == ("", 0.0)
         engine.failing |= {Mode.FAST: NAN, Mode.EAGER: NAN}
         assert same_bits(ask(client, packed), exact.result(exact.submit(packed), timeout_s=WAIT_S))
         assert server.rates()["fallbacks"] == 2
+        assert (server.note, server.rates()["rung"]) == ("served by: plain, at most 256 leaves", 3.0)
         shelf.publish(2, weights(2, version=2))
         until(lambda: server.versions == {RUN: 2}, "new weights are taken over all the same")
         assert ask(client, packed).weight_version == 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from azq.bench.rig import answer_of, changed, child, in_turns, percentile
+from azq.bench.rig import answer_of, changed, child, in_turns, percentile, refuse_falls
 from azq.config import NetworkConfig, RunSections
-from azq.errors import EvaluationTimeout
+from azq.errors import DeviceError, EvaluationTimeout
 
 
 def test_what_takes_turns_is_warmed_up_and_then_measured_alike() -> None:
@@ -28,6 +28,12 @@ def test_settings_are_changed_value_by_value_or_section_by_section() -> None:
     after = changed(before, run={"game": "othello"}, search={}, network=network)
     assert (after.run.game, after.run.seed, after.search, after.network) == ("othello", before.run.seed, before.search, network)
     assert before == RunSections()
+
+
+def test_figures_of_a_slower_way_are_refused() -> None:
+    refuse_falls(0, "")
+    with pytest.raises(DeviceError, match=r"fell back 2 times while they were measured \(served by: eager, at most 64 leaves\)"):
+        refuse_falls(2, "served by: eager, at most 64 leaves")
 
 
 def test_a_child_calls_what_it_was_started_for_and_its_failure_is_told() -> None:

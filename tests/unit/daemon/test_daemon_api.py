@@ -270,6 +270,14 @@ def test_the_status_names_hosts_that_do_not_serve_the_run(site: Site) -> None:
     assert status["conditions"] == ["not served by h: needs open_spiel"]
 
 
+def test_what_inference_workers_note_stands_in_the_status_and_in_the_fleet(site: Site) -> None:
+    site.create()
+    for name in ("i1", "i2"):
+        site.put(beat(name, role="inference", note="served by: eager, at most 64 leaves"))
+    assert site.client.get("/v1/runs/first/status").json()["conditions"] == ["i1, i2: served by: eager, at most 64 leaves"]
+    assert {worker["note"] for worker in site.client.get("/v1/workers").json()} == {"served by: eager, at most 64 leaves"}
+
+
 def test_weights_matches_ledger_workers(site: Site) -> None:
     fill(site)
     assert [item["version"] for item in site.client.get("/v1/runs/first/weights").json()] == [2, 1]

@@ -168,6 +168,29 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
     assert np.allclose(values, reference(data, packed)[1], atol=2e-3)
 
 
+@pytest.mark.parametrize("name", ["memory", "capture"])
+def test_what_a_network_learnt_is_forgotten_after_growing_whiles(name):
+    now_s = 0.0
+    engine = FakeEngine({Mode.FAST: WAYS[name]})
+    engine._clock_s = lambda: now_s
+    model = Model(SPEC, NETWORK, CONFIG, engine=engine)
+    other = (SPEC, NetworkConfig(blocks=9))
+    for times, pause_s in enumerate((60.0, 120.0, 240.0, 480.0, 600.0, 600.0), start=1):
+        model.load(weights(1, version=times))
+        fallen = model.rung
+        assert fallen.mode is Mode.EAGER
+        falls = engine.falls
+        assert falls % times == 0  # however many steps it takes, it counts once
+        now_s += pause_s - 1.0
+        model.load(weights(1, version=times))
+        assert (model.rung, engine.falls) == (fallen, falls)  # not tried again yet
+        assert engine.rung_for(other) == engine.rung == Rung(Mode.FAST, 256)
+        now_s += 1.0
+    engine.failing.clear()
+    model.load(weights(2, version=9))
+    assert model.rung == Rung(Mode.FAST, 256)
+
+
 def test_what_one_network_suffers_from_another_does_not():
     model, engine = make({Mode.FAST: NAN})
     model.load(weights(1))

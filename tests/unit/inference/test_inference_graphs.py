@@ -117,7 +117,12 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     logits, _ = model.evaluate(packed)
     assert torch.cuda.current_stream() is before
     assert model.rung.mode is Mode.EAGER
-    assert engine.rung.mode is Mode.EAGER  # for all networks: what a device cannot record it cannot
+    assert engine.rung_for((SPEC, NETWORK)).mode is Mode.EAGER
+    fake_cuda.fail = None
+    grown = NETWORK.model_copy(update={"blocks": 2})
+    larger = Model(SPEC, grown, EXACT, engine=engine)
+    larger.load(weights(1, network=grown))
+    assert larger.rung.mode is Mode.FAST  # what one network could not, another may
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
