@@ -207,8 +207,7 @@ def hosts_table(workers: Sequence[WorkerStatus], folded: bool) -> RenderableType
 def _does(worker: WorkerStatus) -> str:
     shown = (("games_per_s", "games/s"), ("simulations_per_s", "sims/s"), ("evaluations_per_s", "evals/s"), ("samples_per_s", "samples/s"))
     rates = ((worker.rates.get(name, 0.0), unit) for name, unit in shown)
-    does = [f"{rate:.1f} {unit}" if rate < 100 else f"{count(rate)} {unit}" for rate, unit in rates if rate]
-    return "  ".join([*does, worker.note] if worker.note else does)
+    return "  ".join(f"{rate:.1f} {unit}" if rate < 100 else f"{count(rate)} {unit}" for rate, unit in rates if rate)
 
 
 def _age(seconds: float) -> Text:

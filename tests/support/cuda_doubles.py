@@ -137,6 +137,15 @@ class FakeDevice(threading.local):
 
     def __init__(self) -> None:
         self.default = self.stream = FakeStream()
+        self.chosen: torch.device | None = None
+
+    @contextlib.contextmanager
+    def choose(self, device: torch.device) -> Iterator[None]:
+        before, self.chosen = self.chosen, device
+        try:
+            yield
+        finally:
+            self.chosen = before
 
     @contextlib.contextmanager
     def use(self, stream: FakeStream) -> Iterator[None]:
@@ -149,6 +158,12 @@ class FakeDevice(threading.local):
 
 
 DEVICE = FakeDevice()
+
+
+def pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
+    """Memory locked by the context of the device that the thread chose; without one, torch opens a context on the first device."""
+    assert DEVICE.chosen is not None
+    return torch.zeros(shape, dtype=kind)
 
 
 def unpack_bits(packed: torch.Tensor, count: int) -> torch.Tensor:
@@ -217,11 +232,11 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
         "graph_pool_handle": fake.new_pool,
         "stream": DEVICE.use,
         "current_stream": lambda *_: DEVICE.stream,
-        "device": lambda *_: contextlib.nullcontext(),
+        "device": DEVICE.choose,
         "empty_cache": lambda: None,
     }.items():
         monkeypatch.setattr(torch.cuda, name, double)
     # On a CPU bits are unpacked by numpy, which no graph would notice.
     monkeypatch.setattr(sys.modules["azq.nets.network"], "unpack_bits", unpack_bits, raising=False)
-    monkeypatch.setattr(cuda, "_pinned", lambda shape, kind: torch.zeros(shape, dtype=kind))
+    monkeypatch.setattr(cuda, "_pinned", pinned)
     return fake

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.inference.device.forward import CaptureRefused, EagerForward, Failure, Flight, Outputs, bucket_of, classify, gather
+from azq.inference.device.forward import CaptureRefused, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
 from azq.nets.device import device_mark
 from azq.phases import DeviceEvent
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
+COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
 
 
 class DeviceClock:
@@ -170,8 +171,9 @@ class GraphSlot:
         self._lanes = lanes
         self._lane = lane
         shapes = ((spec.packed_size, torch.uint8), (spec.num_actions, torch.float16), (spec.value_size, torch.float16))
-        self._input, self._logits, self._values = (_pinned((largest, width), kind) for width, kind in shapes)
-        self._finite = _pinned((1,), torch.bool)
+        with torch.cuda.device(lanes.device):  # else pages are locked by a context on the first GPU, which costs memory there
+            self._input, self._logits, self._values = (_pinned((largest, width), kind) for width, kind in shapes)
+            self._finite = _pinned((1,), torch.bool)
         on_device = [torch.zeros((largest, width), dtype=kind, device=lanes.device) for width, kind in shapes]
         self._input_there, self._logits_there, self._values_there = on_device
         self._finite_there = torch.zeros((1,), dtype=torch.bool, device=lanes.device)
@@ -221,7 +223,9 @@ class GraphSlot:
             flight.wait()
 
     def _body(self, size: int) -> None:
-        logits, values = self._module(*unpack(self._input_there[:size], self._module.spec))
+        # To call the module is to call what was compiled of it, where it was; its method never is.
+        run = self._module if size >= COMPILED_FROM * len(self._input) else self._module.forward
+        logits, values = run(*unpack(self._input_there[:size], self._module.spec))
         as_sent, also = self._logits_there[:size].copy_(logits), self._values_there[:size].copy_(values)
         self._finite_there.copy_((torch.isfinite(as_sent).all() & torch.isfinite(also).all()).view(1))
 
@@ -241,20 +245,19 @@ class GraphForward:
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
     """
 
-    def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...], lanes: Slots) -> None:
+    def __init__(self, module: Network, sizes: tuple[int, ...], lanes: Slots) -> None:
         self._sizes = sizes
         self._lanes = lanes
         self._slots = [lanes.slot(module, turn, sizes[-1]) for turn in range(SLOTS)]
-        self._eager = EagerForward(module, device, sizes)
         self._turn = 0
 
     def launch(self, *parts: NDArray[np.uint8]) -> Flight:
-        """Replays the smallest graph that holds these leaves; op by op where there is none."""
+        """Replays the smallest graph that holds these leaves; raises CaptureRefused where there is none."""
         self._turn = (self._turn + 1) % SLOTS
         slot = self._slots[self._turn]
         count, recorded = sum(map(len, parts)), slot.recorded
         if not recorded or count > recorded[-1]:
-            return self._eager.launch(*parts)
+            raise CaptureRefused(f"no graph of {count} leaves was recorded")
         flight: Flight = slot.launch(parts, bucket_of(count, recorded))
         return flight
 

@@ -96,6 +96,7 @@ Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's w
 
 CPU = torch.device("cpu")
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
+MOST_COMPILED = 64  # kinds of calls for which a network is compiled: large sizes, of all shapes that a host meets
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
 
@@ -118,6 +119,8 @@ class Engine:
             self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
+            if config.compile:
+                torch._dynamo.config.recompile_limit = MOST_COMPILED
         self._log = logs.get(__name__)
 
     def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
@@ -138,9 +141,9 @@ class Engine:
         device = self.placement.device
         module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
         if rung.mode is Mode.FAST and self._compile:
-            module.compile(dynamic=True)
+            module.compile(dynamic=lanes is None)  # graphs are few, so that each size may have kernels of its own
         if rung.mode is Mode.FAST and lanes is not None:
-            return module, GraphForward(module, device, sizes, lanes)
+            return module, GraphForward(module, sizes, lanes)
         return module, EagerForward(module, device, sizes)
 
     @property

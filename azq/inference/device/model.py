@@ -45,7 +45,7 @@ class Model:
         self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
         self.rung = self._engine.rung_for((spec, network))
         self.built: tuple[Rung, Network, Forward] | None = None  # for a rung: the module whose weights its forward pass takes, and that
-        self._probe = _probe(spec)
+        self._probe = random_observations(spec, PROBE_SIZE)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
 
     def load(self, data: bytes, version: int | None = None) -> None:
@@ -156,10 +156,11 @@ def network_of(meta: WeightsMeta) -> NetworkConfig:
         raise WeightsError(f"weights of {meta.game} describe no network that this azq knows: {meta.network}") from None
 
 
-def _probe(spec: NetSpec) -> Packed:
-    probe = np.random.default_rng(0).integers(0, 256, (PROBE_SIZE, spec.packed_size), np.uint8)
-    probe[:, spec.plane_bytes :] %= 16
-    return probe
+def random_observations(spec: NetSpec, count: int) -> Packed:
+    """The same ones every time, (count, P)."""
+    packed = np.random.default_rng(0).integers(0, 256, (count, spec.packed_size), np.uint8)
+    packed[:, spec.plane_bytes :] %= 16
+    return packed
 
 
 def _failure_of(flight: Flight) -> Failure | None:

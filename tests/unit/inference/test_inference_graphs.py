@@ -243,6 +243,26 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
         server.close()
 
 
+def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch):
+    options, compiled = [], []
+
+    def compile_(module, **given):
+        def call(planes, scalars):
+            compiled.append(len(planes))
+            return module.forward(planes, scalars)
+
+        options.append(given)
+        module._compiled_call_impl = call
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_)
+    model = loaded(GraphEngine(EXACT.model_copy(update={"compile": True})))
+    assert options == [{"dynamic": False}]
+    assert set(compiled) == {16, 24, 32, 48, 64}
+    compiled.clear()
+    model.evaluate(observations(3))
+    assert not compiled  # a replay compiles nothing
+
+
 @pytest.mark.parametrize("kind", ["mlp", "transformer"])
 def test_other_networks_run_as_graphs_too(engine, kind):
     network = NETWORK.model_copy(update={"kind": kind, "heads": 2})

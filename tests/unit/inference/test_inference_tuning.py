@@ -143,6 +143,18 @@ def test_a_network_is_measured_and_what_the_operator_set_is_kept():
     torch.set_num_threads(before)
 
 
+def test_what_is_measured_is_as_varied_as_real_observations(monkeypatch):
+    config = InferenceConfig(device="cpu", max_batch=64, deadline_ms="auto")
+    model, engine = loaded(config, cores=2)
+    seen, launch = [], model.launch
+    monkeypatch.setattr(model, "launch", lambda packed: seen.append(packed) or launch(packed))
+    before = torch.get_num_threads()
+    tune(model, engine, config)
+    torch.set_num_threads(before)
+    assert {len(packed) for packed in seen} >= {1, 64}
+    assert all(len(np.unique(packed, axis=0)) == len(packed) for packed in seen)
+
+
 def test_threads_are_chosen_by_what_they_bring(monkeypatch):
     """On a machine where the second thread helps and the third does not."""
     config = InferenceConfig(device="cpu", max_batch=32, deadline_ms="auto")
