@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from azq.inference.device.model import Model
 
 RUN = "bench"
-READY_S = 60.0
+READY_S, READY_ON_GPU_S = 60.0, 180.0  # a first start loads libraries, has cuDNN search for kernels, and records graphs
 
 Settings = TypeVar("Settings", bound=BaseModel)
 
@@ -113,10 +113,24 @@ def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Ri
         specs = [ChildSpec(name, [*AZQ, "inference"], home / f"{name}.log") for name in names]
         with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
             machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
-            until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)
+            until(partial(machine.serving, 1), lambda: unready(machine.beats(), home), ready_s(config.inference.device))
             yield machine
             for beat in machine.beats():
                 refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
+
+
+def ready_s(device: str) -> float:
+    """How long an inference worker may take until it serves."""
+    import torch
+
+    return READY_ON_GPU_S if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()) else READY_S
+
+
+def unready(beats: Sequence[Heartbeat], home: Path) -> str:
+    """Why nothing can be measured yet: what inference workers note or, where they are silent, said last."""
+    notes = [beat.note for beat in beats if beat.note]
+    silent = [last_words(log.read_text("utf-8", "replace")) for log in sorted(home.glob("inference-*.log"))]
+    return f"inference workers do not serve: {'; '.join(notes or silent)[:300]}"
 
 
 def refuse_falls(falls: int, way: str) -> None:

@@ -23,7 +23,7 @@ from azq import logs
 from azq.bench.inference import latency, throughput
 from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, parts, split
 from azq.bench.report import markdown, pictures, summary
-from azq.bench.rig import answer_of, changed, child, rig
+from azq.bench.rig import READY_ON_GPU_S, answer_of, changed, child, rig
 from azq.bench.selfplay import WARM_UP_S, peer_figures, selfplay_figures, why_no_peer
 from azq.config import Config, InferenceConfig, RunConfig, RunSections
 from azq.errors import AzqError, ConfigError, MissingExtra
@@ -114,7 +114,9 @@ def run_all(
         }
 
     measure = measure or partial(_in_a_process, about["device"])
-    found = measured(todo, which, began_s + 60 * minutes, measure, clock, lambda *so_far: keep(result(*so_far)))
+    patience_s = PATIENCE_S + READY_ON_GPU_S * on_gpu
+    end_s = began_s + 60 * minutes
+    found = measured(todo, which, end_s, measure, clock, lambda *so_far: keep(result(*so_far)), patience_s=patience_s)
     return result(*found)
 
 
@@ -125,6 +127,8 @@ def measured(
     measure: Measure,
     clock: Callable[[], float],
     told: Told = lambda _figures, _reasons: None,
+    *,
+    patience_s: float = PATIENCE_S,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Figures by part, and why others have none; after each part the rest is split anew over the time that is left."""
     by_name = {case.name: case for case in which}
@@ -139,7 +143,7 @@ def measured(
             continue
         log.info("measuring", part=part.name, seconds=round(seconds, 1))
         try:
-            limit_s = min(max(PATIENCE_S, PATIENCE * part.overhead_s + 2 * seconds), end_s - clock() + LATE_S)
+            limit_s = min(max(patience_s, PATIENCE * part.overhead_s + 2 * seconds), end_s - clock() + LATE_S)
             figures[part.name] = measure(part, by_name[part.case], seconds, limit_s)
         except (AzqError, OSError, ValueError) as error:  # whatever it is, the other parts are to have their time
             reasons[part.name] = str(error)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from azq.bench.rig import READY_S, RUN, Rig, changed, observations, percentile, rig, rules
+from azq.bench.rig import RUN, Rig, changed, observations, percentile, ready_s, rig, rules
 from azq.bus.redis import RedisBus
 from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
@@ -130,7 +130,7 @@ def _load(machine: Rig) -> Iterator[Load]:
         thread = threading.Thread(target=load.run, name="load")
         thread.start()
         try:
-            until(lambda: load.answers > 0, "nobody answers the load", READY_S)
+            until(lambda: load.answers > 0, "nobody answers the load", ready_s(machine.config.inference.device))
             yield load
         finally:
             load.stop.set()

@@ -28,7 +28,7 @@ from azq.wire.messages import Heartbeat
 
 EVERY_S = 1.0
 RUN = "profile"
-READY_S = 120.0
+READY_S = 240.0  # on a GPU workers have graphs to record first
 STOP_S = 60.0
 #: what lets a run train within seconds, and nothing but self-play and training work
 SOON = ("learner.min_window=4096", "learner.publish_every_s=5.0", "arena.every_s=86400.0")

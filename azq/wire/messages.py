@@ -202,7 +202,7 @@ class Heartbeat(Message, frozen=True):
     rates: dict[str, float] = {}  # names are those of azq.metrics
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
     unserved: dict[str, str] = {}  # run -> why an inference worker does not serve it; some, where there are many
-    note: str = ""  # what an operator should know of it, as `served by: eager, at most 4096 leaves`
+    note: str = ""  # what an operator should know of it, as `recording graphs: 3 of 20`, `served by: eager, at most 4096 leaves`
 
 
 class Fleet(Message, frozen=True):

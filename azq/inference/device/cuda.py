@@ -7,6 +7,7 @@ kernels on each thread anew. The thread that serves only replays.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from azq import logs
 from azq.inference.device.forward import CaptureRefused, Failure, Flight, Outputs, bucket_of, classify, gather
 from azq.nets import Network, unpack
 from azq.nets.device import device_mark
@@ -25,6 +27,9 @@ from azq.phases import DeviceEvent
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
+
+
+TOLD_S = 5.0  # between lines of the log about a recording that lasts
 
 
 class DeviceClock:
@@ -98,6 +103,8 @@ class Lanes:
         self.capturing = threading.Lock()  # a process may capture one graph at a time
         self._search = search
         self.clock = DeviceClock(partial(device_mark, blocking=True))
+        self.doing = ""  # for whoever waits
+        self._told_s = float("-inf")
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
@@ -107,6 +114,13 @@ class Lanes:
     def settle(self) -> None:
         """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
         torch.cuda.current_stream(self.device).synchronize()
+
+    def tell(self, recorded: int, graphs: int) -> None:
+        """How far the recording of a network's graphs is."""
+        self.doing = f"recording graphs: {recorded} of {graphs}" if recorded < graphs else ""
+        if self.doing and time.monotonic() - self._told_s > TOLD_S:
+            self._told_s = time.monotonic()
+            logs.get(__name__).info("recording_graphs", recorded=recorded, graphs=graphs, device=str(self.device))
 
     def record(self, lane: Lane, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """The graph of what `body` launches on a lane, after it ran some times; the caller holds `capturing`."""
@@ -237,6 +251,7 @@ class Slots(Protocol):
 
     def slot(self, module: Network, turn: int, largest: int) -> Any: ...
     def settle(self) -> None: ...
+    def tell(self, recorded: int, graphs: int) -> None: ...
 
 
 class GraphForward:
@@ -265,9 +280,13 @@ class GraphForward:
         """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
         self._lanes.settle()
         missing = [(size, slot) for size in reversed(self._sizes) for slot in self._slots if size not in slot.recorded]
-        for size, slot in missing:  # the largest first: the others fit into its memory
-            with self._lanes.capturing:
-                slot.capture(size)
+        try:
+            for number, (size, slot) in enumerate(missing):  # the largest first: the others fit into its memory
+                self._lanes.tell(number, len(missing))
+                with self._lanes.capturing:
+                    slot.capture(size)
+        finally:
+            self._lanes.tell(len(missing), len(missing))
 
 
 @contextmanager

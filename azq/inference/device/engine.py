@@ -156,6 +156,11 @@ class Engine:
         """Seconds in which a GPU ran some batch, as it says itself; 0 on the CPU and op by op."""
         return self._lanes.clock.busy_s if self._lanes is not None else 0.0
 
+    @property
+    def doing(self) -> str:
+        """What loading waits for: `recording graphs: 3 of 20`; mostly nothing."""
+        return self._lanes.doing if self._lanes is not None else ""
+
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
             return gpu_buckets(rung.max_batch)

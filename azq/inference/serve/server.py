@@ -167,8 +167,9 @@ class InferenceServer:
 
     @property
     def note(self) -> str:
-        """What an operator should know of it: that weights are evaluated a slower way than they might be."""
-        return "" if self._rung == self._engine.rung else f"served by: {self._rung}"
+        """What an operator should know of it: what its loading waits for, and a slower way than weights might be evaluated."""
+        slower = "" if self._rung == self._engine.rung else f"served by: {self._rung}"
+        return "; ".join(filter(None, (self._engine.doing, slower)))
 
     @property
     def _rung(self) -> Rung:

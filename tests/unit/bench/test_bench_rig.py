@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from azq.bench.rig import answer_of, changed, child, in_turns, percentile, refuse_falls
+from azq.bench.rig import answer_of, changed, child, in_turns, percentile, ready_s, refuse_falls, unready
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
+from azq.wire.messages import Heartbeat
 
 
 def test_what_takes_turns_is_warmed_up_and_then_measured_alike() -> None:
@@ -28,6 +32,20 @@ def test_settings_are_changed_value_by_value_or_section_by_section() -> None:
     after = changed(before, run={"game": "othello"}, search={}, network=network)
     assert (after.run.game, after.run.seed, after.search, after.network) == ("othello", before.run.seed, before.search, network)
     assert before == RunSections()
+
+
+def test_a_first_start_on_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there in (False, True):
+        monkeypatch.setattr("torch.cuda.is_available", lambda there=there: there)
+        assert [ready_s(device) for device in ("cpu", "auto", "cuda:1")] == [60.0, 180.0 if there else 60.0, 180.0]
+
+
+def test_workers_that_do_not_serve_are_quoted(tmp_path: Path) -> None:
+    (tmp_path / "inference-0.log").write_text("starting\nno kernel image is available\n")
+    beat = Heartbeat("inference", "i", "h", 1, "0", 1, 0, 0)
+    assert unready([beat], tmp_path) == "inference workers do not serve: no kernel image is available"
+    said = [msgspec.structs.replace(beat, note="recording graphs: 3 of 20")]
+    assert unready(said, tmp_path) == "inference workers do not serve: recording graphs: 3 of 20"
 
 
 def test_figures_of_a_slower_way_are_refused() -> None:

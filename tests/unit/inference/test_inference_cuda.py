@@ -55,6 +55,7 @@ class FakeLanes:
         self.refused: set[int] = set()
         self.slots: list[FakeSlot] = []
         self.settled = 0
+        self.told: list[tuple[int, int]] = []
 
     def slot(self, module, turn: int, largest: int) -> FakeSlot:
         assert largest == SIZES[-1]
@@ -63,6 +64,9 @@ class FakeLanes:
 
     def settle(self) -> None:
         self.settled += 1
+
+    def tell(self, recorded: int, graphs: int) -> None:
+        self.told.append((recorded, graphs))
 
 
 @pytest.fixture
@@ -90,6 +94,8 @@ def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(module):
         forward.refresh()
         assert lanes.settled == times
         assert [slot.sizes for slot in lanes.slots] == [list(reversed(SIZES))] * SLOTS  # the largest first
+    graphs = SLOTS * len(SIZES)
+    assert lanes.told == [(number, graphs) for number in range(graphs + 1)] + [(0, 0)]
 
 
 def test_a_launch_records_nothing_but_takes_a_larger_graph_or_none(module):
@@ -110,6 +116,7 @@ def test_a_refused_capture_is_raised_and_leaves_the_lock_free(module):
     forward = GraphForward(module, SIZES, lanes)
     with pytest.raises(CaptureRefused):
         forward.refresh()
+    assert lanes.told[-1] == (SLOTS * len(SIZES),) * 2  # nobody waits any more
     assert not lanes.capturing.locked()
     assert len(forward.launch(observations(9)).wait()[0]) == 9
 

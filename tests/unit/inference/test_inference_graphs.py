@@ -155,6 +155,27 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     assert np.array_equal(model.evaluate(packed)[0], expected[0])
 
 
+def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, monkeypatch):
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
+    graphs, capture, go_on = SLOTS * len(engine.sizes(engine.rung)), GraphSlot.capture, threading.Event()
+
+    def slow(slot, size):
+        if len(fake_cuda.captures) == 3:
+            assert go_on.wait(10.0)
+        capture(slot, size)
+
+    monkeypatch.setattr(GraphSlot, "capture", slow)
+    with serving(server):
+        until(lambda: server.note == f"recording graphs: 3 of {graphs}", "the fourth graph is being recorded")
+        assert server.versions == {}
+        go_on.set()
+        until(lambda: server.versions == {RUN: 1}, "weights are served")
+        until(lambda: server.note == "", "nobody waits any more")
+
+
 def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda):
     torch.set_num_threads(1)
     engine, packed = GraphEngine(EXACT.model_copy(update={"max_batch": 128})), observations(50)
