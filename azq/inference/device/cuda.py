@@ -123,14 +123,15 @@ class Lanes:
             logs.get(__name__).info("recording_graphs", recorded=recorded, graphs=graphs, device=str(self.device))
 
     def record(self, lane: Lane, body: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """The graph of what `body` launches on a lane, after it ran some times; the caller holds `capturing`."""
+        """The graph of what `body` launches on a lane, after it ran some times."""
         with torch.cuda.device(self.device), torch.inference_mode(), _searching(self._search):
             self._warm_up_stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(self._warm_up_stream):
                 for _ in range(WARM_UPS):
                     body()
             self._warm_up_stream.synchronize()
-            return lane.record(body)
+            with self.capturing:  # and no longer: kernels may be searched and compiled above, while a thread that serves waits for this
+                return lane.record(body)
 
 
 class GraphFlight:
@@ -222,7 +223,7 @@ class GraphSlot:
         return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
 
     def capture(self, size: int) -> None:
-        """Records the graph of a size; the caller holds `Lanes.capturing`. Raises CaptureRefused, or what the device raised."""
+        """Records the graph of a size. Raises CaptureRefused, or what the device raised."""
         self._free()  # warm-ups write into the slot's buffers
         try:
             self._graphs[size] = self._lanes.record(self._lane, lambda: self._body(size))
@@ -246,8 +247,6 @@ class GraphSlot:
 
 class Slots(Protocol):
     """What GraphForward asks of a device; `Lanes` is the real one."""
-
-    capturing: threading.Lock
 
     def slot(self, module: Network, turn: int, largest: int) -> Any: ...
     def settle(self) -> None: ...
@@ -283,8 +282,7 @@ class GraphForward:
         try:
             for number, (size, slot) in enumerate(missing):  # the largest first: the others fit into its memory
                 self._lanes.tell(number, len(missing))
-                with self._lanes.capturing:
-                    slot.capture(size)
+                slot.capture(size)
         finally:
             self._lanes.tell(len(missing), len(missing))
 

@@ -16,7 +16,7 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.cuda import GraphSlot, Lane
+from azq.inference.device.cuda import SLOTS, GraphSlot, Lane
 from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import CaptureRefused, EagerForward
 from azq.inference.device.model import Model
@@ -73,6 +73,15 @@ def test_graphs_op_by_op_and_the_reference_agree(pairs, precision, counts, seed)
         assert np.abs(logits.astype(np.float32) - expected[0].numpy()).max() <= bounds[0]
         assert np.abs(values.astype(np.float32) - expected[1].numpy()).max() <= bounds[1]
     assert graph.rung.mode is Mode.FAST
+
+
+def test_all_graphs_are_recorded_before_a_network_serves(monkeypatch):
+    model = loaded(engine_of(BRIEF))
+    assert [slot.recorded for slot in model.built[2]._slots] == [[64, 128, 256, 512]] * SLOTS
+    monkeypatch.delattr(Lane, "record")
+    assert all(len(model.evaluate(observations(count))[0]) == count for count in EDGES)
+    assert model.rung.mode is Mode.FAST
+    assert not torch.backends.cudnn.benchmark  # kernels are searched for where graphs are recorded
 
 
 def test_stream_and_local_answer_the_same_bits_in_float32():

@@ -189,6 +189,30 @@ def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda):
     loaded(engine, 2)  # with graphs for so many leaves
 
 
+def test_a_batch_that_fails_waits_for_no_warm_up(engine, monkeypatch):
+    """In which cuDNN may search and torch compile, for many seconds."""
+    model, packed = loaded(engine), observations(50)
+    body, begun, go_on = GraphSlot._body, threading.Event(), threading.Event()
+
+    def slow(slot, size):
+        begun.set()
+        assert go_on.wait(10.0)
+        body(slot, size)
+
+    monkeypatch.setattr(GraphSlot, "_body", slow)
+    thread = threading.Thread(target=loaded, args=(engine, 2))
+    thread.start()
+    try:
+        assert begun.wait(10.0)
+        model.built[2].launch = raising(RuntimeError("no kernel image is available"))
+        assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
+        assert thread.is_alive()
+    finally:
+        go_on.set()
+        thread.join(10.0)
+    assert not engine._lanes.capturing.locked()
+
+
 def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine, fake_cuda, monkeypatch):
     def waits(slot, size):
         slot._input_there[:size].sum().item()
