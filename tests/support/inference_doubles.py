@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -155,8 +156,10 @@ def same_bits(one: Evaluation, other: Evaluation) -> bool:
 class FakeEngine(Engine):
     """An engine whose forward passes fail as told: `failing` maps a mode to a failing launch, all other modes are as they are."""
 
-    def __init__(self, failing: dict[Mode, Callable[..., Flight]], config: InferenceConfig = CONFIG) -> None:
-        super().__init__(config, place(config))
+    def __init__(
+        self, failing: dict[Mode, Callable[..., Flight]], config: InferenceConfig = CONFIG, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(config, place(config), now_s)
         self.failing = failing
         self.built: list[Rung] = []
 

@@ -103,9 +103,9 @@ SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, henc
 class Engine:
     """Makes forward passes for a device; safe to share between threads."""
 
-    def __init__(self, config: InferenceConfig, placement: Placement, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: InferenceConfig, placement: Placement, now_s: Callable[[], float] = time.monotonic) -> None:
         self.placement = placement
-        self._clock_s = clock_s
+        self._now_s = now_s
         on_cpu = placement.device.type == "cpu"
         self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
@@ -173,7 +173,7 @@ class Engine:
     def rung_for(self, shape: Shape) -> Rung:
         """Where networks of a shape begin: at the top, or where they fell to not long ago."""
         learnt = self._learnt.get(shape)
-        return self.rung.lower(learnt.rung) if learnt and self._clock_s() < learnt.until_s else self.rung
+        return self.rung.lower(learnt.rung) if learnt and self._now_s() < learnt.until_s else self.rung
 
     def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
         """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
@@ -189,7 +189,7 @@ class Engine:
         with self._changing:
             self.falls += 1
             if failure in LEARNT:
-                self._learnt[shape] = self._learnt.get(shape, Demotion(self.rung, 0, 0.0)).lowered(lower, self._clock_s())
+                self._learnt[shape] = self._learnt.get(shape, Demotion(self.rung, 0, 0.0)).lowered(lower, self._now_s())
         return lower
 
 

@@ -171,8 +171,7 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
 @pytest.mark.parametrize("name", ["memory", "capture"])
 def test_what_a_network_learnt_is_forgotten_after_growing_whiles(name):
     now_s = 0.0
-    engine = FakeEngine({Mode.FAST: WAYS[name]})
-    engine._clock_s = lambda: now_s
+    engine = FakeEngine({Mode.FAST: WAYS[name]}, now_s=lambda: now_s)
     model = Model(SPEC, NETWORK, CONFIG, engine=engine)
     other = (SPEC, NetworkConfig(blocks=9))
     for times, pause_s in enumerate((60.0, 120.0, 240.0, 480.0, 600.0, 600.0), start=1):

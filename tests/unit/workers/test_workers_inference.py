@@ -10,12 +10,13 @@ import pytest
 from azq.bus.memory import MemoryBus
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable
-from azq.wire import keys
+from azq.wire import codec, keys
+from azq.wire.messages import Heartbeat
 from workers.inference import ServingBeat, serve
 
 
 def make(control, heartbeat_s=1e-9):
-    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
+    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves")
     return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
 
 
@@ -24,6 +25,14 @@ def test_the_first_one_must_arrive():
     control.down = True
     with pytest.raises(BrokerUnavailable):
         make(control).turn()
+
+
+def test_it_says_what_its_server_notes():
+    control = MemoryBus()
+    make(control).turn()
+    (frame,) = control.values(keys.BEAT_PREFIX).values()
+    beat = codec.decode(frame, Heartbeat)
+    assert (beat.weight_versions, beat.note) == ({"r1": 3}, "served by: eager, at most 64 leaves")
 
 
 def test_a_control_plane_that_is_away_later_stops_nothing():
