@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.bench.rig import changed, command_of, rig
-from azq.bench.selfplay import SIMULATIONS, Mark, marks_of
+from azq.bench.selfplay import SIMULATIONS, Reading, marks_of
 from azq.config import Config, NetworkConfig, load
 from azq.errors import ConfigError
 from azq.inference.device.engine import Engine, Rung
@@ -74,7 +74,7 @@ class TurnCost:
     brokers_s: float  # CPU of the brokers
 
     @staticmethod
-    def between(before: Mark, after: Mark) -> TurnCost:
+    def between(before: Reading, after: Reading) -> TurnCost:
         """The mean turn between two marks."""
         turns = max(1, after.progress.requests - before.progress.requests)
         serial_s = after.thread_s - before.thread_s - (after.progress.search_s - before.progress.search_s)

@@ -10,7 +10,7 @@ import pytest
 from azq import games
 from azq.actor import Progress
 from azq.bench.clock import NETWORK, ClockEngine, TurnCost, modelled, seconds_of
-from azq.bench.selfplay import Mark
+from azq.bench.selfplay import Reading
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
 from azq.inference.device.model import Model
@@ -38,8 +38,8 @@ def progress(requests: int, evaluations: int, search_s: float) -> Progress:
 
 
 def test_a_turn_is_the_mean_between_two_marks() -> None:
-    before = Mark(progress(10, 1000, 1.0), wall_s=0.0, thread_s=5.0, own_s=6.0, workers_s=1.0, brokers_s=2.0)
-    after = Mark(progress(20, 9000, 3.0), wall_s=9.0, thread_s=8.0, own_s=12.0, workers_s=2.0, brokers_s=2.5)
+    before = Reading(progress(10, 1000, 1.0), wall_s=0.0, thread_s=5.0, own_s=6.0, workers_s=1.0, brokers_s=2.0)
+    after = Reading(progress(20, 9000, 3.0), wall_s=9.0, thread_s=8.0, own_s=12.0, workers_s=2.0, brokers_s=2.5)
     turn = TurnCost.between(before, after)
     assert turn.leaves == 800
     assert turn.serial_s == pytest.approx((3.0 - 2.0) / 10)
