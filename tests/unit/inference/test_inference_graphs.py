@@ -18,7 +18,7 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.cuda import SLOTS, GraphSlot
+from azq.inference.device.cuda import SLOTS, GraphSlot, Lane
 from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
 from azq.inference.device.forward import CaptureRefused, EagerForward
 from azq.inference.device.model import Model
@@ -187,6 +187,18 @@ def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda):
     assert model.rung == Rung(Mode.EAGER, 64)
     assert len(fake_cuda.captures) == captured  # others wait
     loaded(engine, 2)  # with graphs for so many leaves
+
+
+def test_captures_are_taken_one_at_a_time(engine, monkeypatch):
+    record, locked = Lane.record, []
+
+    def noted(lane, body):
+        locked.append(engine._lanes.capturing.locked())
+        return record(lane, body)
+
+    monkeypatch.setattr(Lane, "record", noted)
+    loaded(engine)
+    assert locked == [True] * SLOTS * len(engine.sizes(engine.rung))
 
 
 def test_a_batch_that_fails_waits_for_no_warm_up(engine, monkeypatch):
