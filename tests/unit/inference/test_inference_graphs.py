@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,9 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     model.load(weights(1))
     packed = observations(100)
     expected = model.evaluate(packed)
-    old = weakref.ref(model.built[2]._slots[0])
+    forward: Any = model.built[2]
+    old = weakref.ref(forward._slots[0])
+    del forward
     fake_cuda.fail = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     sizes, seen = engine.sizes, []
 

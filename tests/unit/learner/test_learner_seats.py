@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from learner_doubles import DictStore, ListTracker, OneRunLedger, SecretSum
@@ -36,7 +38,7 @@ class Place:
                 device="cpu", precision="float32", batch_size=16, min_window=40, max_window=2000, warmup_steps=2, publish_every_s=3600.0
             ),
         )
-        parts = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": self.tracker}
+        parts: dict[str, Any] = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": self.tracker}
         return LearnerSetup(RUN, self.folder, sections, self.game, consumer="learner@test:1", **parts).open()
 
     def finish_games(self, first, last):

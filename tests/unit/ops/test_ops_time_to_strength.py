@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(arm, "LOOK_S", 0.02)
     monkeypatch.setattr(arm, "end", end)
 
-    def run(kind: str, interrupts: object, say=lambda text: None, **options: object) -> dict[str, object]:
+    def run(kind: str, interrupts: object, say=lambda text: None, **options: Any) -> dict[str, object]:
         monkeypatch.setattr(arm, "up_command", lambda _arm: [sys.executable, "-c", FAKE_UP, kind])
         return arm.run_arm(arm.Arm("fake"), tmp_path / kind, exam(scripts, **options), interrupts, say)
 

@@ -253,7 +253,7 @@ def test_a_signalling_nan_is_refused_without_a_warning():
         samples_of_one(TIC_TAC_TOE, changed, 0.0)
 
 
-def after_one_ply(target: float):
+def after_one_ply(target: float | np.floating):
     """A game whose target at its second ply gives the action of its first, which is illegal then, so much."""
     event = play_game(TIC_TAC_TOE, 3)
     policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()

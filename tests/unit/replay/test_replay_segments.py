@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from replay_games import play_game
 
 from azq import games
 from azq.errors import SegmentError, StoreError
+from azq.files import write_all
 from azq.replay import framing, open_segment
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.samples import count_samples
@@ -28,7 +30,7 @@ def entry(uid: int, **options: int) -> LogEntry:
     return LogEntry(uid, count_samples(event), encode(event))
 
 
-def filled(folder: Path, count: int, **options: int) -> list[LogEntry]:
+def filled(folder: Path, count: int, **options: Any) -> list[LogEntry]:
     entries = [entry(uid) for uid in range(1, count + 1)]
     log = SegmentLog(folder, GAME, **options)
     for one in entries:
@@ -396,7 +398,7 @@ def test_damage_in_the_newest_batch_is_no_tail_once_it_was_synced(tmp_path):
 def test_a_mark_the_disk_does_not_take_costs_nothing_but_the_mark(tmp_path, monkeypatch):
     log = SegmentLog(tmp_path, GAME)
     log.append([entry(1)])
-    write = open_segment.write_all
+    write = write_all
 
     def take_no_marks(file: int, data: bytes) -> None:
         if len(data) == framing.MARK_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from workers.inference import ServingBeat, serve
 
 
 def make(control, heartbeat_s=1e-9):
-    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
+    server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={})
     return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
 
 
