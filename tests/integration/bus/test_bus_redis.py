@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import redis
 
 from azq.bus import redis as redis_bus
 from azq.bus.embedded import EmbeddedServer
@@ -33,7 +34,7 @@ def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_
     server.start()
     url = server.url
     server.stop()
-    found: list[object] = []
+    found: list[redis.Redis] = []
     waiter = threading.Thread(target=lambda: found.append(connect_at_start(BrokerConfig(control_url=url))), daemon=True)
     waiter.start()
     said = [manager.recv(4096).decode() for _ in range(3)]  # several tries, and the broker is still away

@@ -184,14 +184,14 @@ def test_dead_letters_are_counted_capped_and_readable(bus: Bus):
     entry = Entry("s", "1-0", b"\xff" * 100_000)
     for _ in range(3):
         bus.dead_letter(entry, "not an EvalRequest")
-    assert bus.dead_letters() == 3  # type: ignore[attr-defined]
+    assert bus.dead_letters() == 3
     letter = decode(bus.newest(keys.DEAD)[0].frame, DeadLetter)
     assert (letter.stream, letter.entry_id) == ("s", "1-0")
     assert letter.reason.startswith("not an EvalRequest (first 16384 of 100000 bytes kept")
     for _ in range(1100):
         bus.dead_letter(Entry("s", "1-0", b"x"), "again")
     assert bus.length(keys.DEAD) == 1000
-    assert bus.dead_letters() == 1103  # type: ignore[attr-defined]
+    assert bus.dead_letters() == 1103
 
 
 def test_many_threads_lose_and_double_nothing(bus: Bus):

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
@@ -18,8 +19,8 @@ from azq.wire.codec import decode
 from azq.wire.messages import RankTable
 
 
-def sections(ranks: int, **learner: object) -> RunSections:
-    defaults = {
+def sections(ranks: int, **learner: Any) -> RunSections:
+    defaults: dict[str, Any] = {
         "device": "cpu",
         "threads": 1,
         "batch_size": 48,

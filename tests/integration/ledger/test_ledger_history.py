@@ -6,6 +6,7 @@ doubled workers would do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -144,11 +145,11 @@ class Pair:
             assert struck == dict(state.strikes)
             assert (self.client.hget(keys.ledger(run), "sound") == b"1") == state.sound
             place = {name.decode(): value.decode() for name, value in self.client.hgetall(keys.learner_lease(run)).items()}
-            row = state.learner
+            learner = state.learner
             assert (place.get("holder", ""), int(place.get("token", 0)), int(place.get("until_ms", 0))) == (
-                row.holder,
-                row.token,
-                row.until_ms,
+                learner.holder,
+                learner.token,
+                learner.until_ms,
             )
             assert self.said(self.client.xrange(keys.events(run))) == sorted(
                 map(story, (decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events(run), "0")))
@@ -296,7 +297,7 @@ def sleep(pair: Pair, milliseconds: int) -> None:
     pair.now += milliseconds
 
 
-FREE = {
+FREE: dict[str, Callable[..., Any]] = {
     "enqueue": enqueue,
     "enqueue_once": enqueue_once,
     "below": lambda pair, run, below, limit, active: pair.both("jobs_below", run, below or None, active_only=active, limit=limit),
@@ -317,7 +318,7 @@ FREE = {
     "kill": kill,
     "sleep": sleep,
 }
-NEEDS_LEASE = {
+NEEDS_LEASE: dict[str, Callable[..., Any]] = {
     "renew": lambda pair, lease: pair.both("renew", lease),
     "adopt": lambda pair, lease, count: pair.both("adopt", lease, count),
     "journal": lambda pair, lease, numbers: pair.both("journal", lease, [pair.record(uid) for uid in numbers]),

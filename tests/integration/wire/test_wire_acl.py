@@ -51,7 +51,7 @@ FORBIDDEN = (
     ("LATENCY", "RESET"),
     ("SLOWLOG", "GET"),
 )
-OF_USERS = {**{acl.role_user(role): (role,) for role in acl.ROLES}, MACHINE: ("worker", "inference")}
+OF_USERS: dict[str, tuple[keys.Role, ...]] = {**{acl.role_user(role): (role,) for role in acl.ROLES}, MACHINE: ("worker", "inference")}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 
 def client_of(server: EmbeddedServer, user: str) -> redis.Redis:
-    role = user.removeprefix(acl.ROLE_PREFIX)
-    password = "secret" if user in (MACHINE, "plain") else acl.role_password(server.password, role)
+    password = "secret" if user in (MACHINE, "plain") else acl.role_password(server.password, *OF_USERS[user])
     return connect(server.url.replace("unix://:", f"unix://{user}:").replace(server.password, password))
 
 
