@@ -252,7 +252,7 @@ def test_chance_is_named_and_sums_to_one() -> None:
 
 
 def test_results_and_outcomes_agree_under_every_scoring() -> None:
-    points = Counter()
+    points: Counter[tuple[str, int]] = Counter()
     for scoring in ("full", "gammons", "winloss"):
         game = games.load("backgammon", scoring=scoring)
         weights, bias = game.outcome_combination()

@@ -110,8 +110,8 @@ def _oh_hell_name(action: int) -> str:
 
 def _read_oh_hell(text: str) -> tuple[tuple[str, int], list[list[str]]]:
     """Trump suit, dealer and hands from OpenSpiel's drawing of a dealt round."""
-    trump, dealer, hands = "", -1, [[], [], [], []]
-    player = -1
+    hands: list[list[str]] = [[], [], [], []]
+    trump, dealer, player = "", -1, -1
     for line in text.splitlines():
         words = line.split()
         if line.startswith("Dealer:"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -121,16 +121,14 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
-def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda):
+def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda, monkeypatch):
     torch.set_num_threads(1)
     engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
     packed = observations(100)
     expected = model.evaluate(packed)
-    forward: Any = model.built[2]
-    old = weakref.ref(forward._slots[0])
-    del forward
+    old = weakref.ref(cast(Any, model.built[2])._slots[0])
     fake_cuda.fail = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     sizes, seen = engine.sizes, []
 
@@ -139,7 +137,7 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
         fake_cuda.fail = None
         return sizes(rung)
 
-    engine.sizes = recovered
+    monkeypatch.setattr(engine, "sizes", recovered)
     assert len(model.evaluate(observations(250))[0]) == 250
     assert model.rung == Rung(Mode.FAST, 128)
     assert seen[0] == (128, True)
@@ -167,7 +165,7 @@ def test_weights_change_while_batches_are_in_flight(engine):
     assert server.rates()["fallbacks"] == 0
 
 
-def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine):
+def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine, monkeypatch):
     bus = MemoryBus()
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
@@ -178,7 +176,7 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
         first = client.submit(observations(64))
         until(lambda: server.step(5) == 0 and bool(server.flying), "the first is launched")
         ended = threading.Event()
-        server.flying[0].flight.done = ended.is_set  # a long batch
+        monkeypatch.setattr(server.flying[0].flight, "done", ended.is_set)  # a long batch
         second = client.submit(observations(64, seed=2))
         until(lambda: server.step(5) >= 0 and len(server.flying) + server.stats.evaluations // 64 == 2, "the second is launched")
         assert server.stats.evaluations == 64  # two are as many as there may be: the first was waited for, the second is under way

@@ -78,14 +78,14 @@ def test_the_ledger_is_told_what_is_stored_and_what_is_gone(tmp_path, opened, mi
     assert ledger.told == (2, 6, missing)
 
 
-def test_a_stream_of_any_length_is_looked_through(tmp_path):
+def test_a_stream_of_any_length_is_looked_through(tmp_path, monkeypatch):
     log, bus = SegmentLog(tmp_path, "tic_tac_toe"), MemoryBus()
     sample = frame(GAME, 1)
     for _ in range(1001):
         bus.publish(keys.samples("r"), sample)
     bus.publish(keys.samples("r"), frame(GAME, 2))
     ledger, reads, after = Forgetful(3, set()), [], bus.after
-    bus.after = lambda *which, **more: reads.append(which) or after(*which, **more)
+    monkeypatch.setattr(bus, "after", lambda *which, **more: reads.append(which) or after(*which, **more))
     restore("r", ledger, bus, log, None)
     assert ledger.told == (0, 0, [(3, 3)])
     assert len(reads) == 3, "many entries at once, and none twice"

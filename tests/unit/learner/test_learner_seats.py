@@ -88,9 +88,9 @@ def test_a_checkpoint_of_other_heads_is_refused_by_name(tmp_path):
         place.learner(("reply",))
 
 
-def test_a_head_without_targets_leaves_no_trace(tmp_path):
+def test_a_head_without_targets_leaves_no_trace(tmp_path, monkeypatch):
     game = SecretSum(3)
-    game.num_hidden = lambda: 0
+    monkeypatch.setattr(game, "num_hidden", lambda: 0)
     with pytest.raises(ConfigError, match=r"network\.auxiliary names 'hidden'"):
         Place(tmp_path, game).learner()
     assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from azq.errors import AzqError, LeaseLost
 from azq.ledger import rules
-from azq.ledger.types import Directive, JobState, RunState
+from azq.ledger.types import Directive, JobState, Lease, RunState
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord
 
@@ -56,7 +56,8 @@ def check(state: rules.state.State) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), max_size=60))
 def test_no_order_of_events_loses_a_game(steps):
-    state, leases, now = fresh(), [], 0
+    leases: list[Lease] = []
+    state, now = fresh(), 0
     for step, which, count in steps:
         with contextlib.suppress(AzqError):
             state, leases, now = take(state, leases, now, step, which, count)

@@ -514,6 +514,6 @@ def test_each_life_of_a_run_writes_files_of_its_own(tmp_path):
 def test_opening_tells_what_it_does(tmp_path):
     filled(tmp_path, 3, roll_bytes=1)
     (tmp_path / "000001.idx").unlink()
-    told = []
+    told: list[str] = []
     SegmentLog(tmp_path, GAME, progress=told.append)
     assert told == ["file 1 of 3", "the games of 000001.seg", "file 2 of 3", "file 3 of 3", "the games of 000003.seg"]

@@ -237,7 +237,7 @@ def test_the_window_is_a_share_of_all_samples_within_its_bounds(total, size):
 def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     game = games.load("tic_tac_toe")
     stored_games(tmp_path, game, 33)
-    told = []
+    told: list[str] = []
     rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
     assert told == ["the window's games"] * 2
 

@@ -48,14 +48,14 @@ def test_between_two_nothing_is_written():
     assert control.get(keys.beat("inference@test:1")) is None
 
 
-def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step():
+def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step(monkeypatch):
     def refuse(*_, **__):
         raise AccessRefused("no such user; azq join-token")
 
     control = MemoryBus()
     beat = make(control)
     beat.turn()
-    control.put = refuse
+    monkeypatch.setattr(control, "put", refuse)
     with pytest.raises(AccessRefused):
         beat.turn()
     server = SimpleNamespace(step=refuse, drain=list, release=list)
