@@ -101,10 +101,10 @@ class Node:
 
 def best(scores: list[F | None]) -> int:
     """The index of the largest score; the lowest one on ties; None is never chosen."""
-    chosen = -1
+    chosen, most = -1, None
     for i, score in enumerate(scores):
-        if score is not None and (chosen < 0 or score > scores[chosen]):
-            chosen = i
+        if score is not None and (most is None or score > most):
+            chosen, most = i, score
     return chosen
 
 

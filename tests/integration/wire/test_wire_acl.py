@@ -113,7 +113,7 @@ def test_nobody_but_the_owner_touches_the_server(server: EmbeddedServer, user: s
     with connect(server.url) as owner:
 
         def lets(*command: str) -> bool:
-            return owner.execute_command("ACL", "DRYRUN", user, *command) == b"OK"
+            return bool(owner.execute_command("ACL", "DRYRUN", user, *command) == b"OK")
 
         assert [command for command in FORBIDDEN if lets(*command)] == []
         assert lets("SCAN", "0") == (user == acl.role_user("daemon"))

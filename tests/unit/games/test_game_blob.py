@@ -68,7 +68,7 @@ def test_every_ply_equals_the_plain_engine(params: dict[str, Any]) -> None:
         assert state.returns() == pytest.approx([oracle.score(player) / top for player in range(oracle.players)])
 
 
-def _best(params: dict[str, Any], cards: int) -> int:
+def _best(params: dict[str, Any], cards: int) -> Any:
     scoring = params.get("scoring", "exact")
     return {"exact": 10 + cards, "square": 10 + cards**2, "plus": 5 + cards, "openspiel": 10 + cards * params.get("points_per_trick", 1)}[
         scoring

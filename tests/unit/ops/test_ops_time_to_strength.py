@@ -70,7 +70,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     real_end = arm.end
 
-    def end(up: subprocess.Popen[bytes], *rest: object) -> int:
+    def end(up: subprocess.Popen[bytes], *rest: object) -> Any:
         started.append(up)
         return real_end(up, *rest)
 
@@ -78,7 +78,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(arm, "LOOK_S", 0.02)
     monkeypatch.setattr(arm, "end", end)
 
-    def run(kind: str, interrupts: object, say=lambda text: None, **options: Any) -> dict[str, object]:
+    def run(kind: str, interrupts: object, say=lambda text: None, **options: Any) -> Any:
         monkeypatch.setattr(arm, "up_command", lambda _arm: [sys.executable, "-c", FAKE_UP, kind])
         return arm.run_arm(arm.Arm("fake"), tmp_path / kind, exam(scripts, **options), interrupts, say)
 
