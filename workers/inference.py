@@ -15,10 +15,11 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.bus.sharded import open_requests
-from azq.config import Config, WorkerConfig, forget_environment
+from azq.config import Config, InferenceConfig, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
 from azq.games import GameFiles
-from azq.inference.device.placement import place
+from azq.inference.device.engine import Engine
+from azq.inference.device.placement import Placement, place
 from azq.inference.serve.served import specs
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
@@ -45,8 +46,8 @@ class Serving(Protocol):
     def release(self) -> None: ...
 
 
-def main(config: Config) -> int:
-    """Serves until SIGTERM or SIGINT; returns an exit code.
+def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Engine] = Engine) -> int:
+    """Serves until SIGTERM or SIGINT; returns an exit code. What runs the networks is made by `make_engine`.
 
     Raises ConfigError (no broker set, no such device), BrokerUnavailable or BrokerRefused when the broker fails at the start.
     """
@@ -57,11 +58,10 @@ def main(config: Config) -> int:
         prepare_process(placement.threads)
         agree_on_schema(client)
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
+        engine = make_engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker)) as data:
-            server = InferenceServer(
-                control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, placement=placement
-            )
+            server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
             beat = ServingBeat(control, server, worker, config.worker)
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
             try:

@@ -58,15 +58,15 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """Everything a measurement needs; `pids` are the processes besides this one, so many of them `inference` workers."""
+    """Everything a measurement needs; `workers` are the processes of inference."""
 
     config: Config
     sections: RunSections
     control: redis.Redis
     ledger: Ledger
     weights: bytes
-    inference: int
-    pids: tuple[int, ...]
+    brokers: tuple[int, ...]
+    workers: tuple[int, ...]
 
     def beats(self) -> list[Heartbeat]:
         """Heartbeats of the inference workers."""
@@ -74,7 +74,12 @@ class Rig:
 
     def serving(self, version: int) -> bool:
         """Whether every inference worker serves this version of the weights or a newer one, by their heartbeats."""
-        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats()) == self.inference
+        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats()) == len(self.workers)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """All processes but this one."""
+        return (*self.brokers, *self.workers)
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
@@ -100,16 +105,16 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Rig]:
+def rig(config: Config, sections: RunSections, *, inference: int, command: Sequence[str] = (*AZQ, "inference")) -> Iterator[Rig]:
     """Starts it with so many inference workers, waits until each serves, and takes it all away at the end."""
     with own_brokers(config) as (config, brokers):
         config, home = with_game(config, sections.run.game), config.home
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
         names = [f"inference-{number}" for number in range(inference)]
-        specs = [ChildSpec(name, [*AZQ, "inference"], home / f"{name}.log") for name in names]
+        specs = [ChildSpec(name, list(command), home / f"{name}.log") for name in names]
         with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
-            machine = Rig(config, sections, brokers.control, ledger, weights, inference, (*brokers.pids, *workers))
+            machine = Rig(config, sections, brokers.control, ledger, weights, brokers.pids, workers)
             until(partial(machine.serving, 1), f"inference workers do not serve, see {home}/inference-*.log", READY_S)
             yield machine
 

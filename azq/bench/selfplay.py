@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
@@ -39,10 +39,16 @@ ROUNDS = 3  # of azq and its peers, one after the other
 PEERS_SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[2] / "ops" / "bench" / "peers.py"))  # a wheel has it not
 
 
-def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
-    """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
+def bench_selfplay(
+    config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False, network_clock: str = ""
+) -> dict[str, Any]:
+    """Simulations, evaluations and games per CPU-second of worker, broker and inference together; with a clock, as clock.py says."""
+    if network_clock:
+        from azq.bench.clock import bench_clock, seconds_of
+
+        return bench_clock(config, seconds=seconds, game=game, clock_s=seconds_of(network_clock))
     sections = parse_run(preset_of(game), f"the preset of {game}") if preset else _sections(config, game)
-    sections = changed(sections, selfplay={"slice_s": seconds + WARM_UP_S, "evaluator": "stream"})
+    sections = changed(sections, selfplay={"evaluator": "stream"})
     return selfplay_figures(config, sections, seconds, evaluator)
 
 
@@ -50,14 +56,10 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
     """The same for any run's settings."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine)
-        phases = Phases()
-        marks = _play(machine, evaluator, phases)
-        before, after = _measured(marks, seconds)
+        before, after, phases = marks_of(machine, evaluator, seconds)
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
-    spent_s, wall_s = after[1] - before[1], after[2] - before[2]
-    if not spent_s or not wall_s:
-        raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
-    progress, start = after[0], before[0]
+    spent_s, wall_s = after.cpu_s - before.cpu_s, after.wall_s - before.wall_s
+    progress, start = after.progress, before.progress
     evaluations = progress.evaluations - start.evaluations
     simulations = progress.searched["simulations"] - start.searched["simulations"]
     return {
@@ -83,7 +85,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "inference_mean_batch": round(served.get(metrics.MEAN_BATCH, 0.0), 1),
         "network_busy": round(served.get(metrics.NETWORK_BUSY, 0.0), 3),
         **({"gpu_busy": served[GPU_FORWARD]} if GPU_FORWARD in served else {}),
-        "selfplay_phases": phases.shares(),
+        "selfplay_phases": phases,
         "inference_phases": of_heartbeat(served),
     }
 
@@ -103,39 +105,52 @@ def _sections(config: Config, game: str) -> RunSections:
     return changed(config.run_sections(), run={"game": game}, search={"num_simulations": SIMULATIONS}, network=NETWORK)
 
 
-Mark = tuple[Progress, float, float]  # progress, CPU-seconds of all processes, wall clock
+class Mark(NamedTuple):
+    """How far self-play was at a moment, and CPU-seconds until then."""
+
+    progress: Progress
+    wall_s: float
+    thread_s: float  # of the thread that leads
+    own_s: float  # of all threads of this process
+    workers_s: float
+    brokers_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes."""
+        return self.own_s + self.workers_s + self.brokers_s
 
 
-def _play(machine: Rig, kind: str, phases: Phases) -> list[Mark]:
-    """One slice; a mark at each report."""
-    ledger, sections = machine.ledger, machine.sections
-    view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=sections.selfplay.games_in_flight, slice_s=sections.selfplay.slice_s))
+def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP_S) -> tuple[Mark, Mark, dict[str, float]]:
+    """Plays one slice: the marks around the last `seconds` of it, start-up left out, and the shares of its phases."""
+    sections = changed(machine.sections, selfplay={"slice_s": seconds + warm_up_s})
+    ledger, selfplay = machine.ledger, sections.selfplay
+    view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=selfplay.games_in_flight, slice_s=selfplay.slice_s))
     lease = ledger.claim(view.job.job_id, view.attempt, "bench", LEASE_S)
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
+    phases = Phases()
     marks: list[Mark] = []
 
     def report(progress: Progress) -> None:
         phases.shares()  # its window moves on as in a worker, past the start
-        marks.append((dataclasses.replace(progress), cpu_s((os.getpid(), *machine.pids)), time.monotonic()))
+        own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
+        marks.append(Mark(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:
         SelfPlay(ledger, Slice(lease, sections, rules(sections)), evaluator, Arenas(), report=report, phases=phases).run()
-    return marks
+    last = marks[-2] if len(marks) > 2 else marks[-1]
+    first = next((mark for mark in marks if mark.wall_s >= last.wall_s - seconds), marks[0])
+    if first.cpu_s == last.cpu_s or first.wall_s == last.wall_s:
+        raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
+    return first, last, phases.shares()
 
 
 def _local(machine: Rig) -> contextlib.closing[LocalEvaluator]:
     from azq.inference.ask.local import LocalEvaluator
 
     return contextlib.closing(LocalEvaluator.from_bytes(rules(machine.sections), machine.weights, machine.config.inference))
-
-
-def _measured(marks: list[Mark], seconds: float) -> tuple[Mark, Mark]:
-    """The marks around the measured time: the last `seconds` of the slice, start-up left out."""
-    last = marks[-2] if len(marks) > 2 else marks[-1]
-    first = next((mark for mark in marks if mark[2] >= last[2] - seconds), marks[0])
-    return first, last
 
 
 def _network_s_per_leaf(machine: Rig) -> float:

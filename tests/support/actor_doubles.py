@@ -51,6 +51,7 @@ class Table:
     def play(self, lease: Lease | None = None, evaluator: Any = None, **options: Any) -> SliceEnd:
         given = {name: options.pop(name) for name in ("made_ms", "patience_s") if name in options}
         part = Slice(lease or self.lease(), options.pop("settings", sections()), GAME, **given)
+        options.setdefault("clock", ticking())
         ledger = cast(Ledger, self)  # in effect: every call goes on to one
         return SelfPlay(ledger, part, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options).run()
 
@@ -90,3 +91,9 @@ def after(calls: int) -> Callable[[], bool]:
     """False so many times, then True."""
     counter = itertools.count()
     return lambda: next(counter) >= calls
+
+
+def ticking() -> Callable[[], float]:
+    """A clock on which every look is 5 ms after the last, so that what a slice does by it is the same on any machine."""
+    ticks = itertools.count()
+    return lambda: 0.005 * next(ticks)

@@ -19,7 +19,7 @@ from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
 from azq.inference.device.engine import Engine
-from azq.inference.device.forward import Flight
+from azq.inference.device.forward import Flight, Outputs
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuning import BatchLimits
@@ -109,11 +109,14 @@ class InferenceServer:
             now = self._wait_and_receive(idle_block_ms)
         if now.group and now.group.suspect:
             return self.drain() + self._try_alone(now.group, *now.members)
-        if now.group:
+        if now.group and len(self.flying) < self._depth:
             self._launch(now.group, now.members)
-        if len(self.flying) >= self._depth or self._landing():
-            return self._land(self.flying.popleft())
-        return 0
+        if len(self.flying) < self._depth and not self._landing():
+            return 0
+        landed = self._land(self.flying.popleft())
+        if self._depth > 1:
+            self._launch_next()
+        return self._reply(landed)
 
     def _landing(self) -> bool:
         """Whether the oldest batch is over. Until then, while the device has room, the next is looked for rather than this one waited for:
@@ -138,7 +141,7 @@ class InferenceServer:
         """Answers what is in flight; returns its leaves."""
         leaves = 0
         while self.flying:
-            leaves += self._land(self.flying.popleft())
+            leaves += self._reply(self._land(self.flying.popleft()))
         return leaves
 
     def release(self) -> None:
@@ -325,27 +328,46 @@ class InferenceServer:
         self._log.warning("requests_refused", **named, error=reason_of(error))
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
-    def _land(self, batch: FlyingBatch) -> int:
-        """Waits for a batch and answers its requests; weights that evaluate to NaN are named to their clients instead."""
+    def _launch_next(self) -> None:
+        """Gives a device its next batch before the one that landed is answered, lest it have none meanwhile."""
+        with self.phases("collect"):
+            self._receive(0)
+            now = self._plan()
+        if now.group and not now.group.suspect:
+            self._launch(now.group, now.members)
+
+    def _land(self, batch: FlyingBatch) -> tuple[FlyingBatch, Outputs] | None:
+        """Waits for a batch; weights that evaluate to NaN are named to its clients, and what nobody foresaw parts its requests."""
         try:
             with self.phases("forward"):
                 outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
             busy_s = time.monotonic() - batch.began_s
-            with self.phases("reply"):
-                replies = requests.replies(batch.members, batch.group.weight_version, outputs)
         except WeightsError as error:
             self._refuse(batch.group, batch.members, error)
-            return 0
+            return None
         except NOT_THE_RUNS:
             raise
         except Exception as error:
             self._part(batch.members, error)
-            return 0
+            return None
         finally:
             batch.served.models.give_back(batch.group.weight_version)
         self.stats.batch(batch.leaves, busy_s)
         if batch.alone and batch.served.tuned:
             batch.served.tuned.observe(batch.leaves, busy_s)
+        return batch, outputs
+
+    def _reply(self, landed: tuple[FlyingBatch, Outputs] | None) -> int:
+        """Answers the requests of a batch; the leaves answered."""
+        if landed is None:
+            return 0
+        batch, outputs = landed
+        try:
+            with self.phases("reply"):
+                replies = requests.replies(batch.members, batch.group.weight_version, outputs)
+        except Exception as error:
+            self._part(batch.members, error)
+            return 0
         with self.phases("reply"):
             self._answer(batch.members, replies)
         return batch.leaves

@@ -7,8 +7,11 @@ import pytest
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
 from waiting import until
 
+from azq.bench.clock import ClockEngine
+from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 
@@ -57,6 +60,30 @@ def test_answers_arrive_in_any_order_asked_for(connect, shelf):
         counts = [len(client.result(handle, timeout_s=WAIT_S).logits) for handle in reversed(handles)]
     assert counts == [4, 2, 9, 5, 3]
     assert client.resent == 0
+
+
+def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf, monkeypatch):
+    config = CONFIG.model_copy(update={"max_batch": 64, "batch": 64, "deadline_ms": 0.0, "threads": 1})
+    events = []
+    answer = RedisBus.answer
+
+    class Noted(ClockEngine):
+        def end_s(self):
+            events.append("launch")
+            return super().end_s()
+
+    def noted(bus, *given):
+        events.append("answer")
+        answer(bus, *given)
+
+    monkeypatch.setattr(RedisBus, "answer", noted)
+    shelf.publish(1, weights(1))
+    client = connect.client(max_in_flight=8)
+    handles = [client.submit(observations(64, seed=seed)) for seed in range(6)]
+    with serving(connect.server(shelf, config=config, engine=Noted(config, place(config), clock_s=0.05))):
+        assert all(client.result(handle, timeout_s=WAIT_S).weight_version == 1 for handle in handles)
+    assert "".join(event[0] for event in events) == "lllalalalaaa"[: len(events)]
+    assert len(events) == 12
 
 
 def test_new_weights_are_used_from_the_next_batch_on(connect, shelf):

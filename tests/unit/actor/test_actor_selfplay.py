@@ -326,8 +326,7 @@ def test_a_game_whose_record_outgrows_a_message_is_abandoned_by_name_and_the_oth
 
 
 def test_groups_are_journaled_by_turns(table: Table) -> None:
-    seconds = itertools.count()
-    table.play(should_stop=after(200), clock=lambda: 0.005 * next(seconds), settings=sections(groups=2))
+    table.play(should_stop=after(200), settings=sections(groups=2))
     assert len(table.journals) > 4
     assert max(table.journals[:-1]) <= 4  # of 8 games; the last hands all of them back
 
