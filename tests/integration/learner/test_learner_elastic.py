@@ -141,7 +141,7 @@ class Crew:
 
 
 @pytest.fixture
-def crew(broker, tmp_path) -> Iterator[Callable[..., Crew]]:
+def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     crews: list[Crew] = []
 
     def make(**learner: Any) -> Crew:

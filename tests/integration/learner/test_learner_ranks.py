@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ class Ranks(Place):
 
 
 @pytest.fixture
-def place(broker, tmp_path) -> Iterator[Ranks]:
+def place(broker: Any, tmp_path: Path) -> Iterator[Ranks]:
     where = Ranks(broker.control_url, tmp_path, sections(3))
     yield where
     where.close()

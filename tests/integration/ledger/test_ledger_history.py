@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
+from azq.ledger.rules.state import State
+from azq.ledger.types import JobState, LearnerLease, Lease, LedgerCounts, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
@@ -71,7 +72,7 @@ operations = st.one_of(
 class Pair:
     """The same calls on both ledgers, on one clock, with every answer compared."""
 
-    def __init__(self, client) -> None:
+    def __init__(self, client: Any) -> None:
         client.flushall()
         self.now = 1_000_000
         self.client = client
@@ -164,7 +165,7 @@ def story(event: RunEvent) -> tuple[Any, ...]:
     return event.at_ms, event.kind, sorted(event.about.items())
 
 
-def check_invariants(state, counts, finished_uids) -> None:
+def check_invariants(state: State, counts: LedgerCounts, finished_uids: list[int]) -> None:
     held = [uid for row in state.jobs.values() for uid in row.held]
     assert sorted([*held, *state.pool]) == sorted(state.open), "every open game is in the pool or held once"
     assert set(state.strikes) <= set(state.open), "only open games have strikes"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
+from numpy.typing import NDArray
 
 from azq.config import NetworkConfig
 from azq.inference.device.cuda import SLOTS, GraphForward
@@ -15,7 +17,7 @@ from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import CaptureRefused, EagerForward, Landed, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
-from azq.nets import build, from_bytes
+from azq.nets import Network, build, from_bytes
 
 SIZES = buckets(64, per_octave=2)
 CPU = torch.device("cpu")
@@ -24,7 +26,7 @@ CPU = torch.device("cpu")
 class FakeSlot:
     """Records what a slot is asked for, and evaluates op by op."""
 
-    def __init__(self, module, turn: int, lanes: FakeLanes) -> None:
+    def __init__(self, module: Network, turn: int, lanes: FakeLanes) -> None:
         self.turn = turn
         self.lanes = lanes
         self.sizes: list[int] = []
@@ -40,7 +42,7 @@ class FakeSlot:
             raise CaptureRefused("operation not permitted when stream is capturing")
         self.sizes.append(size)
 
-    def launch(self, parts, size: int) -> Landed:
+    def launch(self, parts: Sequence[NDArray[np.uint8]], size: int) -> Landed:
         assert size in self.sizes
         self.launched.append(size)
         return self._forward.launch(*parts)
@@ -56,7 +58,7 @@ class FakeLanes:
         self.slots: list[FakeSlot] = []
         self.settled = 0
 
-    def slot(self, module, turn: int, largest: int) -> FakeSlot:
+    def slot(self, module: Network, turn: int, largest: int) -> FakeSlot:
         assert largest == SIZES[-1]
         self.slots.append(FakeSlot(module, turn, self))
         return self.slots[-1]

@@ -185,7 +185,7 @@ def test_the_first_pauses() -> None:
     assert [AGAIN.pause_s(count) for count in (1, 2, 3, 7, 8)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
-def test_a_failure_is_told_until_it_is_mended(capsys) -> None:
+def test_a_failure_is_told_until_it_is_mended(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 0.0
     unserved = Unserved(lambda: now_s)
     assert unserved.due(LIFE)
@@ -231,7 +231,7 @@ def test_any_number_of_failures_has_a_pause() -> None:
     assert AGAIN.pause_s(10**6) == 300.0
 
 
-def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys) -> None:
+def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
     unserved = Unserved(lambda: now_s)
     for reason, pause_s in (("one", 5.0), ("two", 10.0), ("two", 20.0)):

@@ -15,7 +15,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections
 from azq.learner.data.intake import _without, game_key, restore
 from azq.ledger import Ledger
-from azq.ledger.types import LedgerCounts
+from azq.ledger.types import LearnerLease, LedgerCounts
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
@@ -58,7 +58,7 @@ class Forgetful(Ledger):
     def open_uids(self, run: str) -> set[int]:
         return self.playing
 
-    def restore(self, run, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease=None) -> int:
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
         self.told = stored, highest, missing
         return len(missing)
 

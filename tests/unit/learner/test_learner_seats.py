@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ ALL = ("reply", "margin", "hidden")
 class Place:
     """A run's folder and broker; learners of it come and go."""
 
-    def __init__(self, folder, game) -> None:
+    def __init__(self, folder: Path, game: Any) -> None:
         self.folder, self.game, self.bus = folder, game, MemoryBus()
         self.ledger, self.store, self.tracker = OneRunLedger(RUN, self.bus), DictStore(), ListTracker()
 

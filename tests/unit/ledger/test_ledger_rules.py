@@ -38,7 +38,7 @@ def fresh() -> rules.state.State:
     return rules.state.State(RunRecord("r", b"", {}, "", 0), changed_ms=0)
 
 
-def with_lease(state: rules.state.State, now_ms: int = 0):
+def with_lease(state: rules.state.State, now_ms: int = 0) -> tuple[rules.state.State, Lease]:
     state, view = rules.jobs.enqueue(state, now_ms, Job("", "r", Kind.SELFPLAY, "cpu"))
     return rules.jobs.claim(state, now_ms, int(view.job.job_id.rpartition(":")[2]), 1, "w", LEASE_S)
 
@@ -142,6 +142,6 @@ def test_the_oldest_games_are_adopted_first():
     assert state.pool == (1, 2, 3, 4, 5, 6)
 
 
-def with_lease_of(state: rules.state.State, number: int):
+def with_lease_of(state: rules.state.State, number: int) -> tuple[rules.state.State, Lease]:
     state, _ = rules.jobs.enqueue(state, 0, Job("", "r", Kind.SELFPLAY, "cpu"))
     return rules.jobs.claim(state, 0, number, 1, "w2", LEASE_S)

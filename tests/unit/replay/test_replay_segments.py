@@ -235,7 +235,7 @@ def test_a_tail_is_cut_off_when_the_log_is_opened(tmp_path):
 
 
 @pytest.fixture
-def synced(monkeypatch) -> list[str]:
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of segments that are synced, in order."""
     names: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: names.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
