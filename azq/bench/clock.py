@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.bench.rig import changed, command_of, rig
-from azq.bench.selfplay import SIMULATIONS, Mark, marks_of
+from azq.bench.selfplay import SIMULATIONS, Reading, marks_of
 from azq.config import Config, NetworkConfig, load
 from azq.errors import ConfigError
 from azq.inference.device.engine import Engine, Rung
@@ -47,7 +47,7 @@ def bench_clock(config: Config, *, seconds: float, game: str, clock_s: float) ->
     sections = changed(config.run_sections(), run={"game": game}, search=search, network=NETWORK, selfplay=SELFPLAY)
     with rig(config, sections, inference=1, command=command_of(serve, clock_s=clock_s)) as machine:
         before, after, phases = marks_of(machine, "stream", seconds, warm_up_s=WARM_UP_S)
-    turn = Turn.between(before, after)
+    turn = TurnCost.between(before, after)
     return {
         "game": game,
         "network_clock_ms": clock_s * 1e3,
@@ -64,7 +64,7 @@ def bench_clock(config: Config, *, seconds: float, game: str, clock_s: float) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnCost:
     """Means of a turn: a group's leaves collected, sent, answered and applied."""
 
     leaves: float
@@ -74,11 +74,11 @@ class Turn:
     brokers_s: float  # CPU of the brokers
 
     @staticmethod
-    def between(before: Mark, after: Mark) -> Turn:
+    def between(before: Reading, after: Reading) -> TurnCost:
         """The mean turn between two marks."""
         turns = max(1, after.progress.requests - before.progress.requests)
         serial_s = after.thread_s - before.thread_s - (after.progress.search_s - before.progress.search_s)
-        return Turn(
+        return TurnCost(
             leaves=max(1, after.progress.evaluations - before.progress.evaluations) / turns,
             serial_s=serial_s / turns,
             search_s=(after.own_s - before.own_s - serial_s) / turns,
@@ -95,7 +95,7 @@ class Turn:
         return leaves_per_s / self.leaves * (self.serial_s + self.search_s + self.inference_s + self.brokers_s)
 
 
-def modelled(turn: Turn, clock_s: float) -> dict[str, Any]:
+def modelled(turn: TurnCost, clock_s: float) -> dict[str, Any]:
     """The fastest of processes x threads that six cores carry, and the cores that the goal needs."""
     settings = [(processes, threads) for processes in range(1, CORES + 1) for threads in range(1, CORES // processes + 1)]
     reached = {

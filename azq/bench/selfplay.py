@@ -105,7 +105,7 @@ def _sections(config: Config, game: str) -> RunSections:
     return changed(config.run_sections(), run={"game": game}, search={"num_simulations": SIMULATIONS}, network=NETWORK)
 
 
-class Mark(NamedTuple):
+class Reading(NamedTuple):
     """How far self-play was at a moment, and CPU-seconds until then."""
 
     progress: Progress
@@ -121,7 +121,7 @@ class Mark(NamedTuple):
         return self.own_s + self.workers_s + self.brokers_s
 
 
-def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP_S) -> tuple[Mark, Mark, dict[str, float]]:
+def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP_S) -> tuple[Reading, Reading, dict[str, float]]:
     """Plays one slice: the marks around the last `seconds` of it, start-up left out, and the shares of its phases."""
     sections = changed(machine.sections, selfplay={"slice_s": seconds + warm_up_s})
     ledger, selfplay = machine.ledger, sections.selfplay
@@ -130,12 +130,12 @@ def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
     phases = Phases()
-    marks: list[Mark] = []
+    marks: list[Reading] = []
 
     def report(progress: Progress) -> None:
         phases.shares()  # its window moves on as in a worker, past the start
         own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
-        marks.append(Mark(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
+        marks.append(Reading(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:

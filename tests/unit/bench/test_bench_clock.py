@@ -9,8 +9,8 @@ import pytest
 
 from azq import games
 from azq.actor import Progress
-from azq.bench.clock import NETWORK, ClockEngine, Turn, modelled, seconds_of
-from azq.bench.selfplay import Mark
+from azq.bench.clock import NETWORK, ClockEngine, TurnCost, modelled, seconds_of
+from azq.bench.selfplay import Reading
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
 from azq.inference.device.model import Model
@@ -38,9 +38,9 @@ def progress(requests: int, evaluations: int, search_s: float) -> Progress:
 
 
 def test_a_turn_is_the_mean_between_two_marks() -> None:
-    before = Mark(progress(10, 1000, 1.0), wall_s=0.0, thread_s=5.0, own_s=6.0, workers_s=1.0, brokers_s=2.0)
-    after = Mark(progress(20, 9000, 3.0), wall_s=9.0, thread_s=8.0, own_s=12.0, workers_s=2.0, brokers_s=2.5)
-    turn = Turn.between(before, after)
+    before = Reading(progress(10, 1000, 1.0), wall_s=0.0, thread_s=5.0, own_s=6.0, workers_s=1.0, brokers_s=2.0)
+    after = Reading(progress(20, 9000, 3.0), wall_s=9.0, thread_s=8.0, own_s=12.0, workers_s=2.0, brokers_s=2.5)
+    turn = TurnCost.between(before, after)
     assert turn.leaves == 800
     assert turn.serial_s == pytest.approx((3.0 - 2.0) / 10)
     assert turn.search_s == pytest.approx((6.0 - 1.0) / 10)
@@ -49,7 +49,7 @@ def test_a_turn_is_the_mean_between_two_marks() -> None:
 
 
 def test_the_network_or_the_processes_are_the_limit() -> None:
-    turn = Turn(leaves=8000, serial_s=0.001, search_s=0.009, inference_s=0.0, brokers_s=0.0)
+    turn = TurnCost(leaves=8000, serial_s=0.001, search_s=0.009, inference_s=0.0, brokers_s=0.0)
     assert turn.leaves_per_s(1, 1, 0.002) == pytest.approx(800_000)
     assert turn.leaves_per_s(2, 3, 0.002) == pytest.approx(4_000_000)  # the network's
     assert turn.leaves_per_s(2, 3, 0.001) == pytest.approx(4_000_000)  # 2 x 8,000 leaves in 4 ms
@@ -57,10 +57,10 @@ def test_the_network_or_the_processes_are_the_limit() -> None:
 
 
 def test_what_is_modelled_stays_within_six_cores() -> None:
-    cheap = modelled(Turn(8000, 0.0005, 0.009, 0.0004, 0.0003), 0.0022)
+    cheap = modelled(TurnCost(8000, 0.0005, 0.009, 0.0004, 0.0003), 0.0022)
     assert cheap["modelled_leaves_per_s"] == round(8000 / 0.0022)
     assert cheap["modelled_cores"] <= 6
-    dear = modelled(Turn(8000, 0.1, 0.9, 0.1, 0.1), 0.0022)
+    dear = modelled(TurnCost(8000, 0.1, 0.9, 0.1, 0.1), 0.0022)
     assert dear["modelled_leaves_per_s"] < 50_000
     assert dear["cores_of_goal"] > 100
 
