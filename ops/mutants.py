@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import ndiff
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_suffix(".toml")
@@ -127,7 +128,7 @@ def _difference(source: str, text: str) -> tuple[int, str, str]:
     return first, said[0], said[1]
 
 
-class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
     """Imports one module from a text; before all other finders."""
 
     def __init__(self, mutant: Mutant) -> None:
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if found["passed"] else 1
 
 
-def say(found: dict) -> None:
+def say(found: dict[str, Any]) -> None:
     """For people."""
     for path, score in found["modules"].items():
         print(f"{score['score']:6.1%}  {score['noticed']:4} of {score['mutants']:4}  {path}")

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from azq import games
 from azq.config import NetworkConfig
+from azq.inference.device.engine import fastest_layout
 from azq.nets import NetSpec, build, unpack
 from azq.nets.residual import POLICY_CHANNELS, ResNet
 
@@ -42,8 +43,8 @@ def main() -> None:
     module = build(NetworkConfig(blocks=given.blocks, channels=given.channels), spec, seed=0).eval().requires_grad_(False)
     assert isinstance(module, ResNet)
     for block in module.blocks:  # they start at zero, and kernels draw less power on zeros
-        torch.nn.init.kaiming_normal_(block.b.weight)
-    module = module.trunk_to(torch.bfloat16).to(device, memory_format=torch.channels_last)
+        torch.nn.init.kaiming_normal_(block.get_parameter("b.weight"))
+    fastest_layout(module.trunk_to(torch.bfloat16).to(device))
     packed = torch.randint(0, 256, (given.batch, spec.packed_size), dtype=torch.uint8, device=device)
     ways: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
         "plain": module,
@@ -61,15 +62,16 @@ def main() -> None:
 
 def fused(module: ResNet) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The same network with a kernel a convolution (cuDNN); heads in the trunk's precision."""
+    blocks = [tuple(block.get_parameter(name) for name in ("a.weight", "a.bias", "b.weight", "b.bias")) for block in module.blocks]
     policy_head, value_head = (copy.deepcopy(head).to(torch.bfloat16) for head in (module.policy, module.value))
     hidden = copy.deepcopy(module.value_hidden).to(torch.bfloat16)
 
     def forward(planes: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         x = planes.to(torch.bfloat16, memory_format=torch.channels_last)
         x = torch.cudnn_convolution_relu(x, module.stem.weight, module.stem.bias, *_SAME)
-        for block in module.blocks:
-            inner = torch.cudnn_convolution_relu(x, block.a.weight, block.a.bias, *_SAME)
-            x = torch.cudnn_convolution_add_relu(inner, block.b.weight, x, 1.0, block.b.bias, *_SAME)
+        for weight, bias, last_weight, last_bias in blocks:
+            inner = torch.cudnn_convolution_relu(x, weight, bias, *_SAME)
+            x = torch.cudnn_convolution_add_relu(inner, last_weight, x, 1.0, last_bias, *_SAME)
         x = torch.cudnn_convolution_relu(x, module.squeeze.weight, module.squeeze.bias, (1, 1), (0, 0), (1, 1), 1)
         policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
         return policy_head(policy).float(), torch.tanh(value_head(F.relu(hidden(value))).float())

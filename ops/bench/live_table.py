@@ -23,7 +23,7 @@ def main() -> None:
     """Reads the control plane once and draws what a terminal of 118 columns shows."""
     run, out = sys.argv[1:3]
     config = brokers.resolve(load(overrides=[f'home="{sys.argv[3]}"'] if len(sys.argv) > 3 else []))
-    status = Watch(connect(config.broker.control_url), config).summary(run)
+    status = Watch(connect(config.broker.control_url)).summary(run)
     console = Console(record=True, width=118, file=io.StringIO())
     console.print(panel(status))
     svg = console.export_svg(title=f"azq up --until minutes={status.until.get('minutes', 0):g}")

@@ -146,7 +146,6 @@ def _pgx_step(setting: Setting) -> Any:
         value = jnp.where(state.terminated, 0.0, value)
         return mctx.RecurrentFnOutput(reward=reward, discount=discount, prior_logits=logits, value=value), state
 
-    @jax.jit
     def step(p: Any, state: Any, key: Any) -> Any:
         search_key, start_key = jax.random.split(key)
         logits, value = network(p, state.observation)
@@ -158,7 +157,7 @@ def _pgx_step(setting: Setting) -> Any:
         mixed = jax.tree.map(lambda a, b: jnp.where(over.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), fresh, state)
         return mixed, over.sum()
 
-    return step, parameters, jax.vmap(rules.init)(jax.random.split(jax.random.key(1), games))
+    return jax.jit(step), parameters, jax.vmap(rules.init)(jax.random.split(jax.random.key(1), games))
 
 
 def _jax_network(setting: Setting) -> Any:

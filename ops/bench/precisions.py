@@ -100,7 +100,8 @@ def match(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], ar
     version = from_bytes(data)[1].version
     evaluators = [LocalEvaluator.from_bytes(game, data, config) for config in configs.values()]
     grounds = [Ground(game, evaluator, SearchConfig(), args.num_simulations, seed=args.seed) for evaluator in evaluators]
-    spec = MatchSpec(*configs, args.games, args.num_simulations, args.opening_plies, args.seed)
+    first, second = configs
+    spec = MatchSpec(first, second, args.games, args.num_simulations, args.opening_plies, args.seed)
     result = play_match(spec, game, *(NetworkPlayer(version, ground) for ground in grounds))
     for evaluator in evaluators:
         evaluator.close()

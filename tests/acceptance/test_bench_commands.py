@@ -22,7 +22,8 @@ def bench(folder: Path, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
-    return json.loads(line)
+    figures: dict[str, Any] = json.loads(line)
+    return figures
 
 
 def test_search(tmp_path: Path) -> None:

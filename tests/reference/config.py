@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from azq import _core
 from reference.float32 import F
 
@@ -37,5 +39,5 @@ class Settings:
 
     def core(self) -> _core.SearchConfig:
         """The same settings for the core."""
-        plain: dict[str, Any] = {key: float(value) if isinstance(value, F) else value for key, value in vars(self).items()}
+        plain: dict[str, Any] = {key: float(value) if isinstance(value, np.floating) else value for key, value in vars(self).items()}
         return _core.SearchConfig(**plain)

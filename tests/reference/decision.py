@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reference.float32 import F, plain_sum
 from reference.rng import Rng
-from reference.tree import Node, best
+from reference.tree import Chooser, best
 
 
 @dataclass
@@ -40,7 +40,7 @@ def draw(weights: list[F], rng: Rng) -> int:
     return last
 
 
-def decide_proven(root: Node, noisy_logits: list[F] | None, explores: bool, rng: Rng) -> Decision:
+def decide_proven(root: Chooser, noisy_logits: list[F] | None, explores: bool, rng: Rng) -> Decision:
     """A solved root: uniform on the proven-best actions."""
     proven_best = [edge.solved() and bool(edge.q == root.lower) for edge in root.edges]
     uniform = [F(1.0) if is_best else F(0.0) for is_best in proven_best]

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from azq._core import Record, Search
+from azq._core import Search
+from azq.search.portable import PortableSearch
+from azq.search.search import Record
 from reference.search import Evaluate
 
 NO_ACTIONS = np.zeros(0, np.uint16)
@@ -15,7 +17,7 @@ NO_ACTIONS = np.zeros(0, np.uint16)
 class Driver:
     """A search with its buffers."""
 
-    def __init__(self, search: Search, *, packed_size: int, leaves_per_step: int, evaluate: Evaluate) -> None:
+    def __init__(self, search: Search | PortableSearch, *, packed_size: int, leaves_per_step: int, evaluate: Evaluate) -> None:
         capacity = search.num_slots * leaves_per_step
         self.search = search
         self._packed = np.zeros((capacity, packed_size), np.uint8)

@@ -33,7 +33,7 @@ def bits(x: F) -> int:
 
 def from_bits(pattern: int) -> F:
     """The float32 with these 32 bits."""
-    return np.asarray(pattern, np.uint32).view(np.float32)[()]
+    return np.uint32(pattern).view(np.float32)
 
 
 def exp(x: F) -> F:

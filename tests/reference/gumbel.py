@@ -9,7 +9,7 @@ from reference.config import Settings
 from reference.decision import Decision, decide_proven, normalised
 from reference.float32 import F, clamp, exp, lane_sum
 from reference.rng import Rng
-from reference.tree import Edge, Node, best
+from reference.tree import Chooser, Edge, best
 
 
 def considered_visits(candidates: int, num_simulations: int) -> list[int]:
@@ -39,7 +39,7 @@ class Plan:
     schedule: list[int]
 
 
-def prepare(root: Node, settings: Settings, rng: Rng) -> Plan:
+def prepare(root: Chooser, settings: Settings, rng: Rng) -> Plan:
     """Draws the Gumbel noise and fixes the candidates: the largest g + logit."""
     noisy = [settings.gumbel_scale * rng.gumbel() + edge.logit for edge in root.edges]
     count = min(len(root.edges), settings.max_considered_actions)
@@ -48,7 +48,7 @@ def prepare(root: Node, settings: Settings, rng: Rng) -> Plan:
     return Plan(noisy, [edge.visits for edge in root.edges], candidates, considered_visits(count, settings.num_simulations))
 
 
-def complete(node: Node, settings: Settings) -> tuple[list[F], F]:
+def complete(node: Chooser, settings: Settings) -> tuple[list[F], F]:
     """Completed Q for the actor, and the scale of sigma(q) = scale * (q + 1)."""
     total = sum(edge.visits for edge in node.edges)
     mixed = node.raw_value
@@ -61,14 +61,14 @@ def complete(node: Node, settings: Settings) -> tuple[list[F], F]:
     return completed, (settings.c_visit + F(most)) * settings.c_scale * F(0.5)
 
 
-def improved_policy(node: Node, completed: list[F], scale: F) -> tuple[list[F], F]:
+def improved_policy(node: Chooser, completed: list[F], scale: F) -> tuple[list[F], F]:
     """exp(logit + sigma(q)), unnormalised, and the sum."""
     scores = [edge.logit + scale * (q + F(1.0)) for edge, q in zip(node.edges, completed, strict=True)]
     weights = [exp(score - max(scores)) for score in scores]
     return weights, lane_sum(weights)
 
 
-def select(node: Node, settings: Settings) -> Edge:
+def select(node: Chooser, settings: Settings) -> Edge:
     """Below the root: argmax of pi'(a) - n(a) / (1 + sum n); solved children are left out."""
     completed, scale = complete(node, settings)
     weights, total = improved_policy(node, completed, scale)
@@ -80,7 +80,7 @@ def select(node: Node, settings: Settings) -> Edge:
     return node.edges[best(scores)]
 
 
-def select_root(root: Node, settings: Settings, plan: Plan, simulation: int) -> Edge:
+def select_root(root: Chooser, settings: Settings, plan: Plan, simulation: int) -> Edge:
     """At the root: sequential halving."""
     completed, scale = complete(root, settings)
     considered = plan.schedule[simulation]
@@ -91,7 +91,7 @@ def select_root(root: Node, settings: Settings, plan: Plan, simulation: int) -> 
     return root.edges[best(scores)]
 
 
-def survivor(root: Node, plan: Plan, logits: list[F], completed: list[F], scale: F) -> int:
+def survivor(root: Chooser, plan: Plan, logits: list[F], completed: list[F], scale: F) -> int:
     """Most visits in this ply, then the largest score; never an action proven lost."""
     ranks = [
         (edge.visits - plan.kept_visits[i], logits[i] + scale * (completed[i] + F(1.0)), -i)
@@ -101,7 +101,7 @@ def survivor(root: Node, plan: Plan, logits: list[F], completed: list[F], scale:
     return -max(ranks)[2]
 
 
-def decide(root: Node, settings: Settings, plan: Plan, rng: Rng) -> Decision:
+def decide(root: Chooser, settings: Settings, plan: Plan, rng: Rng) -> Decision:
     """Policy target: the improved policy."""
     if root.solved():
         return decide_proven(root, plan.noisy_logits, False, rng)

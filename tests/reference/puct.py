@@ -8,10 +8,10 @@ from reference.config import Settings
 from reference.decision import Decision, decide_proven, draw, normalised
 from reference.float32 import F, clamp, exp, log, plain_sum
 from reference.rng import Rng
-from reference.tree import Edge, Node, best
+from reference.tree import Chooser, Edge, best
 
 
-def select(node: Node, settings: Settings, *, at_root: bool) -> Edge:
+def select(node: Chooser, settings: Settings, *, at_root: bool) -> Edge:
     """argmax of Q + c_puct * P * sqrt(N) / (1 + n); solved children are left out, at the root only lost ones."""
     exploration = settings.c_puct * np.sqrt(F(node.visits + node.in_flight))
     urgency = node.sign * node.mean - settings.fpu_reduction
@@ -24,19 +24,19 @@ def select(node: Node, settings: Settings, *, at_root: bool) -> Edge:
     return node.edges[best(scores)]
 
 
-def add_noise(root: Node, settings: Settings, rng: Rng) -> None:
+def add_noise(root: Chooser, settings: Settings, rng: Rng) -> None:
     """Mixes Dirichlet noise into the root's priors."""
     fraction = settings.dirichlet_fraction
     if fraction <= F(0.0):
         return
-    noise = rng.dirichlet(settings.dirichlet_alpha, len(root.edges))
+    noise = rng.dirichlet(F(settings.dirichlet_alpha), len(root.edges))
     for edge, part in zip(root.edges, noise, strict=True):
         edge.prior = (F(1.0) - fraction) * edge.prior + fraction * part
 
 
-def decide(root: Node, settings: Settings, ply: int, rng: Rng) -> Decision:
+def decide(root: Chooser, settings: Settings, ply: int, rng: Rng) -> Decision:
     """Policy target: the visit distribution."""
-    explores = ply < settings.temperature_plies and settings.temperature > F(0.0)
+    explores = ply < settings.temperature_plies and bool(settings.temperature > F(0.0))
     if root.solved():
         return decide_proven(root, None, explores, rng)
     weights = [F(0.0) if edge.lost(root.sign) else F(edge.visits) for edge in root.edges]

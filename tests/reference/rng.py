@@ -73,7 +73,7 @@ class Rng:
             v = F(2.0) * self.uniform() - F(1.0)
             s = u * u + v * v
             if F(1.17549435e-38) < s < F(1.0):
-                return u * np.sqrt(F(-2.0) * log(s) / s)
+                return u * F(np.sqrt(F(-2.0) * log(s) / s))
 
     def gamma(self, alpha: F) -> F:
         """Gamma with unit scale."""
@@ -81,7 +81,7 @@ class Rng:
             boost = exp(log(self.uniform()) / alpha)
             return self.gamma(alpha + F(1.0)) * boost
         d = alpha - F(0.33333334)
-        c = F(1.0) / np.sqrt(F(9.0) * d)
+        c = F(1.0) / F(np.sqrt(F(9.0) * d))
         while True:
             x = self.normal()
             t = F(1.0) + c * x

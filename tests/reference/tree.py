@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from azq._core import TERMINAL_PLAYER, State
 from reference.float32 import F
@@ -29,7 +30,24 @@ class Edge:
 
     def lost(self, sign: F) -> bool:
         """Proven lost for the actor."""
-        return self.solved() and sign * self.q <= LOWEST
+        return self.solved() and bool(sign * self.q <= LOWEST)
+
+
+class Chooser(Protocol):
+    """What choosing among the edges of a node asks of it; of one position, or of all that its actor cannot tell apart."""
+
+    edges: list[Edge]
+    visits: int
+    in_flight: int
+    raw_value: F
+    mean: F
+    lower: F
+    upper: F
+
+    @property
+    def sign(self) -> F: ...
+
+    def solved(self) -> bool: ...
 
 
 @dataclass
@@ -83,10 +101,10 @@ class Node:
 
 def best(scores: list[F | None]) -> int:
     """The index of the largest score; the lowest one on ties; None is never chosen."""
-    chosen = -1
+    chosen, most = -1, None
     for i, score in enumerate(scores):
-        if score is not None and (chosen < 0 or score > scores[chosen]):
-            chosen = i
+        if score is not None and (most is None or score > most):
+            chosen, most = i, score
     return chosen
 
 

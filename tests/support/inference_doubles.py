@@ -8,12 +8,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from azq.bus.base import Bus
+from azq.bus.base import Bus, RequestBus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.errors import WeightsError
 from azq.inference.ask.client import StreamEvaluator
@@ -22,9 +23,11 @@ from azq.inference.device.forward import Flight, Forward, Landed
 from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import fetch_from
+from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
 from azq.search.evaluator import Evaluation
+from azq.store import Store
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, RunRecord, WeightEvent
 
@@ -56,7 +59,7 @@ def observations(count: int, seed: int = 0, spec: NetSpec = SPEC) -> NDArray[np.
     return packed
 
 
-class OneRun:
+class OneRun(Ledger):
     """The part of a ledger that names the runs."""
 
     def __init__(self, run: str = RUN, sections: RunSections = SECTIONS) -> None:
@@ -91,7 +94,7 @@ class Shelf:
         return event
 
     def fetch(self, _view: object) -> Callable[[WeightEvent], bytes]:
-        return fetch_from(self)
+        return fetch_from(cast(Store, self))
 
     def get(self, uri: str, sha256: str) -> bytes:
         """As stores do, it gives out nothing that is not what was announced."""
@@ -103,7 +106,7 @@ class Shelf:
 
 def make_server(
     control: Bus,
-    data: Bus,
+    data: RequestBus,
     shelf: Shelf,
     name: str = "inference@test:1",
     config: InferenceConfig = CONFIG,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq.bus.base import Bus
 from azq.errors import StoreError
 from azq.learner.data.batches import Batch
 from azq.learner.step.trainer import Trainer
-from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.ledger import Ledger
+from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
 from azq.replay.samples import Samples
 from azq.wire import keys
 from azq.wire.messages import RunRecord
@@ -22,7 +26,7 @@ def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:
     trainer.train_on(Batch(samples, rng.integers(0, count, len(samples), dtype=np.uint8) if count > 1 else None), 0.0)
 
 
-class OneRunLedger:
+class OneRunLedger(Ledger):
     """Knows one run; keeps what the learner reported."""
 
     def __init__(self, run: str, bus: Bus) -> None:
@@ -40,12 +44,21 @@ class OneRunLedger:
     def counts(self, run: str) -> LedgerCounts:
         return LedgerCounts(10**9, self.inserted, 0, 0, self.inserted, 0, self.duplicates_dropped)
 
-    def renew_learner(self, lease) -> None: ...
+    def renew_learner(self, lease: LearnerLease) -> None: ...
 
-    def announce_weights(self, run: str, frame: bytes, lease=None) -> None:
+    def announce_weights(self, run: str, frame: bytes, lease: LearnerLease | None = None) -> None:
         self._bus.publish(keys.weights(run), frame)
 
-    def record_inserted(self, run: str, inserted: int, duplicates_dropped: int, *, ack=(), refused=None, lease=None) -> None:
+    def record_inserted(
+        self,
+        run: str,
+        inserted: int,
+        duplicates_dropped: int,
+        *,
+        ack: Sequence[str] = (),
+        refused: Mapping[int, str] | None = None,
+        lease: LearnerLease | None = None,
+    ) -> None:
         if ack:
             self._bus.ack(keys.samples(run), keys.LEARNER_GROUP, list(ack))
         self.inserted, self.duplicates_dropped = inserted, duplicates_dropped
@@ -68,6 +81,9 @@ class DictStore:
             raise StoreError(f"no blob {uri}")
         return self.blobs[sha256]
 
+    def delete(self, uri: str) -> None:
+        self.blobs.pop(uri.removeprefix("memory://"), None)
+
 
 class ListTracker:
     """Remembers all figures."""
@@ -75,7 +91,7 @@ class ListTracker:
     def __init__(self) -> None:
         self.seen: list[tuple[int, dict[str, float]]] = []
 
-    def scalars(self, values, step: int) -> None:
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
         self.seen.append((step, dict(values)))
 
     def text(self, tag: str, text: str, step: int) -> None: ...
@@ -98,46 +114,46 @@ class SecretSum:
     def __init__(self, players: int) -> None:
         self.players = players
 
-    def num_players(self):
+    def num_players(self) -> int:
         return self.players
 
-    def num_distinct_actions(self):
+    def num_distinct_actions(self) -> int:
         return 3
 
-    def observation_planes(self):
+    def observation_planes(self) -> tuple[int, int, int]:
         return (self.players, 1, 7)  # per seat, the sum so far (0..4); of the mover's plane, the last two tell a secret shown
 
-    def num_scalars(self):
+    def num_scalars(self) -> int:
         return 1
 
-    def packed_size(self):
+    def packed_size(self) -> int:
         return (7 * self.players + 7) // 8 + 1
 
-    def value_size(self):
+    def value_size(self) -> int:
         return 1 if self.players == 2 else self.players
 
-    def outcome_combination(self):
+    def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None:
         return (np.array([1, -1], np.float32), 0.0) if self.players == 2 else None
 
-    def has_margin(self):
+    def has_margin(self) -> bool:
         return True
 
-    def num_hidden(self):
+    def num_hidden(self) -> int:
         return 4
 
-    def num_symmetries(self):
+    def num_symmetries(self) -> int:
         return 1
 
-    def action_permutation(self, symmetry):
+    def action_permutation(self, symmetry: int) -> NDArray[np.int32]:
         return np.arange(3, dtype=np.int32)
 
-    def plane_permutation(self, symmetry):
+    def plane_permutation(self, symmetry: int) -> NDArray[np.int32]:
         return np.arange(7, dtype=np.int32)
 
-    def new_initial_state(self):
+    def new_initial_state(self) -> SecretSumState:
         return SecretSumState(self)
 
-    def replay(self, actions):
+    def replay(self, actions: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int8], NDArray[np.float32]]:
         state, packed, masks, movers = self.new_initial_state(), [], [], []
         for action in actions:
             mover = state.current_player()
@@ -147,7 +163,7 @@ class SecretSum:
             state.apply_action(int(action))
         return np.array(packed), np.array(masks), np.array(movers, np.int8), np.array(state.returns(), np.float32)
 
-    def targets(self, actions):
+    def targets(self, actions: NDArray[np.uint16]) -> dict[str, Any]:
         state, secrets = self.new_initial_state(), []
         for action in actions:
             secrets.append(np.eye(4, dtype=np.uint8)[state.secrets[-1]] if state.current_player() >= 0 else np.zeros(4, np.uint8))
@@ -170,19 +186,19 @@ class SecretSumState:
         self.sums = [0] * game.players
         self.secrets: list[int] = []
 
-    def is_terminal(self):
+    def is_terminal(self) -> bool:
         return len(self.history) == self.game.rounds * (self.game.players + 1)
 
-    def current_player(self):
+    def current_player(self) -> int:
         return -4 if self.is_terminal() else len(self.history) % (self.game.players + 1) - 1
 
-    def is_chance_node(self):
+    def is_chance_node(self) -> bool:
         return self.current_player() == -1
 
-    def legal_actions(self):
+    def legal_actions(self) -> list[int]:
         return [0, 1, 2, 3] if self.is_chance_node() else [0, 1, 2]
 
-    def apply_action(self, action):
+    def apply_action(self, action: int) -> None:
         mover = self.current_player()
         if mover >= 0:
             self.sums[mover] += action
@@ -190,12 +206,12 @@ class SecretSumState:
             self.secrets.append(action)
         self.history.append(action)
 
-    def returns(self):
+    def returns(self) -> list[float]:
         """Own sum less the mean of the others', in [-1, 1]."""
         others = [(sum(self.sums) - own) / (self.game.players - 1) for own in self.sums]
         return [(own - other) / 4 for own, other in zip(self.sums, others, strict=True)]
 
-    def packed_observation(self):
+    def packed_observation(self) -> NDArray[np.uint8]:
         mover, players = self.current_player(), self.game.players
         planes = np.zeros((players, 7), np.uint8)
         for seat in range(players):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 from learner_doubles import DictStore, ListTracker, OneRunLedger
 from replay_games import frame
 
 from azq import games
+from azq.bus.base import Bus
 from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
+from azq.ledger import Ledger
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, WeightEvent
@@ -31,8 +34,16 @@ class Workplace:
         self.tracker = ListTracker()
         self.game = games.load("tic_tac_toe")
 
-    def learner(self, *, bus=None, ledger=None, seed: int = 1, network: NetworkConfig | None = None, **options) -> Learner:
-        defaults = {
+    def learner(
+        self,
+        *,
+        bus: Bus | None = None,
+        ledger: Ledger | None = None,
+        seed: int = 1,
+        network: NetworkConfig | None = None,
+        **options: Any,
+    ) -> Learner:
+        defaults: dict[str, Any] = {
             "device": "cpu",
             "precision": "float32",
             "batch_size": 16,
@@ -61,7 +72,7 @@ class Workplace:
             consumer="learner@test:1",
         ).open()
 
-    def finish_games(self, first: int, last: int, **options) -> None:
+    def finish_games(self, first: int, last: int, **options: Any) -> None:
         for uid in range(first, last + 1):
             self.bus.publish(keys.samples(RUN), frame(self.game, uid, **options))
 
@@ -69,7 +80,9 @@ class Workplace:
         return [decode(entry.frame, WeightEvent) for entry in self.bus.after(keys.weights(RUN), "0")]
 
     def status(self) -> LearnerStatus:
-        return decode(self.bus.get(keys.learner_status(RUN)), LearnerStatus)
+        status = self.bus.get(keys.learner_status(RUN))
+        assert status is not None
+        return decode(status, LearnerStatus)
 
 
 def stopped() -> threading.Event:

@@ -7,6 +7,7 @@ from typing import Any
 
 from azq.ledger.rules.state import JobRow, State
 from azq.ledger.types import JobState, JobView, Lease
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord
 
 QUEUED, LEASED, DONE, FAILED, CANCELLED = JobState
@@ -21,7 +22,7 @@ def run(*rows: JobRow, **fields: object) -> State:
     return State(RunRecord("r", b"{}", {}, "", 1), **{"changed_ms": 0, **implied, **fields})  # type: ignore[arg-type]
 
 
-def job(number: int, state: JobState = QUEUED, kind: str = "selfplay", **fields: Any) -> JobRow:
+def job(number: int, state: JobState = QUEUED, kind: Kind = Kind.SELFPLAY, **fields: Any) -> JobRow:
     """One job as an old attempt 3 left it; `fields` are of the row or of its view."""
     named = Job(f"r:{number}", "r", kind, "cpu")
     of_row = {name: fields.pop(name) for name in ("failures", "cancel", "released", "held") if name in fields}
@@ -31,7 +32,7 @@ def job(number: int, state: JobState = QUEUED, kind: str = "selfplay", **fields:
     return JobRow(view, **{**of_row, "held": frozenset(of_row.get("held", ()))})
 
 
-def lease(number: int = 1, attempt: int = 3, owner: str = "w", kind: str = "selfplay") -> Lease:
+def lease(number: int = 1, attempt: int = 3, owner: str = "w", kind: Kind = Kind.SELFPLAY) -> Lease:
     """A lease of five seconds on `job`."""
     return Lease(Job(f"r:{number}", "r", kind, "cpu"), attempt, owner, 5.0)
 

@@ -7,6 +7,7 @@ import dataclasses
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
+from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat, Job, LearnerStatus
 from daemon.decide.actions import Action
 from daemon.decide.reconcile import reconcile
@@ -29,7 +30,7 @@ def beat(worker: str, *queues: str, slots: int = 1) -> Heartbeat:
 
 
 def view(
-    number: int, state: JobState = JobState.LEASED, *, kind: str = "selfplay", tag: str = "cpu", run: str = "r", **changes: object
+    number: int, state: JobState = JobState.LEASED, *, kind: Kind = Kind.SELFPLAY, tag: str = "cpu", run: str = "r", **changes: object
 ) -> JobView:
     base = JobView(
         job=Job(job_id=f"{run}:{number}", run=run, kind=kind, tag=tag),

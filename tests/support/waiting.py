@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str = "what was waited for", within_s: float = 60.0) -> T:
+def until(condition: Callable[..., T], what: str = "what was waited for", within_s: float = 60.0) -> T:
     """The first true answer of a condition, asked every few milliseconds; an assertion error that names what did not come in time."""
     pause, deadline_s = threading.Event(), time.monotonic() + within_s
     while not (answer := condition()):

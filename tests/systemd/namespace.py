@@ -129,7 +129,7 @@ class Namespace:
         script = 'curl -s -H "Authorization: Bearer $(cat /var/lib/azq/runs/.token)" "$@"'
         return self.run("sh", "-c", script, "curl", *options, f"http://127.0.0.1:8080{path}", check=False)
 
-    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 120.0) -> Any:
+    def until(self, condition: Callable[..., Any], what: str, timeout_s: float = 120.0) -> Any:
         """The first true answer of a condition."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

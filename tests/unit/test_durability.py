@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -157,7 +158,7 @@ class Story:
     """What happens on a disk that is as `begin` makes it, and what must hold after a crash."""
 
     play: Callable[[CrashDisk], None]
-    check: Callable[[Path, list], None]
+    check: Callable[[Path, list[Any]], None]
     begin: Callable[[Path], None] = nothing
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from azq.bench.ranks import RankFailed, bench_ranks
 from azq.config import Config, LearnerConfig, NetworkConfig, RunConfig
 
 
-def config_of(**learner: object) -> Config:
+def config_of(**learner: Any) -> Config:
     return Config(
         run=RunConfig(game="tic_tac_toe"),
         network=NetworkConfig(blocks=1, channels=8),

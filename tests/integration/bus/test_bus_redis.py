@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from azq.bus import redis as redis_bus
 from azq.bus.embedded import EmbeddedServer
@@ -17,7 +20,7 @@ from azq.waiting import Backoff
 
 
 @pytest.fixture
-def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """A service manager's end of the notify socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(str(tmp_path / "notify"))
@@ -33,7 +36,7 @@ def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_
     server.start()
     url = server.url
     server.stop()
-    found: list[object] = []
+    found: list[redis.Redis] = []
     waiter = threading.Thread(target=lambda: found.append(connect_at_start(BrokerConfig(control_url=url))), daemon=True)
     waiter.start()
     said = [manager.recv(4096).decode() for _ in range(3)]  # several tries, and the broker is still away
@@ -56,6 +59,6 @@ def test_a_person_hears_at_once_that_there_is_no_broker(tmp_path: Path, monkeypa
         connect_at_start(BrokerConfig(control_url=f"unix://{tmp_path / 'none.sock'}"))
 
 
-def test_a_broker_that_refuses_is_not_waited_for(manager: socket.socket, broker) -> None:
+def test_a_broker_that_refuses_is_not_waited_for(manager: socket.socket, broker: Any) -> None:
     with pytest.raises(BrokerRefused):
         connect_at_start(BrokerConfig(control_url=broker.control_url.replace("unix://:", "unix://:wrong")))

@@ -31,7 +31,7 @@ def frames(entries: list[Entry]) -> list[bytes]:
     return [entry.frame for entry in entries]
 
 
-def test_a_frame_is_read_once_by_the_group(bus: Bus):
+def test_a_frame_is_read_once_by_the_group(bus: Bus) -> None:
     ids = [bus.publish("s", bytes([number])) for number in range(5)]
     first = bus.read(["s"], "g", "a", count=3, block_ms=0)
     second = bus.read(["s"], "g", "b", count=3, block_ms=0)
@@ -41,19 +41,19 @@ def test_a_frame_is_read_once_by_the_group(bus: Bus):
     assert bus.read(["s"], "g", "a", count=3, block_ms=0) == []
 
 
-def test_two_groups_each_read_everything(bus: Bus):
+def test_two_groups_each_read_everything(bus: Bus) -> None:
     bus.publish("s", b"x")
     assert frames(bus.read(["s"], "g", "a", count=9, block_ms=0)) == [b"x"]
     assert frames(bus.read(["s"], "h", "a", count=9, block_ms=0)) == [b"x"]
 
 
-def test_a_group_made_late_starts_at_the_beginning(bus: Bus):
+def test_a_group_made_late_starts_at_the_beginning(bus: Bus) -> None:
     for number in range(3):
         bus.publish("s", bytes([number]))
     assert len(bus.read(["s"], "late", "a", count=9, block_ms=0)) == 3
 
 
-def test_several_streams_are_read_in_one_call(bus: Bus):
+def test_several_streams_are_read_in_one_call(bus: Bus) -> None:
     bus.publish("s", b"1")
     bus.publish("t", b"2")
     bus.publish("s", b"3")
@@ -61,7 +61,7 @@ def test_several_streams_are_read_in_one_call(bus: Bus):
     assert {(entry.stream, entry.frame) for entry in entries} == {("s", b"1"), ("t", b"2"), ("s", b"3")}
 
 
-def test_acknowledged_entries_are_gone(bus: Bus):
+def test_acknowledged_entries_are_gone(bus: Bus) -> None:
     bus.publish("s", b"1")
     bus.publish("s", b"2")
     entries = bus.read(["s"], "g", "a", count=9, block_ms=0)
@@ -74,7 +74,7 @@ def test_acknowledged_entries_are_gone(bus: Bus):
     assert bus.claim("s", "g", "b", min_idle_ms=0, count=9) == []
 
 
-def test_pending_entries_are_claimed_when_idle_long_enough(bus: Bus):
+def test_pending_entries_are_claimed_when_idle_long_enough(bus: Bus) -> None:
     for number in range(40):
         bus.publish("s", bytes([number]))
     bus.read(["s"], "g", "dead", count=99, block_ms=0)
@@ -84,7 +84,7 @@ def test_pending_entries_are_claimed_when_idle_long_enough(bus: Bus):
     assert bus.claim("nothing", "g", "b", min_idle_ms=0, count=9) == []
 
 
-def test_a_deleted_stream_is_no_reason_to_stop(bus: Bus):
+def test_a_deleted_stream_is_no_reason_to_stop(bus: Bus) -> None:
     bus.publish("s", b"1")
     bus.read(["s"], "g", "a", count=9, block_ms=0)
     bus.delete("s")
@@ -95,7 +95,7 @@ def test_a_deleted_stream_is_no_reason_to_stop(bus: Bus):
     assert bus.claim("s", "g", "a", min_idle_ms=0, count=9) == []
 
 
-def test_a_waiting_reader_wakes(bus: Bus):
+def test_a_waiting_reader_wakes(bus: Bus) -> None:
     got: list[Entry] = []
     reader = threading.Thread(target=lambda: got.extend(bus.read(["s"], "g", "a", count=9, block_ms=20_000)))
     reader.start()
@@ -105,7 +105,7 @@ def test_a_waiting_reader_wakes(bus: Bus):
     assert frames(got) == [b"x"]
 
 
-def test_a_waiting_reader_survives_the_loss_of_its_stream(bus: Bus):
+def test_a_waiting_reader_survives_the_loss_of_its_stream(bus: Bus) -> None:
     bus.read(["s"], "g", "a", count=9, block_ms=0)
     got: list[Entry] = []
     reader = threading.Thread(target=lambda: got.extend(bus.read(["s"], "g", "a", count=9, block_ms=20_000)))
@@ -117,14 +117,14 @@ def test_a_waiting_reader_survives_the_loss_of_its_stream(bus: Bus):
     assert frames(got) == [b"x"]
 
 
-def test_an_empty_wait_ends(bus: Bus):
+def test_an_empty_wait_ends(bus: Bus) -> None:
     assert bus.read(["s"], "g", "a", count=9, block_ms=30) == []
     assert bus.after("s", "0", block_ms=30) == []
     assert bus.take_replies("r", timeout_s=0.03) == []
     assert bus.take_replies("r", timeout_s=0) == []
 
 
-def test_after_shows_everything_to_everybody(bus: Bus):
+def test_after_shows_everything_to_everybody(bus: Bus) -> None:
     ids = [bus.publish("w", bytes([number])) for number in range(4)]
     assert frames(bus.after("w", "0")) == [b"\0", b"\1", b"\2", b"\3"]
     assert frames(bus.after("w", ids[1])) == [b"\2", b"\3"]
@@ -132,7 +132,7 @@ def test_after_shows_everything_to_everybody(bus: Bus):
     assert bus.after("w", ids[3]) == []
 
 
-def test_newest_first(bus: Bus):
+def test_newest_first(bus: Bus) -> None:
     assert bus.newest("w") == []
     for number in range(4):
         bus.publish("w", bytes([number]))
@@ -140,13 +140,13 @@ def test_newest_first(bus: Bus):
     assert frames(bus.newest("w", 3)) == [b"\3", b"\2", b"\1"]
 
 
-def test_max_length_is_a_fuse(bus: Bus):
+def test_max_length_is_a_fuse(bus: Bus) -> None:
     for _ in range(1000):
         bus.publish("s", b"x", max_length=100)
     assert 100 <= bus.length("s") < 400
 
 
-def test_replies_come_in_order_and_at_most_count(bus: Bus):
+def test_replies_come_in_order_and_at_most_count(bus: Bus) -> None:
     bus.reply([("r", bytes([number])) for number in range(5)] + [("other", b"o")])
     assert bus.take_replies("r", timeout_s=1, count=2) == [b"\0", b"\1"]
     assert bus.take_replies("r", timeout_s=1, count=1) == [b"\2"]
@@ -155,7 +155,7 @@ def test_replies_come_in_order_and_at_most_count(bus: Bus):
     bus.reply([])
 
 
-def test_a_waiting_requester_wakes(bus: Bus):
+def test_a_waiting_requester_wakes(bus: Bus) -> None:
     got: list[bytes] = []
     taker = threading.Thread(target=lambda: got.extend(bus.take_replies("r", timeout_s=20)))
     taker.start()
@@ -165,7 +165,7 @@ def test_a_waiting_requester_wakes(bus: Bus):
     assert got + bus.take_replies("r", timeout_s=0) == [b"x", b"y"]
 
 
-def test_values_live_as_long_as_told(bus: Bus):
+def test_values_live_as_long_as_told(bus: Bus) -> None:
     bus.put("azq:beat:1", b"a")
     bus.put("azq:beat:2", b"b", life_s=0.02)
     bus.put("azq:beat*", b"c")
@@ -180,21 +180,21 @@ def test_values_live_as_long_as_told(bus: Bus):
     assert bus.get("other") is None
 
 
-def test_dead_letters_are_counted_capped_and_readable(bus: Bus):
+def test_dead_letters_are_counted_capped_and_readable(bus: Bus) -> None:
     entry = Entry("s", "1-0", b"\xff" * 100_000)
     for _ in range(3):
         bus.dead_letter(entry, "not an EvalRequest")
-    assert bus.dead_letters() == 3  # type: ignore[attr-defined]
+    assert bus.dead_letters() == 3
     letter = decode(bus.newest(keys.DEAD)[0].frame, DeadLetter)
     assert (letter.stream, letter.entry_id) == ("s", "1-0")
     assert letter.reason.startswith("not an EvalRequest (first 16384 of 100000 bytes kept")
     for _ in range(1100):
         bus.dead_letter(Entry("s", "1-0", b"x"), "again")
     assert bus.length(keys.DEAD) == 1000
-    assert bus.dead_letters() == 1103  # type: ignore[attr-defined]
+    assert bus.dead_letters() == 1103
 
 
-def test_many_threads_lose_and_double_nothing(bus: Bus):
+def test_many_threads_lose_and_double_nothing(bus: Bus) -> None:
     def work(name: str) -> None:
         while entries := bus.read(["s"], "g", name, count=3, block_ms=50):
             with lock:
@@ -214,11 +214,11 @@ def test_many_threads_lose_and_double_nothing(bus: Bus):
     assert bus.length("s") == 0
 
 
-def test_a_round_trip_takes_time(bus: Bus):
+def test_a_round_trip_takes_time(bus: Bus) -> None:
     assert 0 <= bus.ping() < 5
 
 
-def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus):
+def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus) -> None:
     ids = [bus.publish("w", bytes([number])) for number in range(4)]
     assert frames(bus.newest("w", 2, before=ids[2])) == [b"\1", b"\0"]
     assert bus.newest("w", 2, before=ids[0]) == []
@@ -228,14 +228,14 @@ def test_newest_before_an_id_and_many_streams_at_one_moment(bus: Bus):
     assert {(entry.stream, entry.frame) for entry in read} == {("w", b"\2"), ("v", b"v")}
 
 
-def test_waiting_for_newer_entries_names_their_streams(bus: Bus):
+def test_waiting_for_newer_entries_names_their_streams(bus: Bus) -> None:
     ids = [bus.publish("w", bytes([number])) for number in range(2)]
     bus.publish("v", b"v")
     assert bus.wait_for_newer({"w": ids[0], "v": "0", "none": "0"}, timeout_s=5.0) == ["v", "w"]
     assert bus.wait_for_newer({"w": ids[1], "none": "0"}, timeout_s=0.05) == []
 
 
-def test_an_entry_that_arrives_ends_the_wait(bus: Bus):
+def test_an_entry_that_arrives_ends_the_wait(bus: Bus) -> None:
     heard: list[list[str]] = []
     listener = threading.Thread(target=lambda: heard.append(bus.wait_for_newer({"w": "0", "v": "0"}, timeout_s=30.0)))
     listener.start()

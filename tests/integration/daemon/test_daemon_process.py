@@ -113,7 +113,8 @@ def test_ready_watchdog_stopping_and_a_clean_end(broker: Any, start: Callable[..
     notifications.wait_for("WATCHDOG=1", count=3)
     assert get(address, "/readyz")[0] == 200
     client = connect(broker.control_url)
-    assert client.get(keys.DAEMON).decode().split(":")[1] == str(process.pid)
+    holder: Any = client.get(keys.DAEMON)
+    assert holder.decode().split(":")[1] == str(process.pid)
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == ExitCode.OK
     notifications.wait_for("STOPPING=1")

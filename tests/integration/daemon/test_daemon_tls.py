@@ -6,6 +6,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -59,7 +60,7 @@ def test_requests_are_answered_over_tls_and_not_without(pair: tuple[Path, Path])
 
 @pytest.mark.parametrize("broken", ["tls_certificate", "tls_key"])
 def test_a_missing_or_damaged_file_is_named(pair: tuple[Path, Path], tmp_path: Path, broken: str) -> None:
-    sound = dict(zip(("tls_certificate", "tls_key"), pair, strict=True))
+    sound: dict[str, Any] = dict(zip(("tls_certificate", "tls_key"), pair, strict=True))
     with pytest.raises(ConfigError, match=rf"daemon\.{broken}: .*absent\.pem"):
         check_tls(DaemonConfig(**{**sound, broken: tmp_path / "absent.pem"}))
     garbage = tmp_path / "garbage.pem"

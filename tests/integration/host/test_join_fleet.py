@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,7 +78,8 @@ def test_listening_brokers_let_a_machine_in_by_its_token(listening: tuple[Path, 
             connect(f"redis://127.0.0.1:{plane}/0")
         with pytest.raises(BrokerRefused):
             connect(with_login(f"redis://127.0.0.1:{plane}/0", Token(token.text)))  # it is no password of the owner's
-    kept = decode(owner.hget(keys.MACHINES, "box"), AdmittedMachine)
+    held: Any = owner.hget(keys.MACHINES, "box")
+    kept = decode(held, AdmittedMachine)
     assert (kept.roles, kept.expires_ms - kept.created_ms) == (("selfplay",), 2 * 86_400_000)
     with pytest.raises(StateConflict, match="box was let in before"):
         invitation(config_of(home), Invitee("box"))

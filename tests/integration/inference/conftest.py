@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server
@@ -30,7 +32,7 @@ def shelf(control):
 @pytest.fixture
 def connect(broker):
     """Makes servers and clients with connections of their own, and closes them."""
-    opened = []
+    opened: list[Any] = []
 
     def bus(url):
         opened.append(RedisBus(url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ def test_a_late_answer_to_a_request_sent_twice_is_ignored(connect, shelf):
 
 def frame_of(**changes):
     packed = observations(4)
-    fields = {"request_id": 5, "client": "raw", "weight_version": 0, "count": 4, "packed": packed.tobytes(), "sent_ms": 0}
+    fields: dict[str, Any] = {"request_id": 5, "client": "raw", "weight_version": 0, "count": 4, "packed": packed.tobytes(), "sent_ms": 0}
     return codec.encode(EvalRequest(**(fields | changes)))
 
 

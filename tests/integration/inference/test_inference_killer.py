@@ -14,6 +14,7 @@ from inference_doubles import RUN, ask, observations, weights
 from waiting import until
 
 from azq.errors import EvaluationRefused
+from azq.search.evaluator import Evaluation
 from azq.wire import codec, keys
 from azq.wire.messages import DeadLetter
 
@@ -113,7 +114,8 @@ def test_what_shared_a_batch_with_it_is_answered(workers, connect, shelf):
     handles = [good.submit(observations(3, seed=number)) for number in range(5)]
     poisoned = bad.submit(poison(2))
     fleet = workers(1)  # finds them all together
-    answers, deadline_s = [], time.monotonic() + WITHIN_S
+    answers: list[Evaluation] = []
+    deadline_s = time.monotonic() + WITHIN_S
     while len(answers) < 5:
         fleet.revive()
         assert time.monotonic() < deadline_s

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server, observations, same_bits, serving, weights
@@ -19,6 +20,7 @@ from azq.bus.sharded import open_requests
 from azq.config import BrokerConfig
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.failover import FailoverEvaluator
+from azq.search.evaluator import Evaluation
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.shards import client_shards, on_shard
@@ -62,7 +64,9 @@ def client_of(brokers, name):
 
 def answers_of(client, batches):
     """Every batch asked, four at a time, and its answer."""
-    found, waiting, deadline_s = {}, {}, time.monotonic() + PATIENCE_S
+    found: dict[int, Evaluation] = {}
+    waiting: dict[int, Any] = {}
+    deadline_s = time.monotonic() + PATIENCE_S
     todo = list(enumerate(batches))
     while (todo or waiting) and time.monotonic() < deadline_s:
         while todo and len(waiting) < 4:
@@ -76,7 +80,7 @@ def answers_of(client, batches):
 
 
 def in_threads(work, names):
-    results = {}
+    results: dict[str, Any] = {}
     threads = [threading.Thread(target=lambda name=name: results.__setitem__(name, work(name))) for name in names]
     for thread in threads:
         thread.start()

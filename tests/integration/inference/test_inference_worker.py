@@ -60,7 +60,7 @@ def notices(tmp_path):
         yield ear
 
 
-def said(ear, line: str) -> bool:
+def said(ear: socket.socket, line: str) -> bool:
     """Listens until a line is heard; a timeout fails the test."""
     while line not in ear.recv(4096).decode().splitlines():
         pass

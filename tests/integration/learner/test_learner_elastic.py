@@ -50,8 +50,8 @@ def planted(game: games.Game, uid: int) -> SampleEvent:
     return replace(event, record=replace(event.record, policies=policies.tobytes()))
 
 
-def sections_of(**learner: object) -> RunSections:
-    defaults = {
+def sections_of(**learner: Any) -> RunSections:
+    defaults: dict[str, Any] = {
         "device": "cpu",
         "precision": "float32",
         "batch_size": 48,
@@ -141,10 +141,10 @@ class Crew:
 
 
 @pytest.fixture
-def crew(broker, tmp_path) -> Iterator[Callable[..., Crew]]:
+def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     crews: list[Crew] = []
 
-    def make(**learner: object) -> Crew:
+    def make(**learner: Any) -> Crew:
         crews.append(Crew(broker.control_url, tmp_path, sections_of(**learner)))
         return crews[-1]
 

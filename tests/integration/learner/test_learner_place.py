@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
@@ -25,7 +27,7 @@ ELSEWHERE = "elsewhere:17:1:another-boot/1"
 
 
 @pytest.fixture
-def place(broker, tmp_path) -> Iterator[Place]:
+def place(broker: Any, tmp_path: Path) -> Iterator[Place]:
     where = Place(broker.control_url, tmp_path, SECTIONS)
     yield where
     where.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
@@ -36,7 +38,7 @@ SECTIONS = RunSections(
 
 
 @pytest.fixture
-def place(broker, tmp_path) -> Iterator[Place]:
+def place(broker: Any, tmp_path: Path) -> Iterator[Place]:
     where = Place(broker.control_url, tmp_path, SECTIONS)
     yield where
     where.close()

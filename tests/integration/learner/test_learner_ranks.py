@@ -6,6 +6,8 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
@@ -18,8 +20,8 @@ from azq.wire.codec import decode
 from azq.wire.messages import RankTable
 
 
-def sections(ranks: int, **learner: object) -> RunSections:
-    defaults = {
+def sections(ranks: int, **learner: Any) -> RunSections:
+    defaults: dict[str, Any] = {
         "device": "cpu",
         "threads": 1,
         "batch_size": 48,
@@ -57,7 +59,7 @@ class Ranks(Place):
 
 
 @pytest.fixture
-def place(broker, tmp_path) -> Iterator[Ranks]:
+def place(broker: Any, tmp_path: Path) -> Iterator[Ranks]:
     where = Ranks(broker.control_url, tmp_path, sections(3))
     yield where
     where.close()

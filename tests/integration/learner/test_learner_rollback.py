@@ -156,7 +156,7 @@ def test_an_acknowledgement_lost_between_two_calls_is_made_again(fleet, monkeypa
     turns(learner)
     assert fleet.ledger.counts(RUN).in_transit == 0
     fleet.come_back(lambda data: data.rindex(b"*1\r\n$5\r\nMULTI"))
-    pending: dict[str, int] = fleet.client.xpending(keys.samples(RUN), keys.LEARNER_GROUP)  # type: ignore[assignment]
+    pending: dict[str, int] = fleet.client.xpending(keys.samples(RUN), keys.LEARNER_GROUP)
     assert pending["pending"] == fleet.ledger.counts(RUN).in_transit == GAMES
     monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
     turns(learner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 from ledger_worlds import event, record
@@ -15,7 +16,7 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
 
-def live_a_little(world) -> None:
+def live_a_little(world: Any) -> None:
     """A run with everything: open games, a finished and an abandoned one, a result, queued and ended jobs."""
     lease = world.lease()
     first, second, _ = world.ledger.adopt(lease, 3)
@@ -29,7 +30,7 @@ def live_a_little(world) -> None:
     world.bus.put(keys.learner_status("r"), b"status", life_s=60)
 
 
-def left(world) -> set[str]:
+def left(world: Any) -> set[str]:
     """Names of keys of run r."""
     if isinstance(world.ledger, MemoryLedger):
         return {name for name in (key("r") for key in keys.OF_RUN) if world.bus.length(name) or world.bus.get(name)}

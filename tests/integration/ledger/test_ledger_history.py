@@ -6,6 +6,7 @@ doubled workers would do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from azq.bus.memory import MemoryBus
 from azq.errors import AzqError
 from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.types import JobState, LearnerLease, Lease, Once, RunState
+from azq.ledger.rules.state import State
+from azq.ledger.types import JobState, LearnerLease, Lease, LedgerCounts, Once, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
@@ -70,7 +72,7 @@ operations = st.one_of(
 class Pair:
     """The same calls on both ledgers, on one clock, with every answer compared."""
 
-    def __init__(self, client) -> None:
+    def __init__(self, client: Any) -> None:
         client.flushall()
         self.now = 1_000_000
         self.client = client
@@ -144,11 +146,11 @@ class Pair:
             assert struck == dict(state.strikes)
             assert (self.client.hget(keys.ledger(run), "sound") == b"1") == state.sound
             place = {name.decode(): value.decode() for name, value in self.client.hgetall(keys.learner_lease(run)).items()}
-            row = state.learner
+            learner = state.learner
             assert (place.get("holder", ""), int(place.get("token", 0)), int(place.get("until_ms", 0))) == (
-                row.holder,
-                row.token,
-                row.until_ms,
+                learner.holder,
+                learner.token,
+                learner.until_ms,
             )
             assert self.said(self.client.xrange(keys.events(run))) == sorted(
                 map(story, (decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events(run), "0")))
@@ -163,7 +165,7 @@ def story(event: RunEvent) -> tuple[Any, ...]:
     return event.at_ms, event.kind, sorted(event.about.items())
 
 
-def check_invariants(state, counts, finished_uids) -> None:
+def check_invariants(state: State, counts: LedgerCounts, finished_uids: list[int]) -> None:
     held = [uid for row in state.jobs.values() for uid in row.held]
     assert sorted([*held, *state.pool]) == sorted(state.open), "every open game is in the pool or held once"
     assert set(state.strikes) <= set(state.open), "only open games have strikes"
@@ -296,7 +298,7 @@ def sleep(pair: Pair, milliseconds: int) -> None:
     pair.now += milliseconds
 
 
-FREE = {
+FREE: dict[str, Callable[..., Any]] = {
     "enqueue": enqueue,
     "enqueue_once": enqueue_once,
     "below": lambda pair, run, below, limit, active: pair.both("jobs_below", run, below or None, active_only=active, limit=limit),
@@ -317,7 +319,7 @@ FREE = {
     "kill": kill,
     "sleep": sleep,
 }
-NEEDS_LEASE = {
+NEEDS_LEASE: dict[str, Callable[..., Any]] = {
     "renew": lambda pair, lease: pair.both("renew", lease),
     "adopt": lambda pair, lease, count: pair.both("adopt", lease, count),
     "journal": lambda pair, lease, numbers: pair.both("journal", lease, [pair.record(uid) for uid in numbers]),

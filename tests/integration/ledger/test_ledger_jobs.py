@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ledger_worlds import record
 
@@ -39,13 +41,13 @@ def test_an_unknown_job_is_not_found(world, job_id):
 
 
 def test_a_job_has_one_id(world):
-    assert world.ledger.enqueue(Job("", "r", "selfplay", "cpu")).job.job_id == "r:1"
+    assert world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id == "r:1"
     with pytest.raises(NotFound, match="no job"):
         world.ledger.job("r:01")
 
 
 def test_jobs_of_a_paused_run_wait_and_of_a_finished_run_only_evaluate(world):
-    selfplay, evaluation = (world.ledger.enqueue(Job("", "r", kind, "cpu")).job.job_id for kind in ("selfplay", "eval"))
+    selfplay, evaluation = (world.ledger.enqueue(Job("", "r", kind, "cpu")).job.job_id for kind in (Kind.SELFPLAY, Kind.EVAL))
     world.ledger.set_run_state("r", RunState.PAUSED)
     assert world.ledger.claim(selfplay, 1, "w", 10) is None
     assert world.ledger.claim(evaluation, 1, "w", 10) is None
@@ -104,7 +106,7 @@ def test_lost_messages_do_not_use_up_a_jobs_attempts(world):
 
 
 #: as an azq wrote it that spelt a job out, before its frame stood in the hash
-SPELT = {
+SPELT: dict[Any, Any] = {
     "kind": "eval",
     "tag": "jarvis",
     "priority": "3",

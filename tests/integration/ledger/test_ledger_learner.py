@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_a_control_plane_that_forgot_its_last_moments_does_not_end_the_living_le
         world.ledger.record_inserted("r", 0, 2, lease=second)
 
 
-def forget(world, holder: str, token: int) -> None:
+def forget(world: Any, holder: str, token: int) -> None:
     """Sets the learner's place back to an earlier one, as a broker does that lost its last writes."""
     if isinstance(world.ledger, MemoryLedger):
         world.ledger._runs["r"] = replace(world.ledger._runs["r"], learner=LearnerRow(holder, token, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from typing import Any
 
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger
@@ -75,13 +76,15 @@ def test_no_game_is_lost_or_finished_twice(broker):
     counts = ledger.counts("r")
     assert counts.finished >= GAMES
     assert counts.balanced
-    uids = [decode(fields[b"f"], SampleEvent).record.uid for _, fields in client.xrange(keys.samples("r"))]
+    samples: list[Any] = client.xrange(keys.samples("r"))
+    uids = [decode(fields[b"f"], SampleEvent).record.uid for _, fields in samples]
     assert len(uids) == len(set(uids)) == counts.finished
     pooled = [int(uid) for uid in client.lrange(keys.pool("r"), 0, -1)]
     held = [int(uid) for name in client.scan_iter(f"{keys.held_prefix('r')}*") for uid in client.smembers(name)]
     still_open = [int(uid) for uid in client.hkeys(keys.open_games("r"))]
     assert sorted(pooled + held) == sorted(still_open)
-    set_aside = client.hgetall(keys.abandoned("r"))  # leases here end so early that some game is blamed now and then: by name, never lost
+    # Leases here end so early that some game is blamed now and then: by name, never lost.
+    set_aside: dict[Any, Any] = client.hgetall(keys.abandoned("r"))
     assert {reason.decode() for reason in set_aside.values()} <= {REASON}
     assert sorted([*uids, *still_open, *map(int, set_aside)]) == list(range(1, counts.opened + 1))
     client.close()

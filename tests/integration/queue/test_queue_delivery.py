@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -74,7 +75,7 @@ def start_worker(url: str, queues: str, log: Path) -> subprocess.Popen[bytes]:
 
 def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
     app = make_app(broker.control_url)
-    mine = [ledger.enqueue(Job("", "r", kind, "jarvis", priority=priority)) for kind in ("selfplay", "eval") for priority in (6, 0)]
+    mine = [ledger.enqueue(Job("", "r", kind, "jarvis", priority=priority)) for kind in (Kind.SELFPLAY, Kind.EVAL) for priority in (6, 0)]
     others = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
     for view in [*mine, *mine, others]:  # each of mine twice: the ledger lets one through
         publish(app, view)
@@ -96,7 +97,8 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
         worker.wait(20)
     assert ledger.job(others.job.job_id).state is JobState.QUEUED
     assert client.xlen("azq:{r}:results") == len([*mine, late])
-    stray = [key for key in client.keys("*") if not key.startswith((b"azq:", b"azq."))]
+    held: list[Any] = client.keys("*")
+    stray = [key for key in held if not key.startswith((b"azq:", b"azq."))]
     assert stray == [], "Celery's keys carry the prefix too"
     client.close()
     said = log.read_text()

@@ -51,7 +51,7 @@ FORBIDDEN = (
     ("LATENCY", "RESET"),
     ("SLOWLOG", "GET"),
 )
-OF_USERS = {**{acl.role_user(role): (role,) for role in acl.ROLES}, MACHINE: ("worker", "inference")}
+OF_USERS: dict[str, tuple[keys.Role, ...]] = {**{acl.role_user(role): (role,) for role in acl.ROLES}, MACHINE: ("worker", "inference")}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServer]
 
 
 def client_of(server: EmbeddedServer, user: str) -> redis.Redis:
-    role = user.removeprefix(acl.ROLE_PREFIX)
-    password = "secret" if user in (MACHINE, "plain") else acl.role_password(server.password, role)
+    password = "secret" if user in (MACHINE, "plain") else acl.role_password(server.password, *OF_USERS[user])
     return connect(server.url.replace("unix://:", f"unix://{user}:").replace(server.password, password))
 
 
@@ -114,7 +113,7 @@ def test_nobody_but_the_owner_touches_the_server(server: EmbeddedServer, user: s
     with connect(server.url) as owner:
 
         def lets(*command: str) -> bool:
-            return owner.execute_command("ACL", "DRYRUN", user, *command) == b"OK"
+            return bool(owner.execute_command("ACL", "DRYRUN", user, *command) == b"OK")
 
         assert [command for command in FORBIDDEN if lets(*command)] == []
         assert lets("SCAN", "0") == (user == acl.role_user("daemon"))

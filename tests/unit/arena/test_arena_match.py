@@ -28,11 +28,11 @@ def spec(games_: int, plies: int = 0) -> MatchSpec:
 
 
 def highest(state: Any) -> int:
-    return max(state.legal_actions())
+    return int(max(state.legal_actions()))
 
 
 def lowest(state: Any) -> int:
-    return min(state.legal_actions())
+    return int(min(state.legal_actions()))
 
 
 def test_each_deal_is_played_once_from_every_seat() -> None:

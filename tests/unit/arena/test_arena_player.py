@@ -22,7 +22,7 @@ DEAL = [4, 7, 0, 8, 1, 2]
 
 def test_what_is_seen_keeps_what_the_mover_knows_and_nothing_else() -> None:
     real = position(CARDS, [*DEAL, 7])
-    others = Counter()
+    others: Counter[int] = Counter()
     for seed in range(300):
         state: Any = seen(CARDS, [*DEAL, 7], seed)
         assert state.information_state_string(1) == real.information_state_string(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -117,7 +118,7 @@ def test_kind_and_version_are_read_from_what_the_server_says(text: str, server: 
         (("redis", (7, 0, 15)), ("redis", (7, 2, 0)), False),
     ],
 )
-def test_newer_ones_of_a_kind_read_and_valkey_reads_redis_up_to_the_fork(reader: tuple, writer: tuple, can: bool) -> None:
+def test_newer_ones_of_a_kind_read_and_valkey_reads_redis_up_to_the_fork(reader: Any, writer: Any, can: bool) -> None:
     assert ServerProgram(*reader).reads(ServerProgram(*writer)) is can
 
 

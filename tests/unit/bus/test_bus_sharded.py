@@ -8,6 +8,7 @@ import time
 import pytest
 from waiting import until
 
+from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.bus.sharded import ShardedBus
 from azq.errors import BrokerUnavailable
@@ -32,7 +33,8 @@ def bus(brokers):
 
 def read(bus, wanted, streams=(STREAM,)):
     """Reads until so many frames are there."""
-    entries, deadline_s = [], time.monotonic() + 10.0
+    entries: list[Entry] = []
+    deadline_s = time.monotonic() + 10.0
     while len(entries) < wanted and time.monotonic() < deadline_s:
         entries += bus.read(list(streams), GROUP, "me", count=16, block_ms=100)
     return entries

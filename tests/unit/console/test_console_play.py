@@ -14,6 +14,7 @@ from arena_doubles import Knowing, Walk, WalkGame
 from azq import games
 from azq.arena import analyse
 from azq.arena.grade import Grade
+from azq.arena.match import unit
 from azq.config import SearchConfig, load
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
@@ -131,7 +132,7 @@ def test_a_match_is_told_with_its_interval() -> None:
     assert result["points"] > result["points_95"] > 0
     assert "uct:20 - random" in play.match_text(result)
     three = MatchResult(MatchSpec("a", "b", 3, 1, 0, 0), "a", "b", 2, 0, 1, 0, seats=3, share=2 / 3, points=0.5, points_se=0.1)
-    text = play.match_text(play.match_figures(three, play.unit(WALK)))
+    text = play.match_text(play.match_figures(three, unit(WALK)))
     assert "a - 2 x b" in text
     assert "33.3% between equals" in text
 

@@ -67,7 +67,8 @@ def test_the_table_names_every_phase_and_the_picture_is_one(tmp_path: Path) -> N
 
 
 def test_it_looks_once_a_second() -> None:
-    bus, waits = MemoryBus(), []
+    waits: list[float] = []
+    bus = MemoryBus()
     bus.put(keys.beat("a"), encode(beat("selfplay", "a", versions=PLAYED, phase_wall_search=1.0)), life_s=60)
     found = looks(bus, 3.0, waits.append)
     assert len(found) == 3

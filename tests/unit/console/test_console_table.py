@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from azq.arena.rating import Rating
 from azq.console import table, top
@@ -35,7 +36,7 @@ def status() -> RunStatus:
 def test_ranks_are_shown_where_there_are_several() -> None:
     def shown(ranks: RanksStatus) -> str:
         output = io.StringIO()
-        table.Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), ranks=ranks)))
+        Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), ranks=ranks)))
         return output.getvalue()
 
     assert "scaling efficiency" not in shown(RanksStatus(healthy=1))
@@ -55,10 +56,10 @@ def test_fewer_ranks_than_configured_are_a_fallback() -> None:
 def test_a_network_that_has_grown_is_shown_beside_the_one_it_began_as() -> None:
     grown = dataclasses.replace(status(), network=NetworkStatus("resnet", 3, 32, 5, 64))
     output = io.StringIO()
-    table.Console(file=output, width=150).print(table.panel(grown))
+    Console(file=output, width=150).print(table.panel(grown))
     assert "5x64, from 3x32" in output.getvalue()
     assert "network=5x64" in table.line(grown)
-    table.Console(file=output, width=300).print(top.runs_table([grown]))
+    Console(file=output, width=300).print(top.runs_table([grown]))
     assert output.getvalue().count("5x64, from 3x32") == 2
     assert msgspec.to_builtins(grown)["network"] == {
         "kind": "resnet", "configured_blocks": 3, "configured_channels": 32, "blocks": 5, "channels": 64,
@@ -73,7 +74,7 @@ def test_the_line_holds_what_matters() -> None:
 
 def test_the_table_holds_the_same_and_the_verdict() -> None:
     output = io.StringIO()
-    table.Console(file=output, width=150).print(table.panel(status(), "draining", "dashboard http://here"))
+    Console(file=output, width=150).print(table.panel(status(), "draining", "dashboard http://here"))
     text = output.getvalue()
     for part in (
         "first",
@@ -123,7 +124,7 @@ def test_a_terminal_shows_a_note_at_once_until_the_run_is_seen_at_work(monkeypat
         for act, shown in (
             (lambda: screen.show(status(), force=True), False),
             (lambda: screen.note("draining: games go back"), True),
-            (lambda: screen.show(dataclasses.replace(status(), state="paused"), force=True), True),
+            (lambda: screen.show(dataclasses.replace(status(), state=RunState.PAUSED), force=True), True),
             (lambda: screen.show(status(), force=True), False),
         ):
             output.truncate(0)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def test_an_empty_control_plane_says_what_to_do() -> None:
 
 def test_an_outage_of_the_broker_is_told_and_outlived(frame: Frame) -> None:
     output = io.StringIO()
-    looks = iter([BrokerUnavailable("nobody answers"), frame])
+    looks: Iterator[Frame | Exception] = iter([BrokerUnavailable("nobody answers"), frame])
     pauses = iter([False, False, True])
 
     def look() -> Frame:

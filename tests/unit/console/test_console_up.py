@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from azq.console import up
+from azq.console.session import Start
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.host.brokers import home_lock
 from azq.host.rundir import RunDir
@@ -15,7 +16,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def read(**given: object) -> up.Start:
+def read(**given: object) -> Start:
     return up.read_start(up.UpRequest(**given))  # type: ignore[arg-type]
 
 

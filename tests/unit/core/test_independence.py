@@ -11,7 +11,8 @@ from reference.driver import Driver
 from reference.evaluator import HashEvaluator
 
 from azq import games
-from azq._core import Game, Record, Search
+from azq._core import Game, Search
+from azq.search.search import Record
 
 PUCT = Settings("puct", 30)
 GUMBEL = Settings("gumbel", 30)

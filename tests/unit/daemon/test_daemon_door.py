@@ -15,7 +15,7 @@ from daemon.serve.door import BACKLOG, FEWEST, KEPT_BACK, MOST, Door, Phase, mos
 MOST_HERE = 6
 
 
-@dataclass(frozen=True)
+@dataclass
 class One:
     address: str
     phase: Phase = Phase.HEADERS

@@ -42,8 +42,8 @@ class Site:
         values: dict[str, Any] = {"host": "h", "pid": 7, "version": "0", "schema": 1, "started_ms": 0, "sent_ms": 0, **changes}
         self.bus.put(keys.beat(name), encode(Heartbeat(role=role, worker=name, queues=queues, **values)), life_s=60)
 
-    def pages(self, url: str) -> list[list[Any]]:
-        found: list[list[Any]] = []
+    def pages(self, url: str) -> list[Any]:
+        found: list[Any] = []
         while url:
             answer = self.http.get(url)
             assert answer.status_code == 200, answer.text

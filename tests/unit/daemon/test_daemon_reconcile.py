@@ -128,7 +128,7 @@ def test_failures_from_before_the_last_resume_are_forgotten() -> None:
 
 
 def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
-    jobs = (view(1), view(2, JobState.QUEUED), view(3, JobState.QUEUED, kind="eval"))
+    jobs = (view(1), view(2, JobState.QUEUED), view(3, JobState.QUEUED, kind=Kind.EVAL))
     assert decide(ObservedRun(EMPTY, jobs=jobs), (), state=RunState.FAILED) == [CancelQueued("r:2"), CancelQueued("r:3")]
     workers = (beat("a", "eval.cpu"),)
     assert decide(ObservedRun(EMPTY, jobs=jobs), workers, state=RunState.FINISHED, full_ms={"eval.cpu": NOW}) == [CancelQueued("r:2")]
@@ -197,7 +197,7 @@ class TestEvaluationRounds:
         [
             ObservedRun(EMPTY, jobs=busy, weight_version=4, round_version=4, round_ms=NOW - 500_000),
             ObservedRun(EMPTY, jobs=busy, weight_version=9, round_version=4, round_ms=NOW - 119_999),
-            ObservedRun(EMPTY, jobs=(*busy, view(3, kind="eval")), weight_version=9, round_version=4, round_ms=NOW - 500_000),
+            ObservedRun(EMPTY, jobs=(*busy, view(3, kind=Kind.EVAL)), weight_version=9, round_version=4, round_ms=NOW - 500_000),
             ObservedRun(EMPTY, jobs=busy, weight_version=0, active_ms=500_000),
         ],
         ids=["no new weights", "too early", "one is under way", "no weights at all"],

@@ -11,7 +11,7 @@ from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learne
 from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
-from azq.wire.kinds import queue_name
+from azq.wire.kinds import Kind, queue_name
 from daemon.decide.actions import (
     Action,
     CancelQueued,
@@ -35,7 +35,7 @@ def job_views(draw: st.DrawFn, number: int) -> JobView:
     return view(
         number,
         state,
-        kind=draw(st.sampled_from(("selfplay", "eval"))),
+        kind=draw(st.sampled_from(Kind)),
         tag=draw(st.sampled_from(("cpu", "cuda"))),
         attempt=draw(st.integers(1, 3)),
         lease_until_ms=NOW + draw(st.integers(-50_000, 50_000)) if state is JobState.LEASED else 0,
@@ -84,7 +84,7 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
             case EnqueueEval():
                 for _ in action.specs:
                     number = len(jobs) + 1000
-                    jobs[f"r:{number}"] = view(number, JobState.QUEUED, kind="eval", tag=action.tag, published_ms=NOW)
+                    jobs[f"r:{number}"] = view(number, JobState.QUEUED, kind=Kind.EVAL, tag=action.tag, published_ms=NOW)
                 seen = dataclasses.replace(seen, round_version=action.weight_version, round_ms=NOW)
             case ExpireLeases():
                 for key, job in jobs.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from azq.cli.app import app
 from azq.games.check import check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
-SMALL = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
+SMALL: dict[str, dict[str, Any]] = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
 
 
 @pytest.mark.parametrize("name", [*games.names(), NIM])

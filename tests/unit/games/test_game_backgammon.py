@@ -129,7 +129,7 @@ def test_games_in_step_with_openspiel(count: int) -> None:
 def _roll_both(oracle: Any, state: State, rng: random.Random) -> None:
     while oracle.is_chance_node():
         oracle.apply_action(rng.choice([outcome for outcome, _ in oracle.chance_outcomes()]))
-    dice = sorted(re.search(r"Dice: (\d\d)", str(oracle)).group(1), reverse=True)  # type: ignore[union-attr]
+    dice = sorted(re.search(r"Dice: (\d\d)", str(oracle)).group(1), reverse=True)
     wanted = f"{'xo'[oracle.current_player()]} rolls {''.join(dice)}"
     outcome = next(o for o, _ in state.chance_outcomes() if state.action_to_string(o) == wanted)
     state.apply_action(outcome)
@@ -137,7 +137,7 @@ def _roll_both(oracle: Any, state: State, rng: random.Random) -> None:
 
 def _openspiel_board(oracle: Any, player: int) -> Board:
     both = []
-    bar = re.search(r"Bar: ?(\w*)", str(oracle)).group(1)  # type: ignore[union-attr]
+    bar = re.search(r"Bar: ?(\w*)", str(oracle)).group(1)
     for side in range(2):
         points = [0] * 26
         for index in range(24):
@@ -252,10 +252,10 @@ def test_chance_is_named_and_sums_to_one() -> None:
 
 
 def test_results_and_outcomes_agree_under_every_scoring() -> None:
-    points = Counter()  # type: ignore[var-annotated]
+    points: Counter[tuple[str, int]] = Counter()
     for scoring in ("full", "gammons", "winloss"):
         game = games.load("backgammon", scoring=scoring)
-        weights, bias = game.outcome_combination()  # type: ignore[misc]
+        weights, bias = game.outcome_combination()
         rng = random.Random(8)
         for _ in range(40):
             state = game.new_initial_state()

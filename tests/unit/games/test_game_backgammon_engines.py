@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,14 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts a script in the engine's place, given the statement that makes its answer."""
 
     def install(body: str) -> None:
         script = tmp_path / "engine.py"
         script.write_text(ENGINE.format(body=body))
         monkeypatch.setattr(gnubg, "SCRIPT", script)
-        monkeypatch.setattr(gnubg.importlib.util, "find_spec", lambda name: object())
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
     return install
 
@@ -119,7 +120,7 @@ def test_the_turn_at_hand_is_found_in_a_history() -> None:
 def test_an_unknown_name_and_a_missing_package_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="gnubg:0, gnubg:1, gnubg:2, pubeval"):
         GnubgPlayer("gnubg:9", GAME)
-    monkeypatch.setattr(gnubg.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="pip install gnubg-nn"):
         GnubgPlayer("pubeval", GAME)
 
@@ -134,7 +135,7 @@ def test_an_unknown_name_and_a_missing_package_are_refused(monkeypatch: pytest.M
         ("import time; time.sleep(100)", "gave no answer"),
     ],
 )
-def test_what_an_engine_does_wrong_is_one_error_that_names_the_position(engine, body: str, what: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_an_engine_does_wrong_is_one_error_that_names_the_position(engine: Callable[[str], None], body: str, what: str) -> None:
     engine(body)
     player = GnubgPlayer("gnubg:0", GAME, deadline_s=0.3 if "sleep" in body else 30)
     with pytest.raises(EngineError, match=f"engine gnubg:0 .*{what}.* at backgammon {START}"):
@@ -143,7 +144,7 @@ def test_what_an_engine_does_wrong_is_one_error_that_names_the_position(engine, 
 
 
 @pytest.mark.parametrize("answer", ["{'values': 'no'}", "{'values': [1.0]}", "{}"])
-def test_values_that_do_not_fit_are_nonsense(engine, answer: str) -> None:  # type: ignore[no-untyped-def]
+def test_values_that_do_not_fit_are_nonsense(engine: Callable[[str], None], answer: str) -> None:
     engine(f"answer = {answer}")
     with pytest.raises(EngineError, match="nonsense"):
         Gnubg("gnubg:0").values([START, START])

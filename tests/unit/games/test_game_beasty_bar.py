@@ -48,8 +48,9 @@ def compare_games(players: int, count: int, seed: int) -> None:
                 assert state.current_player() == plain.player
                 assert state.legal_actions() == plain.legal()
                 drawer, action = plain.player, rng.choice(plain.legal())
-                for each in (state, counted, plain):
-                    each.apply_action(action) if each is not plain else plain.apply(action)
+                state.apply_action(action)
+                counted.apply_action(action)
+                plain.apply(action)
                 assert state.notation().startswith(described(plain))
             if plain.piles[drawer]:
                 assert state.is_chance_node()

@@ -68,7 +68,7 @@ def test_every_ply_equals_the_plain_engine(params: dict[str, Any]) -> None:
         assert state.returns() == pytest.approx([oracle.score(player) / top for player in range(oracle.players)])
 
 
-def _best(params: dict[str, Any], cards: int) -> int:
+def _best(params: dict[str, Any], cards: int) -> Any:
     scoring = params.get("scoring", "exact")
     return {"exact": 10 + cards, "square": 10 + cards**2, "plus": 5 + cards, "openspiel": 10 + cards * params.get("points_per_trick", 1)}[
         scoring
@@ -110,8 +110,8 @@ def _oh_hell_name(action: int) -> str:
 
 def _read_oh_hell(text: str) -> tuple[tuple[str, int], list[list[str]]]:
     """Trump suit, dealer and hands from OpenSpiel's drawing of a dealt round."""
-    trump, dealer, hands = "", -1, [[], [], [], []]  # type: ignore[var-annotated]
-    player = -1
+    hands: list[list[str]] = [[], [], [], []]
+    trump, dealer, player = "", -1, -1
     for line in text.splitlines():
         words = line.split()
         if line.startswith("Dealer:"):

@@ -70,7 +70,7 @@ def test_it_decides_as_the_core_does(algorithm: str) -> None:
         for kind in (Search, PortableSearch):
             search = kind(game, settings.core(), num_slots=1, seed=5, autoplay=False)
             search.start(0, 9, np.array(history, np.uint16))
-            Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).run()  # type: ignore[arg-type]
+            Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).run()
             results.append(search.result(0))
         ours, theirs = results
         np.testing.assert_array_equal(ours.visit_counts, theirs.visit_counts)
@@ -86,7 +86,7 @@ def test_self_play_records_replay_and_go_on_elsewhere() -> None:
     def played(actions: list[int]) -> list[int]:
         search = PortableSearch(game, settings.core(), num_slots=2, seed=4)
         search.start(1, 77, np.array(actions, np.uint16))
-        Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform).run()  # type: ignore[arg-type]
+        Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform).run()
         record = search.record(1)
         assert record.terminal
         assert record.policies.shape == (len(record.actions), 3)
@@ -149,7 +149,7 @@ def test_a_broken_game_is_named_by_the_rule_and_harms_no_other(method: str, tmp_
     game = games.load(f"{file}:Nim", heap=6)
     search = PortableSearch(game, Settings("gumbel", 8).core(), num_slots=2, seed=1)
     search.start(0, 5, np.zeros(0, np.uint16))
-    Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform).run()  # type: ignore[arg-type]
+    Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform).run()
     assert search.finished_slots() == []
     uid, reason = search.broken_slots()[0]
     assert uid == 5

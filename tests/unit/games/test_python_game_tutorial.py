@@ -119,7 +119,7 @@ def test_recorded_targets_point_to_winning_moves(folder: Path) -> None:
 
     search = PortableSearch(game, Settings("gumbel", 24, random_opening_plies=4).core(), num_slots=48, seed=3)
     taught, uniform = [], []
-    for record in Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=exact).play(range(1, 49)):  # type: ignore[arg-type]
+    for record in Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=exact).play(range(1, 49)):
         for row, policy in zip(game.replay(record.actions)[0], record.policies.astype(float), strict=True):
             free = free_of(row)
             if policy.any() and 0 < len(right := good(free)) < len(free):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -50,17 +51,20 @@ def test_several_devices_get_a_worker_each_unless_one_was_named():
 
 def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
     monkeypatch.setattr(sessions, "usable_cuda_devices", lambda: 2)
-    start = SimpleNamespace(run=RunDir(tmp_path, "mine"))
-    supervisor = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
+    start: Any = SimpleNamespace(run=RunDir(tmp_path, "mine"))
+    supervisor: Any = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
     bus = MemoryBus()
-    session = sessions.Session(
-        start, Config(), None, supervisor, SimpleNamespace(bus=bus), SimpleNamespace(pause=None), SimpleNamespace(fronts=())
-    )
+    watch: Any = SimpleNamespace(bus=bus)
+    interrupts: Any = SimpleNamespace(pause=None)
+    brokers: Any = SimpleNamespace(fronts=())
+    session = sessions.Session(start, Config(), None, supervisor, watch, interrupts, brokers)
     supervisor.children = {spec.name: spec for spec in session.specs()}
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
-    session.ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
-    session.drain(SimpleNamespace(note=lambda _text: None))
+    ledger: Any = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
+    screen: Any = SimpleNamespace(note=lambda _text: None)
+    session.ledger = ledger
+    session.drain(screen)
     assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
     (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
     assert (noted.what, noted.about) == ("azq up was stopped", "mine")

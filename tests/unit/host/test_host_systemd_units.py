@@ -46,7 +46,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def unit(rendered: Path, name: str) -> configparser.RawConfigParser:
     parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",), empty_lines_in_values=False)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.optionxform = str  # type: ignore[assignment]
     parser.read_string((rendered / name).read_text())
     return parser
 

@@ -11,7 +11,7 @@ from azq.errors import ConfigError
 from azq.host import users
 from azq.host.users import as_role, in_roles, knows_roles
 from azq.process.start import child_environment, use_config
-from azq.wire import acl
+from azq.wire import acl, keys
 from azq.wire.messages import AdmittedMachine
 
 SECRETS = ["daemon.token=hunter2-operate", 'daemon.tokens.ci={token="hunter2-ci"}', 'store.options.secret="for-all"']
@@ -46,7 +46,7 @@ def test_a_child_sees_the_settings_of_its_role_and_nothing_left_over(monkeypatch
     monkeypatch.setenv("AZQ_LOG", "json")
     monkeypatch.setenv("AZQ_SEARCH__NUM_SIMULATIONS", "7")
     config = Config.model_construct(**{name: getattr(CLEAN, name) for name in Config.model_fields})
-    for role in acl.AZQ_ROLES:
+    for role in keys.AZQ_ROLES:
         env = child_environment(config, role)
         assert "left-over" not in str(env)
         assert (env["AZQ_LOG"], env["AZQ_SEARCH__NUM_SIMULATIONS"]) == ("json", "7")

@@ -45,7 +45,7 @@ def client(bus, clock):
     return StreamEvaluator(bus, RUN, "c1", num_actions=ACTIONS, max_in_flight=2, resend_after_s=5.0, clock_s=clock)
 
 
-def sent(bus) -> list[EvalRequest]:
+def sent(bus: MemoryBus) -> list[EvalRequest]:
     return [codec.decode(entry.frame, EvalRequest) for entry in bus.after(STREAM, "0")]
 
 

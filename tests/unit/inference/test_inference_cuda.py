@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
+from numpy.typing import NDArray
 
 from azq.config import NetworkConfig
 from azq.inference.device.cuda import SLOTS, GraphForward
@@ -13,7 +16,7 @@ from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import CaptureRefused, EagerForward, Landed, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
-from azq.nets import build, from_bytes
+from azq.nets import Network, build, from_bytes
 
 SIZES = buckets(64, per_octave=2)
 CPU = torch.device("cpu")
@@ -22,7 +25,7 @@ CPU = torch.device("cpu")
 class FakeSlot:
     """Records what a slot is asked for, and evaluates op by op."""
 
-    def __init__(self, module, turn: int, lanes: FakeLanes) -> None:
+    def __init__(self, module: Network, turn: int, lanes: FakeLanes) -> None:
         self.turn = turn
         self.lanes = lanes
         self.sizes: list[int] = []
@@ -38,7 +41,7 @@ class FakeSlot:
             raise CaptureRefused("operation not permitted when stream is capturing")
         self.sizes.append(size)
 
-    def launch(self, parts, size: int) -> Landed:
+    def launch(self, parts: Sequence[NDArray[np.uint8]], size: int) -> Landed:
         assert size in self.sizes
         self.launched.append(size)
         return self._forward.launch(*parts)
@@ -53,7 +56,7 @@ class FakeLanes:
         self.settled = 0
         self.told: list[tuple[int, int]] = []
 
-    def slot(self, module, turn: int, largest: int) -> FakeSlot:
+    def slot(self, module: Network, turn: int, largest: int) -> FakeSlot:
         assert largest == SIZES[-1]
         self.slots.append(FakeSlot(module, turn, self))
         return self.slots[-1]

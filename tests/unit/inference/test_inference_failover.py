@@ -45,7 +45,7 @@ def make(brokers, clock):
     return lambda order=(1, 0, 2): FailoverEvaluator(connect, order, clock_s=clock)
 
 
-def sent(broker) -> list[EvalRequest]:
+def sent(broker: MemoryBus) -> list[EvalRequest]:
     return [codec.decode(entry.frame, EvalRequest) for entry in broker.after(keys.eval_stream(RUN), "0")]
 
 

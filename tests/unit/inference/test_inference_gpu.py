@@ -18,7 +18,7 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.cuda import SLOTS, GraphSlot, Lane
 from azq.inference.device.engine import Engine, Mode, Rung
-from azq.inference.device.forward import CaptureRefused, EagerForward
+from azq.inference.device.forward import CaptureRefused, EagerForward, Flight
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation
@@ -105,7 +105,7 @@ def test_two_batches_in_flight_for_long_stay_apart(kind):
     model = loaded(engine_of(BRIEF), network=network)
     packed = [observations(512, seed=seed) for seed in range(4)]
     expected = [model.evaluate(rows) for rows in packed]
-    flights = deque()
+    flights: deque[tuple[int, Flight]] = deque()
     for number in range(2000):
         flights.append((number % 4, model.launch(packed[number % 4])))
         if len(flights) == 2:
@@ -148,7 +148,8 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
     sizes = (64, 128, 256, 512)
     packed = {size: observations(size, seed=size) for size in sizes}
     expected = {size: serving_model.evaluate(packed[size])[0] for size in sizes}
-    stop, failures, rounds = threading.Event(), [], []
+    stop, failures = threading.Event(), []
+    rounds: list[int] = []
 
     def load_others():
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
-def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda):
+def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda, monkeypatch):
     torch.set_num_threads(1)
     engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
@@ -134,7 +135,8 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     packed = observations(100)
     expected = model.evaluate(packed)
     fake_cuda.rows = 150
-    old, sizes, seen = [], engine.sizes, []
+    old: list[Any] = []
+    sizes, seen = engine.sizes, []
 
     def sized(rung):
         seen.append((rung.max_batch, [one() is None for one in old]))
@@ -145,8 +147,9 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
         old.append(weakref.ref(made))
         return made
 
-    lanes, engine.sizes = engine._lanes, sized
-    lanes.slot = slot
+    lanes = engine._lanes
+    monkeypatch.setattr(engine, "sizes", sized)
+    monkeypatch.setattr(lanes, "slot", slot)
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
     assert model.rung == Rung(Mode.FAST, 128)
@@ -176,12 +179,12 @@ def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, m
         until(lambda: server.note == "", "nobody waits any more")
 
 
-def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda):
+def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda, monkeypatch):
     torch.set_num_threads(1)
     engine, packed = GraphEngine(EXACT.model_copy(update={"max_batch": 128})), observations(50)
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
-    model.built[2].launch = raising(torch.OutOfMemoryError("CUDA out of memory"))
+    monkeypatch.setattr(model.built[2], "launch", raising(torch.OutOfMemoryError("CUDA out of memory")))
     captured = len(fake_cuda.captures)
     assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
     assert model.rung == Rung(Mode.EAGER, 64)
@@ -278,7 +281,7 @@ def test_weights_change_while_batches_are_in_flight(engine):
     assert server.rates()["fallbacks"] == 0
 
 
-def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine):
+def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine, monkeypatch):
     bus = MemoryBus()
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
@@ -289,7 +292,7 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
         first = client.submit(observations(64))
         until(lambda: server.step(5) == 0 and bool(server.flying), "the first is launched")
         ended = threading.Event()
-        server.flying[0].flight.done = ended.is_set  # a long batch
+        monkeypatch.setattr(server.flying[0].flight, "done", ended.is_set)  # a long batch
         second = client.submit(observations(64, seed=2))
         until(lambda: server.step(5) >= 0 and len(server.flying) + server.stats.evaluations // 64 == 2, "the second is launched")
         assert server.stats.evaluations == 64  # two are as many as there may be: the first was waited for, the second is under way

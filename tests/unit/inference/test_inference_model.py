@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-def make_model(**changes) -> Model:
+def make_model(**changes: Any) -> Model:
     return Model(SPEC, NETWORK, CONFIG.model_copy(update=changes))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -14,9 +16,11 @@ from azq.inference.device import native
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, build, unpack
 from azq.nets.device import has_int8
+from azq.nets.residual import POLICY_CHANNELS
 
 CPU = Placement(torch.device("cpu"), torch.bfloat16, 1)
-needs_it = pytest.mark.skipif(native._nn is None or not native._nn.supported(), reason="azq._nn or the CPU's AVX512-BF16 is missing")
+_nn: Any = vars(native)["_nn"]  # None where azq was built without it
+needs_it = pytest.mark.skipif(_nn is None or not _nn.supported(), reason="azq._nn or the CPU's AVX512-BF16 is missing")
 
 SHAPES = [
     (NetSpec(3, 6, 7, 0, 7, 1), 3, 32),
@@ -35,7 +39,7 @@ def network(spec, blocks, channels):
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for tensor in module.parameters():
-            tensor += 0.05 * torch.randn(tensor.shape, generator=generator)
+            tensor.add_(0.05 * torch.randn(tensor.shape, generator=generator))
     return module
 
 
@@ -77,7 +81,7 @@ def oracle_in_bytes(module, packed):
         for block in module.blocks:
             x = relu(x + in_bytes(relu(in_bytes(x, block.a)), block.b))
         x = relu(F.conv2d(x, rounded(module.squeeze), module.squeeze.bias))
-        policy, value = x[:, : native.POLICY_CHANNELS].flatten(1), x[:, native.POLICY_CHANNELS :].flatten(1)
+        policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
         hidden = relu(F.linear(value, rounded(module.value_hidden), module.value_hidden.bias))
         logits = F.linear(policy, rounded(module.policy), module.policy.bias)
         return logits.numpy(), torch.tanh(F.linear(hidden, rounded(module.value), module.value.bias)).numpy()
@@ -140,7 +144,7 @@ def test_refresh_takes_the_modules_new_weights():
 
 @needs_it
 def test_it_refuses_what_it_cannot_take():
-    net = native._nn.ResNet(
+    net = _nn.ResNet(
         planes=3, rows=6, cols=7, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
     )
     packed, logits, values = np.zeros((2, 16), np.uint8), np.zeros((2, 7), np.uint16), np.zeros((2, 1), np.uint16)
@@ -156,7 +160,7 @@ def test_it_refuses_what_it_cannot_take():
         with pytest.raises(ValueError, match="other shapes"):
             net.forward(*arrays, 1)
     with pytest.raises(ValueError, match="not supported"):
-        native._nn.ResNet(
+        _nn.ResNet(
             planes=1, rows=17, cols=17, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
         )
 
@@ -166,7 +170,7 @@ def test_where_it_is_used():
     assert config.precision == "auto"
     module = network(*SHAPES[0])
     flags = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
-    there = native._nn is not None and native._nn.supported()
+    there = _nn is not None and _nn.supported()
     assert native.suits(module, CPU, flags) == there
     assert not native.suits(module, CPU, flags | {"amx_bf16"})
     assert not native.suits(module, CPU, frozenset())

@@ -100,7 +100,8 @@ def test_after_the_wait_something_goes(queue, now_s, enough, deadline_s):
 
 @given(queue=queues, now_s=st.floats(10, 20, allow_nan=False), **given_limits)
 def test_a_queue_drains_in_finite_batches_without_loss(queue, now_s, enough, deadline_s):
-    left, seen = list(queue), []
+    seen: list[Pending] = []
+    left = list(queue)
     while left:
         members = decide(left, now_s + 10, enough, deadline_s).members
         assert members

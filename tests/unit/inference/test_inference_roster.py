@@ -20,6 +20,7 @@ from azq.inference.serve.roster import (
     Unserved,
     rests,
 )
+from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord
 
@@ -30,12 +31,12 @@ def view(name: str, state: RunState = RunState.RUNNING, changed_ms: int = 0) -> 
     return RunView(RunRecord(name, b"{}", {}, "", 0), state, "", 0, changed_ms)
 
 
-class CountingRuns:
+class CountingRuns(Ledger):
     """A ledger that counts the runs it is asked for: `scripts` those read whole, `plain` those only glanced at."""
 
     def __init__(self, *views: RunView) -> None:
         self.views = {one.record.run: one for one in views}
-        self.jobs: set[str] = set()
+        self.busy: set[str] = set()
         self.scripts = self.plain = self.lists = 0
 
     def names(self) -> list[str]:
@@ -49,7 +50,7 @@ class CountingRuns:
 
     def stirring(self, names: Sequence[str]) -> list[str]:
         self.plain += len(names)
-        return [name for name in names if name in self.jobs or self.views[name].state is RunState.RUNNING]
+        return [name for name in names if name in self.busy or self.views[name].state is RunState.RUNNING]
 
 
 class Place:
@@ -92,10 +93,10 @@ def test_a_new_run_is_seen_at_the_next_look() -> None:
 def test_an_old_run_sleeps_and_wakes_when_it_goes_on_or_has_jobs(state: RunState) -> None:
     place = Place(view("a"), view("old", state))
     assert place.pass_s(1) == {"a"}
-    place.runs.jobs.add("old")
+    place.runs.busy.add("old")
     assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
     assert place.pass_s(3 * REST_LOOK_S) == {"a", "old"}, "as long as it has them"
-    place.runs.jobs.clear()
+    place.runs.busy.clear()
     assert place.pass_s(REST_LOOK_S + 1) == {"a"}
     place.runs.views["old"] = view("old", changed_ms=NOW_MS)
     assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
@@ -105,7 +106,7 @@ def test_a_run_that_finishes_is_served_for_its_last_evaluation_and_a_failed_one_
     place = Place(view("a"), view("b"))
     place.pass_s(1)
     place.runs.views |= {"a": view("a", RunState.FINISHED, NOW_MS), "b": view("b", RunState.FAILED, NOW_MS)}
-    place.runs.jobs.add("b")
+    place.runs.busy.add("b")
     assert place.pass_s(3 * REST_LOOK_S) == {"a"}
     assert place.pass_s(REST_AFTER_MS / 1000) == set()
 
@@ -160,12 +161,12 @@ def test_the_time_of_day_is_that_of_the_system_where_none_is_given() -> None:
 
 def test_an_old_run_is_asked_for_again_only_while_it_has_jobs() -> None:
     place = Place(view("a"), view("old", RunState.FINISHED))
-    place.runs.jobs.add("old")
+    place.runs.busy.add("old")
     place.pass_s(6)
     place.runs.scripts = 0
     place.pass_s(1)
     assert place.runs.scripts == 8  # both, four times
-    place.runs.jobs.clear()
+    place.runs.busy.clear()
     place.pass_s(5)
     place.runs.scripts = 0
     place.pass_s(1)
@@ -184,7 +185,7 @@ def test_the_first_pauses() -> None:
     assert [AGAIN.pause_s(count) for count in (1, 2, 3, 7, 8)] == [5.0, 10.0, 20.0, 300.0, 300.0]
 
 
-def test_a_failure_is_told_until_it_is_mended(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_is_told_until_it_is_mended(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 0.0
     unserved = Unserved(lambda: now_s)
     assert unserved.due(LIFE)
@@ -230,7 +231,7 @@ def test_any_number_of_failures_has_a_pause() -> None:
     assert AGAIN.pause_s(10**6) == 300.0
 
 
-def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_another_reason_is_logged_anew_and_failures_are_counted_on(capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
     unserved = Unserved(lambda: now_s)
     for reason, pause_s in (("one", 5.0), ("two", 10.0), ("two", 20.0)):

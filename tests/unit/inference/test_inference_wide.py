@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.errors import ConfigError, EvaluationRefused, EvaluatorFailure, WireError
+from azq.games import Game
 from azq.games.adapter import AdaptedGame
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.serve import requests
@@ -65,7 +68,7 @@ class Wide:
         return [int(turn < len(self.said)) for turn in range(8)]
 
 
-GAME = AdaptedGame("wide", {}, Wide, players=2, actions=WIDE.num_actions)
+GAME = cast(Game, AdaptedGame("wide", {}, Wide, players=2, actions=WIDE.num_actions))
 
 
 @given(st.integers(1, 5000), st.integers(1, 65_535), st.integers(1, 16), st.text(max_size=200))
@@ -121,7 +124,7 @@ def test_an_answer_that_does_not_encode_all_the_same_is_a_refusal(monkeypatch: p
     with serving(place.server):
         large = place.client.submit(observations(MOST + 20, spec=WIDE))
         small = place.client.submit(observations(2, spec=WIDE))
-        assert len(place.client.result(small, timeout_s=30.0).logits) == 2  # type: ignore[union-attr]
+        assert len(place.client.result(small, timeout_s=30.0).logits) == 2
         with pytest.raises(EvaluationRefused, match="exceeds 8388608"):
             place.client.result(large, timeout_s=30.0)
     until(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
@@ -141,8 +144,8 @@ def test_a_batch_that_raises_what_nobody_foresaw_costs_the_request_that_does(mon
     monkeypatch.setattr(requests, "reply", reply)
     handles = [place.client.submit(observations(count, spec=WIDE)) for count in (5, 7, 6)]
     with serving(place.server):
-        assert len(place.client.result(handles[0], timeout_s=30.0).logits) == 5  # type: ignore[union-attr]
-        assert len(place.client.result(handles[2], timeout_s=30.0).logits) == 6  # type: ignore[union-attr]
+        assert len(place.client.result(handles[0], timeout_s=30.0).logits) == 5
+        assert len(place.client.result(handles[2], timeout_s=30.0).logits) == 6
         with pytest.raises(EvaluatorFailure, match="its evaluation failed: LookupError: seven"):
             place.client.result(handles[1], timeout_s=30.0)
 

@@ -103,7 +103,8 @@ def test_another_thread_that_adds_meanwhile_tears_no_batch():
 
 
 def test_a_buffer_is_filled_again_only_behind_its_fence():
-    window, log = window_of(100), []
+    log: list[tuple[str, int]] = []
+    window = window_of(100)
 
     def make_fence():
         number = len([entry for entry in log if entry[0] == "sent"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
 
 
-def state_at(step: int, **fields) -> TrainState:
+def state_at(step: int, **fields: Any) -> TrainState:
     values = {
         "schema": checkpoint.SCHEMA,
         "game": "tic_tac_toe",
@@ -28,7 +30,7 @@ def state_at(step: int, **fields) -> TrainState:
     return TrainState(**{**values, **fields})
 
 
-def write(folder, step: int) -> None:
+def write(folder: Path, step: int) -> None:
     checkpoint.save(folder, Checkpoint(state_at(step), {"weights/a": torch.full((2, 3), float(step))}))
 
 

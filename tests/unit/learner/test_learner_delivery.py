@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,11 +49,11 @@ def test_duplicates_are_dropped_and_counted(place):
 class Failing:
     """A bus or ledger whose named method fails once, before or after it took effect."""
 
-    def __init__(self, inner, method: str, error: BaseException, *, after: bool = False) -> None:
+    def __init__(self, inner: Any, method: str, error: BaseException, *, after: bool = False) -> None:
         self._inner, self._method, self._error, self._after = inner, method, error, after
         self.failures = 1
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._inner, name)
         if name != self._method or not self.failures:
             return attribute

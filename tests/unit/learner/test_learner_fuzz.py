@@ -47,7 +47,7 @@ def test_bytes_that_are_no_weights_are_refused(data: bytes) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_damaged_checkpoint_is_refused(tmp_path_factory, data: st.DataObject) -> None:
+def test_a_damaged_checkpoint_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("checkpoints")
     path = checkpoint.save(folder, Checkpoint(STATE, {"weights/a": torch.ones(3)}))
     good = path.read_bytes()

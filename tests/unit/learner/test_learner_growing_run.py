@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,7 +54,13 @@ class Place:
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=1), network=NetworkConfig(blocks=SMALL[0], channels=SMALL[1]), learner=config
         )
-        doubles = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": ListTracker(), "consumer": "learner@test:1"}
+        doubles: dict[str, Any] = {
+            "bus": self.bus,
+            "ledger": self.ledger,
+            "store": self.store,
+            "tracker": ListTracker(),
+            "consumer": "learner@test:1",
+        }
         return LearnerSetup(RUN, self.folder, sections, self.game, **doubles).open()
 
     def published(self) -> list[tuple[int, int]]:

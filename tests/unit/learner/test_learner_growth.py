@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,18 +22,18 @@ PLANES = NetSpec(planes=3, rows=4, cols=5, scalars=2, num_actions=7, value_size=
 CPU = torch.device("cpu")
 
 
-def network(kind: str, blocks: int, channels: int, seed: int) -> Network:
+def network(kind: Any, blocks: int, channels: int, seed: int) -> Network:
     """With every weight away from its start, as after training."""
     config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("reply", "margin", "hidden"))
     module = build(config, PLANES, seed=seed)
     noise = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
     return module
 
 
-def larger(kind: str, blocks: int, channels: int) -> Network:
+def larger(kind: Any, blocks: int, channels: int) -> Network:
     config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("reply", "margin", "hidden"))
     return build(config, PLANES, seed=9)
 
@@ -75,10 +76,10 @@ def test_new_channels_take_part_in_learning(kind):
         (logits.logsumexp(1).mean() + values.square().mean()).backward()
         with torch.no_grad():
             for parameter in new.parameters():
-                parameter -= 0.1 * parameter.grad if parameter.grad is not None else 0.0
-    assert new.stem.weight.grad[4:].abs().max() > 0
-    assert new.blocks[0].a.weight.grad[4:].abs().max() > 0
-    assert new.blocks[1].b.weight.grad.abs().max() > 0
+                parameter.sub_(0.1 * parameter.grad if parameter.grad is not None else 0.0)
+    assert new.get_parameter("stem.weight").grad[4:].abs().max() > 0
+    assert new.get_parameter("blocks.0.a.weight").grad[4:].abs().max() > 0
+    assert new.get_parameter("blocks.1.b.weight").grad.abs().max() > 0
 
 
 def samples(seed: int, count: int = 32) -> Samples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from azq import games
 from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
+from azq.games import Game
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
@@ -100,7 +102,7 @@ def test_hidden_facts_and_symmetries_do_not_go_together():
         def num_symmetries(self):
             return 2
 
-    game = Mirrored(2)
+    game = cast(Game, Mirrored(2))
     with pytest.raises(ConfigError, match=r"no symmetries; set learner\.symmetries = false"):
         trainer_for(game, ("hidden",), symmetries=Symmetries(game, CPU))
     trainer_for(game, ("margin",), symmetries=Symmetries(game, CPU))
@@ -165,7 +167,7 @@ def test_resumed_training_with_every_head_equals_uninterrupted_training():
 
 
 def test_the_benchs_window_has_every_column():
-    game = SecretSum(2)
+    game = cast(Game, SecretSum(2))
     columns = Columns.of(game, ALL)
     window = full_window(game, NetSpec.of(game), 100, columns)
     batch = window.sample(np.random.default_rng(0), 8, 100)

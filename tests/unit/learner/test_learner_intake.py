@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 import structlog
@@ -26,7 +29,7 @@ GAME = games.load("tic_tac_toe")
 class Desk:
     """A run with its ledger, a lease that finishes games, and the intake of its learner."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lose_control_plane()
 
@@ -70,7 +73,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path) -> Desk:
+def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
@@ -168,7 +171,7 @@ def test_games_that_are_open_or_on_their_way_are_not_written_off(desk):
     assert desk.on_disk() == {1, 2, 3, 4, 5, 6, 7}
 
 
-def numbered(uid: int, **fields) -> SampleEvent:
+def numbered(uid: int, **fields: Any) -> SampleEvent:
     """Game 1 under any number, by the rules unless `fields` say otherwise."""
     event = play_game(GAME, 1)
     return msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=uid), **fields)

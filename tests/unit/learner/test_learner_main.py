@@ -10,10 +10,11 @@ import pytest
 from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import ConfigError, StateConflict, StoreError
+from azq.ledger.holder import lock_folder
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
-from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, lock_folder, main
+from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
 
 
 def test_a_folder_is_held_by_one_learner_and_free_afterwards(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,7 @@ def trainer_of(config: LearnerConfig, network: NetworkConfig | None = None) -> T
     return Trainer(build(network or NetworkConfig(kind="mlp", blocks=2, channels=32), spec, seed=4), spec, config, CPU)
 
 
-def config_of(**changes: object) -> LearnerConfig:
+def config_of(**changes: Any) -> LearnerConfig:
     return LearnerConfig(**{"device": "cpu", "precision": "float32", "warmup_steps": 1, "ema_decay": 0.5, "ranks": 2, **changes})
 
 
@@ -192,7 +194,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
         found = []
         for layout in (torch.contiguous_format, torch.channels_last):
             trainer = trainer_of(config, network)
-            trainer.replace(trainer.module.to(memory_format=layout))
+            trainer.replace(trainer.module.to(memory_format=layout))  # type: ignore[call-overload]
             places = [parameter.data_ptr() for parameter in trainer.module.parameters()]
             sync = sync_of(trainer.module, config, CPU)
             sync.share(0, (64,))
@@ -200,7 +202,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
             for _ in range(4):
                 trainer.train_on(Batch(samples), 0.0)
             assert places == [parameter.data_ptr() for parameter in trainer.module.parameters()]
-            assert trainer.module.blocks[0].a.weight.is_contiguous(memory_format=layout)
+            assert trainer.module.get_parameter("blocks.0.a.weight").is_contiguous(memory_format=layout)
             found.append(numbers(trainer))
             trainer.leave()
         return found

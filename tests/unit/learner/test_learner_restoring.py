@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +14,8 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections
 from azq.learner.data.intake import _without, game_key, restore
-from azq.ledger.types import LedgerCounts
+from azq.ledger import Ledger
+from azq.ledger.types import LearnerLease, LedgerCounts
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
@@ -42,7 +46,7 @@ def test_any_span_without_what_is_kept(first, length, kept):
     assert [uid for low, high in left for uid in range(low, high + 1)] == [u for u in range(first, first + length + 1) if u not in kept]
 
 
-class Forgetful:
+class Forgetful(Ledger):
     """A ledger that opened some games, a few of which are being played."""
 
     def __init__(self, opened: int, playing: set[int]) -> None:
@@ -54,7 +58,7 @@ class Forgetful:
     def open_uids(self, run: str) -> set[int]:
         return self.playing
 
-    def restore(self, run, stored, highest, missing, lease=None) -> int:
+    def restore(self, run: str, stored: int, highest: int, missing: Sequence[tuple[int, int]], lease: LearnerLease | None = None) -> int:
         self.told = stored, highest, missing
         return len(missing)
 
@@ -74,20 +78,21 @@ def test_the_ledger_is_told_what_is_stored_and_what_is_gone(tmp_path, opened, mi
     assert ledger.told == (2, 6, missing)
 
 
-def test_a_stream_of_any_length_is_looked_through(tmp_path):
+def test_a_stream_of_any_length_is_looked_through(tmp_path, monkeypatch):
     log, bus = SegmentLog(tmp_path, "tic_tac_toe"), MemoryBus()
     sample = frame(GAME, 1)
     for _ in range(1001):
         bus.publish(keys.samples("r"), sample)
     bus.publish(keys.samples("r"), frame(GAME, 2))
     ledger, reads, after = Forgetful(3, set()), [], bus.after
-    bus.after = lambda *which, **more: reads.append(which) or after(*which, **more)
+    monkeypatch.setattr(bus, "after", lambda *which, **more: reads.append(which) or after(*which, **more))
     restore("r", ledger, bus, log, None)
     assert ledger.told == (0, 0, [(3, 3)])
     assert len(reads) == 3, "many entries at once, and none twice"
 
 
 def test_a_game_is_named_with_its_parameters_in_one_order():
-    plain, ordered = (RunSections(run=RunConfig(game="blob", params=params)) for params in ({}, {"b": 1, "a": 2}))
+    given: tuple[dict[str, Any], ...] = ({}, {"b": 1, "a": 2})
+    plain, ordered = (RunSections(run=RunConfig(game="blob", params=params)) for params in given)
     assert game_key(plain) == "blob"
     assert game_key(ordered) == 'blob{"a": 2, "b": 1}'

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from learner_doubles import DictStore, ListTracker, OneRunLedger, SecretSum
@@ -24,7 +27,7 @@ ALL = ("reply", "margin", "hidden")
 class Place:
     """A run's folder and broker; learners of it come and go."""
 
-    def __init__(self, folder, game) -> None:
+    def __init__(self, folder: Path, game: Any) -> None:
         self.folder, self.game, self.bus = folder, game, MemoryBus()
         self.ledger, self.store, self.tracker = OneRunLedger(RUN, self.bus), DictStore(), ListTracker()
 
@@ -36,7 +39,7 @@ class Place:
                 device="cpu", precision="float32", batch_size=16, min_window=40, max_window=2000, warmup_steps=2, publish_every_s=3600.0
             ),
         )
-        parts = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": self.tracker}
+        parts: dict[str, Any] = {"bus": self.bus, "ledger": self.ledger, "store": self.store, "tracker": self.tracker}
         return LearnerSetup(RUN, self.folder, sections, self.game, consumer="learner@test:1", **parts).open()
 
     def finish_games(self, first, last):
@@ -86,9 +89,9 @@ def test_a_checkpoint_of_other_heads_is_refused_by_name(tmp_path):
         place.learner(("reply",))
 
 
-def test_a_head_without_targets_leaves_no_trace(tmp_path):
+def test_a_head_without_targets_leaves_no_trace(tmp_path, monkeypatch):
     game = SecretSum(3)
-    game.num_hidden = lambda: 0
+    monkeypatch.setattr(game, "num_hidden", lambda: 0)
     with pytest.raises(ConfigError, match=r"network\.auxiliary names 'hidden'"):
         Place(tmp_path, game).learner()
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ def module() -> Network:
     return build(NetworkConfig(kind="mlp", blocks=1, channels=8), NetSpec.of(games.load("tic_tac_toe")), seed=0)
 
 
-def kind_of_sync(group: RankGroup, **changes: object) -> str:
+def kind_of_sync(group: RankGroup, **changes: Any) -> str:
     return type(sync_of(module(), LearnerConfig(device="cpu", **changes), CPU)).__name__
 
 
@@ -62,7 +64,7 @@ def test_where_one_cannot_share_none_does_and_gradients_travel(folder, monkeypat
     if fault == "no room":
         monkeypatch.setattr(os, "posix_fallocate", full)
     elif fault == "no folder":
-        monkeypatch.setattr(group_module.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
+        monkeypatch.setattr(tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(PermissionError()))
     elif fault == "other host":
         monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: opened(path + "x", mark, size))
     elif fault == "other file":
@@ -94,7 +96,7 @@ def test_sums_are_those_of_every_step_and_the_same_bits_in_every_rank(folder):
             for _ in range((step * (group.place + 1)) % 3 * 200):  # uneven work
                 torch.ones(8).sum()
             value = float((step + 1) * (group.place + 1))
-            sync.backward(sum((value * parameter).sum() for parameter in parameters))
+            sync.backward(torch.stack([(value * parameter).sum() for parameter in parameters]).sum())
             found.append([parameter.grad.flatten()[-1].item() for parameter in parameters])
         assert sync.waited_s() > 0
         return np.array(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +26,7 @@ def spec_of(name: str) -> NetSpec:
     return NetSpec.of(games.load(name))
 
 
-def trainer_for(name: str, *, symmetries: bool = False, **options) -> Trainer:
+def trainer_for(name: str, *, symmetries: bool = False, **options: Any) -> Trainer:
     game = games.load(name)
     config = LearnerConfig(**{"precision": "float32", "warmup_steps": 5, "learning_rate": 5e-3, **options})
     spec = NetSpec.of(game)

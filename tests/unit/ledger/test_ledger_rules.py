@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from azq.errors import AzqError, LeaseLost
 from azq.ledger import rules
-from azq.ledger.types import Directive, JobState, RunState
+from azq.ledger.types import Directive, JobState, Lease, RunState
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord
 
 LEASE_S = 5.0
@@ -37,8 +38,8 @@ def fresh() -> rules.state.State:
     return rules.state.State(RunRecord("r", b"", {}, "", 0), changed_ms=0)
 
 
-def with_lease(state: rules.state.State, now_ms: int = 0):
-    state, view = rules.jobs.enqueue(state, now_ms, Job("", "r", "selfplay", "cpu"))
+def with_lease(state: rules.state.State, now_ms: int = 0) -> tuple[rules.state.State, Lease]:
+    state, view = rules.jobs.enqueue(state, now_ms, Job("", "r", Kind.SELFPLAY, "cpu"))
     return rules.jobs.claim(state, now_ms, int(view.job.job_id.rpartition(":")[2]), 1, "w", LEASE_S)
 
 
@@ -55,7 +56,8 @@ def check(state: rules.state.State) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), max_size=60))
 def test_no_order_of_events_loses_a_game(steps):
-    state, leases, now = fresh(), [], 0
+    leases: list[Lease] = []
+    state, now = fresh(), 0
     for step, which, count in steps:
         with contextlib.suppress(AzqError):
             state, leases, now = take(state, leases, now, step, which, count)
@@ -68,7 +70,7 @@ def take(state, leases, now, step, which, count):
     number = 1 + which % max(1, state.job_seq)
     row = state.jobs.get(number)
     if step == "enqueue":
-        state, _ = rules.jobs.enqueue(state, now, Job("", "r", "selfplay", "cpu"))
+        state, _ = rules.jobs.enqueue(state, now, Job("", "r", Kind.SELFPLAY, "cpu"))
     elif step == "claim" and row is not None:
         state, claimed = rules.jobs.claim(state, now, number, row.view.attempt, f"w{count % 2}", LEASE_S)
         leases = [*leases, claimed] if claimed else leases
@@ -124,7 +126,7 @@ def test_a_rule_that_raises_names_the_owner_and_the_job():
 def test_a_stall_is_for_selfplay_only():
     state, lease = with_lease(fresh())
     assert rules.jobs.renew(state, 0, lease, stalled=True)[1] is Directive.STALL
-    state, view = rules.jobs.enqueue(state, 0, Job("", "r", "eval", "cpu"))
+    state, view = rules.jobs.enqueue(state, 0, Job("", "r", Kind.EVAL, "cpu"))
     state, other = rules.jobs.claim(state, 0, 2, 1, "w", LEASE_S)
     assert view.job.job_id == "r:2"
     assert rules.jobs.renew(state, 0, other, stalled=True)[1] is Directive.GO_ON
@@ -140,6 +142,6 @@ def test_the_oldest_games_are_adopted_first():
     assert state.pool == (1, 2, 3, 4, 5, 6)
 
 
-def with_lease_of(state: rules.state.State, number: int):
-    state, _ = rules.jobs.enqueue(state, 0, Job("", "r", "selfplay", "cpu"))
+def with_lease_of(state: rules.state.State, number: int) -> tuple[rules.state.State, Lease]:
+    state, _ = rules.jobs.enqueue(state, 0, Job("", "r", Kind.SELFPLAY, "cpu"))
     return rules.jobs.claim(state, 0, number, 1, "w2", LEASE_S)

@@ -10,6 +10,7 @@ from ledger_states import CANCELLED, DONE, LEASED, games, job, lease, run
 from azq.errors import LeaseLost, StateConflict
 from azq.ledger import rules
 from azq.ledger.types import RunState
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, SampleEvent
 
 
@@ -106,7 +107,7 @@ def test_releasing_writes_gives_back_and_ends_once(cancel, how):
 
 
 def test_completing_ends_an_evaluation_once():
-    state = run(job(1, LEASED, "eval", held=(2,)), open=games((2,)))
+    state = run(job(1, LEASED, Kind.EVAL, held=(2,)), open=games((2,)))
     after, first = rules.games.complete(state, 50, lease())
     assert first is True
     assert (after.jobs[1].view.state, after.jobs[1].view.ended_ms, after.jobs[1].released, after.pool) == (DONE, 50, True, (2,))

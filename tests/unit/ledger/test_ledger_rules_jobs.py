@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from ledger_states import CANCELLED, DONE, FAILED, LEASED, QUEUED, games, job, lease, run
@@ -11,12 +12,13 @@ from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import rules
 from azq.ledger.rules.jobs import end_lease, give_back
 from azq.ledger.types import Directive, JobView, RunState
+from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
 
 def test_a_job_gets_the_next_number_and_waits_since_now():
-    state, view = rules.jobs.enqueue(run(job(8)), 70, Job("", "r", "eval", "gpu", 3, 4, 5.0, b"p"))
-    assert view == JobView(Job("r:9", "r", "eval", "gpu", 3, 4, 5.0, b"p"), QUEUED, 1, "", 0, 0, 70, 0, 0, "")
+    state, view = rules.jobs.enqueue(run(job(8)), 70, Job("", "r", Kind.EVAL, "gpu", 3, 4, 5.0, b"p"))
+    assert view == JobView(Job("r:9", "r", Kind.EVAL, "gpu", 3, 4, 5.0, b"p"), QUEUED, 1, "", 0, 0, 70, 0, 0, "")
     assert state.jobs[9] == rules.state.JobRow(view, failures=0, cancel=False, released=False, held=frozenset())
     assert (state.job_seq, state.queue) == (9, ((10, 8), (70, 9)))
 
@@ -77,11 +79,11 @@ def test_what_nobody_may_claim(row, attempt, run_is):
     [
         (job(1, LEASED), False, RunState.RUNNING, Directive.GO_ON),
         (job(1, LEASED), True, RunState.RUNNING, Directive.STALL),
-        (job(1, LEASED, "eval"), True, RunState.RUNNING, Directive.GO_ON),
-        (job(1, LEASED, "eval"), True, RunState.FINISHED, Directive.GO_ON),
+        (job(1, LEASED, Kind.EVAL), True, RunState.RUNNING, Directive.GO_ON),
+        (job(1, LEASED, Kind.EVAL), True, RunState.FINISHED, Directive.GO_ON),
         (job(1, LEASED), False, RunState.FINISHED, Directive.RELEASE),
         (job(1, LEASED), True, RunState.PAUSED, Directive.RELEASE),
-        (job(1, LEASED, "eval"), False, RunState.PAUSED, Directive.RELEASE),
+        (job(1, LEASED, Kind.EVAL), False, RunState.PAUSED, Directive.RELEASE),
         (job(1, LEASED, cancel=True), True, RunState.RUNNING, Directive.RELEASE),
     ],
 )
@@ -130,7 +132,7 @@ def test_failing_needs_the_lease_and_keeps_the_error():
         ((), ()),
         ((job(1, DONE), job(2, DONE)), (1,)),
         ((job(1, FAILED), job(2, FAILED), job(3, CANCELLED), job(4, FAILED)), (1, 2, 3)),
-        ((job(1, FAILED), job(2, DONE, "eval"), job(3, FAILED)), (1, 3)),
+        ((job(1, FAILED), job(2, DONE, Kind.EVAL), job(3, FAILED)), (1, 3)),
         (tuple(job(number, FAILED) for number in range(1, 15)), tuple(range(1, 11))),
     ],
 )
@@ -149,7 +151,7 @@ def test_a_bad_end_gives_the_job_its_next_attempt():
     state = run(job(1, LEASED, held=(1,), failures=1), open=games((1,)))
     after = end_lease(state, 50, 1, "why", 3)
     assert after.jobs[1].failures == 2
-    again = {"state": QUEUED, "attempt": 4, "lease_until_ms": 0, "published_ms": 0, "claimed_ms": 0, "error": "why"}
+    again: dict[str, Any] = {"state": QUEUED, "attempt": 4, "lease_until_ms": 0, "published_ms": 0, "claimed_ms": 0, "error": "why"}
     assert after.jobs[1].view == replace(state.jobs[1].view, **again)
     assert (after.pool, after.strikes) == ((1,), {1: 1})
 

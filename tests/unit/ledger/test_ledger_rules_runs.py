@@ -11,6 +11,7 @@ from azq.config import SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger import rules
 from azq.ledger.rules.runs import LOST_WITH_IT
+from azq.ledger.rules.state import State
 from azq.ledger.rules.strikes import REASON
 from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
@@ -99,7 +100,7 @@ def test_a_new_run_is_heard_of_with_all_its_jobs():
     ]
 
 
-def kinds(before, after) -> list[str]:
+def kinds(before: State, after: State) -> list[str]:
     return [kind for kind, _ in rules.runs.events(before, after)]
 
 

@@ -9,6 +9,7 @@ from azq.errors import LeaseLost
 from azq.ledger import rules
 from azq.ledger.rules.state import ended_by, is_active, leased_row, may_work
 from azq.ledger.types import RunState
+from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
 
@@ -17,7 +18,7 @@ def test_a_new_run_has_nothing_and_runs():
     counted = (state.opened, state.finished, state.inserted, state.duplicates_dropped, state.written_off, state.restored, state.active_ms)
     assert counted == (0,) * 7
     assert (state.state, state.sound, state.learner) == (RunState.RUNNING, False, rules.state.LearnerRow("", 0, 0))
-    assert rules.jobs.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))[1].job.job_id == "r:1"
+    assert rules.jobs.enqueue(state, 5, Job("", "r", Kind.SELFPLAY, "cpu"))[1].job.job_id == "r:1"
 
 
 def test_who_asks_for_what_is_not_there_hears_what_is():
@@ -45,7 +46,7 @@ def test_the_number_of_a_lease_is_that_of_its_job():
     ],
 )
 def test_what_a_run_wants(state, kinds):
-    assert [kind for kind in ("selfplay", "eval") if may_work(run(state=state), job(1, kind=kind))] == kinds
+    assert [kind for kind in (Kind.SELFPLAY, Kind.EVAL) if may_work(run(state=state), job(1, kind=kind))] == kinds
 
 
 def test_queued_and_leased_jobs_are_active():
@@ -92,6 +93,6 @@ def test_two_hundred_ended_jobs_are_kept():
 def test_jobs_of_one_moment_wait_in_the_order_of_their_names():
     state = run(job_seq=8)
     for _ in range(3):
-        state, _ = rules.jobs.enqueue(state, 5, Job("", "r", "selfplay", "cpu"))
-    state, _ = rules.jobs.enqueue(state, 4, Job("", "r", "selfplay", "cpu"))
+        state, _ = rules.jobs.enqueue(state, 5, Job("", "r", Kind.SELFPLAY, "cpu"))
+    state, _ = rules.jobs.enqueue(state, 4, Job("", "r", Kind.SELFPLAY, "cpu"))
     assert state.queue == ((4, 12), (5, 10), (5, 11), (5, 9))  # as text: the server sorts so

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from azq.ledger import rules
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, company
 from azq.ledger.types import JobState, Lease
+from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord
 
 STEP_MS = 500  # the shortest time between two journal writes
@@ -52,7 +53,7 @@ class Fleet:
     def start(self, slot: Slot) -> None:
         waiting = [number for _, number in self.state.queue if self.state.jobs[number].view.state is JobState.QUEUED]
         if not waiting:
-            self.state, view = rules.jobs.enqueue(self.state, self.now, Job("", "r", "selfplay", "cpu"))
+            self.state, view = rules.jobs.enqueue(self.state, self.now, Job("", "r", Kind.SELFPLAY, "cpu"))
             waiting = [rules.state.number_of(Lease(view.job, 1, "", 0))]
         view = self.state.jobs[waiting[0]].view
         self.state, slot.lease = rules.jobs.claim(self.state, self.now, waiting[0], view.attempt, "w", 60.0)

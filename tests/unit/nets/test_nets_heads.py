@@ -80,9 +80,9 @@ def test_the_spec_of_a_game_with_everything():
     assert spec.auxiliary == ("reply", "margin", "hidden")
 
 
-def test_outcomes_are_for_two_players():
+def test_outcomes_are_for_two_players(monkeypatch):
     game = SecretSum(3)
-    game.outcome_combination = lambda: (np.ones(2, np.float32), 0.0)
+    monkeypatch.setattr(game, "outcome_combination", lambda: (np.ones(2, np.float32), 0.0))
     with pytest.raises(ConfigError, match="declares outcomes and 3 values"):
         NetSpec.of(game)
 

@@ -109,9 +109,9 @@ def test_deep_networks_start_as_shallow_ones():
     deep = build(NetworkConfig(blocks=30, channels=16), SPECS[0], seed=0)
     packed = torch.randint(0, 256, (8, 16), dtype=torch.uint8)
     planes, _ = unpack(packed, SPECS[0])
-    first = torch.relu(deep.stem(planes))
+    first = torch.relu(deep.get_submodule("stem")(planes))
     x = first
-    for block in deep.blocks:
+    for block in deep.get_submodule("blocks").children():
         x = block(x)
     assert torch.allclose(x, first)
 

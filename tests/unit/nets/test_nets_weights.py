@@ -53,7 +53,7 @@ def test_noise_is_refused(data):
 def test_weights_that_are_not_finite_are_refused_by_name(bad):
     module = build(NETWORK, SPEC, seed=1)
     with torch.no_grad():
-        module.squeeze.bias[3] = bad
+        module.get_parameter("squeeze.bias")[3] = bad
     with pytest.raises(WeightsError, match=r"tensor squeeze\.bias holds NaN or infinity"):
         from_bytes(to_bytes(module, META))
 

@@ -15,9 +15,11 @@ import pytest
 import yaml
 
 from azq import metrics, phases
+from azq.arena.rating import Rating
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.brokers import PlaneFacts
 from azq.status.summary import RunFacts, summarise
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
 from daemon.api import figures
 from daemon.serve.health import Health
@@ -47,8 +49,8 @@ def exposed() -> dict[str, set[str]]:
     record = RunRecord("r", b"{}", {}, "/runs/r", 0)
     view = RunView(record, RunState.RUNNING, "", 0, 0)
     grade = GradeResult(2, 9, 9, 1, 0)
-    job = JobView(Job("r:1", "r", "selfplay", "cpu"), JobState.QUEUED, 1, "", 0, 0, 0, 0, 0, "")
-    rated = [Rating("weights:2", 1.0, 0.0, 2.0)]
+    job = JobView(Job("r:1", "r", Kind.SELFPLAY, "cpu"), JobState.QUEUED, 1, "", 0, 0, 0, 0, 0, "")
+    rated = [Rating("weights:2", 1.0, 0.0, 2.0, 8, 4.0)]
     facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, None, (), (grade,), rated, tuple(beats))
     status = summarise(facts, 0)
     families = [
@@ -64,13 +66,6 @@ def exposed() -> dict[str, set[str]]:
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
     return found
-
-
-class Rating:
-    """As `azq.arena.rating` gives them."""
-
-    def __init__(self, player: str, elo: float, low: float, high: float) -> None:
-        self.player, self.elo, self.low, self.high = player, elo, low, high
 
 
 def rules() -> Iterator[dict[str, Any]]:

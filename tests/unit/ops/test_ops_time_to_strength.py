@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -57,7 +59,7 @@ def exam(scripts: SimpleNamespace, *, target: float = 0.1, to_the_end: bool = Fa
 
 
 @pytest.fixture
-def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Runs an arm with the fake and with grades of 1 / version."""
     arm: ModuleType = scripts.arm
     started: list[subprocess.Popen[bytes]] = []
@@ -69,7 +71,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     real_end = arm.end
 
-    def end(up: subprocess.Popen[bytes], *rest: object) -> int:
+    def end(up: subprocess.Popen[bytes], *rest: object) -> Any:
         started.append(up)
         return real_end(up, *rest)
 
@@ -77,7 +79,7 @@ def arm_run(scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(arm, "LOOK_S", 0.02)
     monkeypatch.setattr(arm, "end", end)
 
-    def run(kind: str, interrupts: object, say=lambda text: None, **options: object) -> dict[str, object]:
+    def run(kind: str, interrupts: object, say: Callable[[str], None] = lambda text: None, **options: Any) -> Any:
         monkeypatch.setattr(arm, "up_command", lambda _arm: [sys.executable, "-c", FAKE_UP, kind])
         return arm.run_arm(arm.Arm("fake"), tmp_path / kind, exam(scripts, **options), interrupts, say)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,10 +113,10 @@ def test_the_delay_is_always_bounded_and_the_first_one_again_after_a_steady_life
 
 
 def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> None:
-    environments: list[dict[str, str]] = []
+    environments: list[Mapping[str, str]] = []
     clock = Bench()
 
-    def start(spec: sup.ChildSpec, env: dict[str, str]) -> FakeProcess:
+    def start(spec: sup.ChildSpec, env: Mapping[str, str]) -> FakeProcess:
         environments.append(env)
         clock.started.append(FakeProcess(pid=len(clock.started) + 1))
         return clock.started[-1]

@@ -11,10 +11,11 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
 from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
+from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
 
-def view(kind: str = "selfplay", tag: str = "cpu", priority: int = 0) -> JobView:
+def view(kind: Kind = Kind.SELFPLAY, tag: str = "cpu", priority: int = 0) -> JobView:
     job = Job(job_id="r:7", run="r", kind=kind, tag=tag, priority=priority)
     return JobView(job, JobState.QUEUED, 2, "", 0, 0, 0, 0, 0, "")
 
@@ -29,7 +30,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, job: JobView) -> tuple[str, dict[str, 
 
 
 def test_a_message_is_a_job_and_its_attempt_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, options = sent(monkeypatch, view("eval", "jarvis"))
+    task, options = sent(monkeypatch, view(Kind.EVAL, "jarvis"))
     assert (task, options["args"], options["task_id"], options["queue"].name) == ("azq.eval", ("r:7", 2), "r:7:2", "eval.jarvis")
     assert (options["queue"].exchange.name, options["queue"].routing_key) == ("eval.jarvis", "eval.jarvis")
 
@@ -39,8 +40,8 @@ def test_a_priority_is_told_as_celery_knows_it(monkeypatch: pytest.MonkeyPatch, 
     assert sent(monkeypatch, view(priority=priority))[1]["priority"] == told
 
 
-@pytest.mark.parametrize(("kind", "tag"), [("train", "cpu"), ("selfplay", "No Such Tag")])
-def test_a_malformed_route_is_refused_before_anything_is_sent(kind: str, tag: str) -> None:
+@pytest.mark.parametrize(("kind", "tag"), [("train", "cpu"), (Kind.SELFPLAY, "No Such Tag")])
+def test_a_malformed_route_is_refused_before_anything_is_sent(kind: Any, tag: str) -> None:
     with pytest.raises(UnknownTagError):
         publish(make_app("redis://localhost:1/0"), view(kind, tag))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay_games import play_game, samples_of_one
@@ -71,7 +72,7 @@ def test_an_open_game_is_refused_or_has_its_shapes(data: st.DataObject) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory, data: st.DataObject) -> None:
+def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in (1, 2, 3)]
     whole = framing.header("tic_tac_toe") + framing.records(*frames)
     folder = tmp_path_factory.mktemp("segments")
@@ -88,7 +89,9 @@ def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory,
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(tmp_path_factory, data: st.DataObject) -> None:
+def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in range(1, 7)]
     folder = tmp_path_factory.mktemp("segments")
     log = SegmentLog(folder, "tic_tac_toe")

@@ -26,6 +26,7 @@ from azq.replay.samples import (
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
+from azq.wire.messages import SampleEvent
 
 ALL = ("reply", "margin", "hidden")
 
@@ -211,7 +212,7 @@ def test_games_are_numbered_from_one():
         samples_of_one(TIC_TAC_TOE, nameless, 0.0)
 
 
-def with_policy(uid: int, *targets: tuple[int, float]):
+def with_policy(uid: int, *targets: tuple[int, float]) -> SampleEvent:
     """A game with a target of its own at its first ply."""
     event = play_game(TIC_TAC_TOE, uid)
     policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
@@ -253,7 +254,7 @@ def test_a_signalling_nan_is_refused_without_a_warning():
         samples_of_one(TIC_TAC_TOE, changed, 0.0)
 
 
-def after_one_ply(target: float):
+def after_one_ply(target: float | np.floating) -> SampleEvent:
     """A game whose target at its second ply gives the action of its first, which is illegal then, so much."""
     event = play_game(TIC_TAC_TOE, 3)
     policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
@@ -329,7 +330,7 @@ def test_mean_weight_version_is_that_of_all_searched_plies():
 GAME = games.load("tic_tac_toe")
 
 
-def lying(uid: int):
+def lying(uid: int) -> SampleEvent:
     return msgspec.structs.replace(play_game(GAME, uid), returns=(0.5, 0.5))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from replay_games import play_game
 
 from azq import games
 from azq.errors import SegmentError, StoreError
+from azq.files import write_all
 from azq.replay import framing, open_segment
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.samples import count_samples
@@ -28,7 +30,7 @@ def entry(uid: int, **options: int) -> LogEntry:
     return LogEntry(uid, count_samples(event), encode(event))
 
 
-def filled(folder: Path, count: int, **options: int) -> list[LogEntry]:
+def filled(folder: Path, count: int, **options: Any) -> list[LogEntry]:
     entries = [entry(uid) for uid in range(1, count + 1)]
     log = SegmentLog(folder, GAME, **options)
     for one in entries:
@@ -233,7 +235,7 @@ def test_a_tail_is_cut_off_when_the_log_is_opened(tmp_path):
 
 
 @pytest.fixture
-def synced(monkeypatch) -> list[str]:
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of segments that are synced, in order."""
     names: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: names.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
@@ -396,7 +398,7 @@ def test_damage_in_the_newest_batch_is_no_tail_once_it_was_synced(tmp_path):
 def test_a_mark_the_disk_does_not_take_costs_nothing_but_the_mark(tmp_path, monkeypatch):
     log = SegmentLog(tmp_path, GAME)
     log.append([entry(1)])
-    write = open_segment.write_all
+    write = write_all
 
     def take_no_marks(file: int, data: bytes) -> None:
         if len(data) == framing.MARK_BYTES:
@@ -512,6 +514,6 @@ def test_each_life_of_a_run_writes_files_of_its_own(tmp_path):
 def test_opening_tells_what_it_does(tmp_path):
     filled(tmp_path, 3, roll_bytes=1)
     (tmp_path / "000001.idx").unlink()
-    told = []
+    told: list[str] = []
     SegmentLog(tmp_path, GAME, progress=told.append)
     assert told == ["file 1 of 3", "the games of 000001.seg", "file 2 of 3", "file 3 of 3", "the games of 000003.seg"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import cast
+
 import msgspec
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from replay_games import play_game, samples_of_one
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import Samples, count_samples, mean_weight_version
+from azq.replay.samples import Rules, Samples, count_samples, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild, stall_selfplay, steps_allowed, window_size
 from azq.wire.codec import encode
@@ -132,17 +135,24 @@ def test_sampling_is_uniform_over_the_newest(tmp_path):
     assert all(0.75 * expected < count < 1.25 * expected for count in keys.values())
 
 
+@dataclass
 class Ruled:
-    """All that a window asks of a game: one of 9 actions, 3 bytes and 2 values."""
+    """All that a window asks of a game: one of so many actions, 3 bytes and 2 values."""
+
+    actions: int
 
     def num_distinct_actions(self) -> int:
-        return 9
+        return self.actions
 
     def packed_size(self) -> int:
         return 3
 
     def value_size(self) -> int:
         return 2
+
+
+def ring(capacity: int, actions: int = 9) -> Window:
+    return Window(cast(Rules, Ruled(actions)), capacity)
 
 
 def numbered(first: int, last: int) -> Samples:
@@ -175,7 +185,7 @@ def held(window: Window) -> list[int]:
     ],
 )
 def test_a_ring_holds_the_newest_by_age(adds, newest, total):
-    window = Window(Ruled(), 5)
+    window = ring(5)
     for first, last in adds:
         window.add(numbered(first, last))
     assert (held(window), len(window), window.total) == (newest, len(newest), total)
@@ -183,7 +193,7 @@ def test_a_ring_holds_the_newest_by_age(adds, newest, total):
 
 @given(st.integers(1, 9), st.lists(st.integers(0, 20), max_size=8))
 def test_a_ring_holds_the_newest_of_any_adds(capacity, counts):
-    window, last = Window(Ruled(), capacity), 0
+    window, last = ring(capacity), 0
     for count in counts:
         window.add(numbered(last + 1, last + count))
         last += count
@@ -192,7 +202,7 @@ def test_a_ring_holds_the_newest_of_any_adds(capacity, counts):
 
 @pytest.mark.parametrize(("size", "drawn"), [(1, {7}), (3, {5, 6, 7}), (5, {3, 4, 5, 6, 7}), (99, {3, 4, 5, 6, 7})])
 def test_draws_are_of_the_newest_and_of_all_of_these(size, drawn):
-    window = Window(Ruled(), 5)
+    window = ring(5)
     window.add(numbered(1, 7))
     samples = window.sample(np.random.default_rng(1), 400, size)
     assert len(samples) == 400
@@ -200,7 +210,7 @@ def test_draws_are_of_the_newest_and_of_all_of_these(size, drawn):
 
 
 def test_gathering_is_the_newest_by_age_unless_the_window_moved_on():
-    window = Window(Ruled(), 5)
+    window = ring(5)
     window.add(numbered(1, 7))
     into = {name: np.zeros((3, *shape), kind) for name, (kind, shape) in window.shapes.items()}
     assert window.gather(np.array([4, 0, 2]), into, total=6) is False
@@ -211,10 +221,9 @@ def test_gathering_is_the_newest_by_age_unless_the_window_moved_on():
 
 @pytest.mark.parametrize(("actions", "mask"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
 def test_memory_of_a_sample(actions, mask):
-    game = Ruled()
-    game.num_distinct_actions = lambda: actions
-    assert Window(game, 5).shapes["masks"] == (np.uint8, (mask,))
-    assert Window(game, 5).bytes_per_sample == 3 + 2 * actions + 4 * 2 + mask
+    window = ring(5, actions)
+    assert window.shapes["masks"] == (np.uint8, (mask,))
+    assert window.bytes_per_sample == 3 + 2 * actions + 4 * 2 + mask
 
 
 @pytest.mark.parametrize(
@@ -228,7 +237,7 @@ def test_the_window_is_a_share_of_all_samples_within_its_bounds(total, size):
 def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     game = games.load("tic_tac_toe")
     stored_games(tmp_path, game, 33)
-    told = []
+    told: list[str] = []
     rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
     assert told == ["the window's games"] * 2
 

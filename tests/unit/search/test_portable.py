@@ -12,9 +12,10 @@ from reference.driver import Driver
 from reference.evaluator import HashEvaluator
 
 from azq import games
-from azq._core import Result, Search
+from azq._core import Search
 from azq.errors import GameContractError, IllegalActionError
 from azq.search.portable import PortableSearch
+from azq.search.portable_game import PortableResult
 from azq.search.search import make_search
 
 FOLDER = Path(__file__).parents[2] / "games"
@@ -27,13 +28,12 @@ def uniform(actions: int, seats: int = 1) -> Any:
     return lambda packed: (np.zeros((len(packed), actions), np.float16), np.zeros((len(packed), seats), np.float16))
 
 
-def search(game: games.Game, settings: Settings, history: list[int], evaluate: Any = None, seed: int = 1) -> Result:
+def search(game: games.Game, settings: Settings, history: list[int], evaluate: Any = None, seed: int = 1) -> PortableResult:
     tried = PortableSearch(game, settings.core(), num_slots=1, seed=seed, autoplay=False)
     tried.start(0, 1, np.array(history, np.uint16))
     evaluate = evaluate or uniform(game.num_distinct_actions(), game.value_size())
-    Driver(tried, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).run()  # type: ignore[arg-type]
-    result: Result = tried.result(0)
-    return result
+    Driver(tried, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).run()
+    return tried.result(0)
 
 
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
@@ -83,7 +83,7 @@ def test_three_seats_have_a_value_each() -> None:
     game = games.load("blob", players=3, cards=2)
     assert game.value_size() == 3
     tried = PortableSearch(game, Settings("gumbel", 16).core(), num_slots=2, seed=3)
-    driver = Driver(tried, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform(game.num_distinct_actions(), 3))  # type: ignore[arg-type]
+    driver = Driver(tried, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform(game.num_distinct_actions(), 3))
     for record in driver.play([4, 5]):
         _, masks, players, returns = game.replay(record.actions)
         assert returns.tolist() == record.returns.tolist()
@@ -128,7 +128,7 @@ def raising(tmp_path: Path) -> games.Game:
 
 def test_a_broken_game_frees_its_slot_and_the_others_play_on(raising: games.Game) -> None:
     tried = PortableSearch(raising, Settings("gumbel", 8).core(), num_slots=2, seed=1)
-    driver = Driver(tried, packed_size=raising.packed_size(), leaves_per_step=1, evaluate=uniform(3))  # type: ignore[arg-type]
+    driver = Driver(tried, packed_size=raising.packed_size(), leaves_per_step=1, evaluate=uniform(3))
     for uid in (1, 2, 3):
         tried.start(0, uid, START)
         driver.run()

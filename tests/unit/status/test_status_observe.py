@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,9 +18,19 @@ from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, MatchResult, MatchSpec
 
 
-def beat(worker: str = "w", run: str = "", **changes: object) -> Heartbeat:
-    values = {"role": "selfplay", "worker": worker, "host": "h", "pid": 1, "version": "0", "schema": 1, "started_ms": 0, "sent_ms": 0}
-    return Heartbeat(**{**values, "run": run, **changes})
+def beat(worker: str = "w", run: str = "", **changes: Any) -> Heartbeat:
+    values: dict[str, Any] = {
+        "role": "selfplay",
+        "worker": worker,
+        "host": "h",
+        "pid": 1,
+        "version": "0",
+        "schema": 1,
+        "started_ms": 0,
+        "sent_ms": 0,
+        "run": run,
+    }
+    return Heartbeat(**{**values, **changes})
 
 
 class World:
@@ -100,7 +111,7 @@ def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
     spec = MatchSpec("weights:1", "uct:100", 10, 8, 0, 1)
     match, reads = MatchResult(spec, "weights:1", "uct:100", 8, 0, 2, 0), []
 
-    def read() -> tuple[list[MatchResult], list]:
+    def read() -> tuple[list[MatchResult], list[Any]]:
         reads.append(1)
         return [match] * len(reads), []
 

@@ -24,7 +24,7 @@ def beat(name: str, *queues: str, slots: int = 1) -> Heartbeat:
 
 def leased(queue: str, count: int) -> list[JobView]:
     kind, tag = queue.split(".")
-    job = Job(job_id="r:1", run="r", kind=kind, tag=tag)
+    job = Job(job_id="r:1", run="r", kind=Kind(kind), tag=tag)
     return [JobView(job, JobState.LEASED, 1, "w", 0, 0, 0, 0, 0, "")] * count
 
 
@@ -96,17 +96,17 @@ def worker(name: str, slots: int, *queues: str) -> Heartbeat:
     return Heartbeat("selfplay", name, "h", 1, "0", 1, 0, 0, queues=queues, slots=slots)
 
 
-def job(kind: str, tag: str, state: JobState, created_ms: int = 0) -> JobView:
+def job(kind: Kind, tag: str, state: JobState, created_ms: int = 0) -> JobView:
     return JobView(Job("r:1", "r", kind, tag), state, 1, "", 0, 0, created_ms, 0, 0, "")
 
 
 def test_live_queues_and_queues_with_jobs_stand_by_name() -> None:
     workers = (worker("a", 2, "selfplay.cpu", "eval.cpu"), worker("b", 3, "selfplay.cpu"))
     jobs = (
-        job("selfplay", "cpu", JobState.LEASED),
-        job("selfplay", "cpu", JobState.QUEUED, 7_000),
-        job("selfplay", "cpu", JobState.QUEUED, 4_000),
-        job("selfplay", "cuda", JobState.QUEUED, 9_500),
+        job(Kind.SELFPLAY, "cpu", JobState.LEASED),
+        job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 7_000),
+        job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 4_000),
+        job(Kind.SELFPLAY, "cuda", JobState.QUEUED, 9_500),
     )
     idle, busy, orphan = queue_table(workers, jobs, 10_000)
     assert (idle.queue, idle.queued, idle.leased, idle.slots, idle.workers, idle.oldest_queued_s) == ("eval.cpu", 0, 0, 2, 1, None)

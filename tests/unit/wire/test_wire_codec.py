@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import tracemalloc
 import zlib
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ numbers = st.integers(0, 2**53)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def strategy_for(kind: type) -> st.SearchStrategy:
+def strategy_for(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a field's type."""
     plain = {int: numbers, float: floats, str: st.text(max_size=20), bytes: st.binary(max_size=40), bool: st.booleans()}
     if kind in plain:

@@ -20,10 +20,7 @@ run_names = st.from_regex(re.compile(RUN_NAME_PATTERN), fullmatch=True)
 
 
 def keys_of(run: str) -> set[str]:
-    return {
-        function(run, 7) if len(inspect.signature(function).parameters) == 2 else function(run)  # type: ignore[call-arg]
-        for function in OF_RUNS
-    }
+    return {function(run, 7) if len(inspect.signature(function).parameters) == 2 else function(run) for function in OF_RUNS}
 
 
 @given(run_names, run_names)

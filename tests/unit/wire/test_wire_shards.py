@@ -5,7 +5,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from redis.cluster import key_slot
+from redis.crc import key_slot
 
 from azq.ledger.scripts import run_keys
 from azq.ledger.types import Once

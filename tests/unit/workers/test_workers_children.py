@@ -11,10 +11,11 @@ from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, LeaseLost
 from azq.ledger import MemoryLedger
 from azq.ledger.types import JobState, Lease
+from azq.process.liveness import HANG_AFTER_S
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from workers.board import Board, Claim
-from workers.children import HANG_AFTER_S, STUCK_AFTER_S, Care, Signs, gone, hung, owner_of
+from workers.children import STUCK_AFTER_S, Care, Signs, gone, hung, owner_of
 
 CLAIM = Claim(41, "r:1", 1)
 WAITS = Claim(41, "", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from workers.inference import ServingBeat, serve
 
 
 def make(control, heartbeat_s=1e-9):
-    server = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves")
+    server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves")
     return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
 
 
@@ -56,14 +57,14 @@ def test_between_two_nothing_is_written():
     assert control.get(keys.beat("inference@test:1")) is None
 
 
-def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step():
+def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step(monkeypatch):
     def refuse(*_, **__):
         raise AccessRefused("no such user; azq join-token")
 
     control = MemoryBus()
     beat = make(control)
     beat.turn()
-    control.put = refuse
+    monkeypatch.setattr(control, "put", refuse)
     with pytest.raises(AccessRefused):
         beat.turn()
     server = SimpleNamespace(step=refuse, drain=list, release=list)

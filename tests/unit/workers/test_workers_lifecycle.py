@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from azq import metrics
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
+from azq.process.liveness import watchdog_interval_s
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
 from workers.board import Board, ChildFigures, merge, versions
-from workers.lifecycle import Heart, loop_lives, node_name, role_of, watchdog_interval_s
+from workers.lifecycle import Heart, loop_lives, node_name, role_of
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")
 FIGURES = ChildFigures(True, "my-run", 12, {name: 1.5 + place for place, name in enumerate((*metrics.OF_CHILDREN, *SPENT))})
