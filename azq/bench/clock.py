@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.bench.rig import changed, command_of, rig
-from azq.bench.selfplay import SIMULATIONS, Reading, marks_of
+from azq.bench.selfplay import SIMULATIONS, Reading, readings_of
 from azq.config import Config, NetworkConfig, load
 from azq.errors import ConfigError
+from azq.inference.device.cuda import SLOTS
 from azq.inference.device.engine import Engine, Rung
 from azq.inference.device.forward import EagerForward, Flight, Forward, Outputs
 from azq.inference.device.model import PROBE_SIZE
@@ -27,7 +28,6 @@ from azq.nets import Network
 #: requests of 8,192 leaves, two of them under way; games that begin alike would ask for the same leaves
 SELFPLAY = {"games_in_flight": 16_384, "groups": 2, "random_opening_plies": 12, "evaluator": "stream"}
 NETWORK = NetworkConfig(kind="resnet", blocks=1, channels=8)  # only the self-test runs it
-IN_FLIGHT = 2
 WARM_UP_S = 15.0  # until every tree has had its memory from the system, a ply each
 GOAL_LEAVES_PER_S = 3.3e6
 CORES = 6
@@ -46,7 +46,7 @@ def bench_clock(config: Config, *, seconds: float, game: str, clock_s: float) ->
     search = {"num_simulations": SIMULATIONS}
     sections = changed(config.run_sections(), run={"game": game}, search=search, network=NETWORK, selfplay=SELFPLAY)
     with rig(config, sections, inference=1, command=command_of(serve, clock_s=clock_s)) as machine:
-        before, after, phases = marks_of(machine, "stream", seconds, warm_up_s=WARM_UP_S)
+        before, after, phases = readings_of(machine, "stream", seconds, warm_up_s=WARM_UP_S)
     turn = TurnCost.between(before, after)
     return {
         "game": game,
@@ -75,7 +75,7 @@ class TurnCost:
 
     @staticmethod
     def between(before: Reading, after: Reading) -> TurnCost:
-        """The mean turn between two marks."""
+        """The mean turn between two readings."""
         turns = max(1, after.progress.requests - before.progress.requests)
         serial_s = after.thread_s - before.thread_s - (after.progress.search_s - before.progress.search_s)
         return TurnCost(
@@ -154,7 +154,7 @@ class ClockEngine(Engine):
     @property
     def in_flight(self) -> int:
         """As a GPU has them."""
-        return IN_FLIGHT
+        return SLOTS
 
     def end_s(self) -> float:
         """When a batch that is launched now will be over."""

@@ -56,7 +56,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
     """The same for any run's settings."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine)
-        before, after, phases = marks_of(machine, evaluator, seconds)
+        before, after, phases = readings_of(machine, evaluator, seconds)
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
     spent_s, wall_s = after.cpu_s - before.cpu_s, after.wall_s - before.wall_s
     progress, start = after.progress, before.progress
@@ -121,8 +121,8 @@ class Reading(NamedTuple):
         return self.own_s + self.workers_s + self.brokers_s
 
 
-def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP_S) -> tuple[Reading, Reading, dict[str, float]]:
-    """Plays one slice: the marks around the last `seconds` of it, start-up left out, and the shares of its phases."""
+def readings_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP_S) -> tuple[Reading, Reading, dict[str, float]]:
+    """Plays one slice: the readings around the last `seconds` of it, start-up left out, and the shares of its phases."""
     sections = changed(machine.sections, selfplay={"slice_s": seconds + warm_up_s})
     ledger, selfplay = machine.ledger, sections.selfplay
     view = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=selfplay.games_in_flight, slice_s=selfplay.slice_s))
@@ -130,18 +130,18 @@ def marks_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM_UP
     if lease is None:
         raise NotFound("the benchmark's own job could not be claimed")
     phases = Phases()
-    marks: list[Reading] = []
+    readings: list[Reading] = []
 
     def report(progress: Progress) -> None:
         phases.shares()  # its window moves on as in a worker, past the start
         own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
-        marks.append(Reading(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
+        readings.append(Reading(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:
         SelfPlay(ledger, Slice(lease, sections, rules(sections)), evaluator, Arenas(), report=report, phases=phases).run()
-    last = marks[-2] if len(marks) > 2 else marks[-1]
-    first = next((mark for mark in marks if mark.wall_s >= last.wall_s - seconds), marks[0])
+    last = readings[-2] if len(readings) > 2 else readings[-1]
+    first = next((reading for reading in readings if reading.wall_s >= last.wall_s - seconds), readings[0])
     if first.cpu_s == last.cpu_s or first.wall_s == last.wall_s:
         raise EvaluationTimeout(f"self-play of {sections.run.game} reported once in {seconds:.0f} s: too short a time to measure it")
     return first, last, phases.shares()

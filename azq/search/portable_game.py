@@ -18,6 +18,7 @@ from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
 from azq.search.algorithms import Choice, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
+from azq.wire.arrays import KINDS
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
 
@@ -39,15 +40,9 @@ class PortableRecord:
     returns: NDArray[np.float32]
     terminal: bool
 
-    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """The arrays by ply, little-endian."""
-        return (
-            self.actions.astype("<u2").tobytes(),
-            self.policies.astype("<f2").tobytes(),
-            self.root_values.astype("<f4").tobytes(),
-            self.simulations.astype("<u2").tobytes(),
-            self.weight_versions.astype("<u4").tobytes(),
-        )
+    def packed(self) -> tuple[bytes, ...]:
+        """The arrays by ply, as they travel."""
+        return tuple(getattr(self, name).astype(kind).tobytes() for name, kind in KINDS.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ class CoreRecord(Protocol):
 
     @property
     def uid(self) -> int: ...
-    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...  # actions, policies, root values, simulations, weight versions
+    def packed(self) -> tuple[bytes, ...]: ...  # the arrays of KINDS
 
 
-_KINDS: dict[str, np.dtype[Any]] = {
+#: the arrays of a game by ply, in the order in which they travel
+KINDS: dict[str, np.dtype[Any]] = {
     "actions": np.dtype("<u2"),
     "policies": np.dtype("<f2"),
     "root_values": np.dtype("<f4"),
@@ -42,7 +43,7 @@ def pack_record(record: CoreRecord) -> GameRecord:
 
 def outgrown(record: GameRecord) -> str:
     """Why a game's record or sample event is too long to be sent; empty where it is not."""
-    size = sum(len(getattr(record, name)) for name in _KINDS)
+    size = sum(len(getattr(record, name)) for name in KINDS)
     if size + BESIDES_BYTES <= MAX_FRAME_BYTES:
         return ""
     return f"its record outgrew a message: {size} bytes after {len(record.actions) // 2} plies, of {MAX_FRAME_BYTES} at most"
@@ -70,7 +71,7 @@ def arrays_of(record: GameRecord, num_actions: int, value_size: int, whose: str)
         raise WireError(f"{whose}: actions of {len(record.actions)} bytes are no whole number of plies")
     widths = {"policies": num_actions, "root_values": value_size}
     arrays = {}
-    for name, kind in _KINDS.items():
+    for name, kind in KINDS.items():
         data, width = getattr(record, name), widths.get(name)
         if len(data) != (wanted := plies * (width or 1) * kind.itemsize):
             raise WireError(f"{whose}: {name} has {len(data)} bytes, {wanted} expected of {plies} plies; made for another game?")

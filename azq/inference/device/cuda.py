@@ -27,8 +27,6 @@ from azq.phases import DeviceEvent
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
-
-
 TOLD_S = 5.0  # between lines of the log about a recording that lasts
 
 

@@ -343,8 +343,9 @@ class InferenceServer:
     def _launch_next(self) -> None:
         """Gives a device its next batch before the one that landed is answered, lest it have none meanwhile."""
         with self.phases("collect"):
-            self._receive(0)
             now = self._plan()
+            if not now.group and self._receive(0):  # mostly it came while the device worked
+                now = self._plan()
         if now.group and not now.group.suspect:
             self._launch(now.group, now.members)
 
