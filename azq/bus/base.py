@@ -67,6 +67,10 @@ class Bus(RequestBus, Protocol):
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
         """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
 
+    def post(self, stream: str, frame: bytes, *, max_length: int | None = None) -> None:
+        """`publish` without waiting for the broker's word, which the same thread's next `take_replies` hears and may raise."""
+        self.publish(stream, frame, max_length=max_length)
+
     def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
         """Appends a frame to each stream named with it, in one round trip."""
 

@@ -180,7 +180,7 @@ class StreamEvaluator:
                 if waiting.sends:
                     request = msgspec.structs.replace(request, sends=request.sends + 1)
                     frame = codec.encode(request)
-                self.bus.publish(self._stream, frame, max_length=STREAM_FUSE)
+                self.bus.post(self._stream, frame, max_length=STREAM_FUSE)
                 waiting.request, waiting.frame = request, frame
                 waiting.sent_s = self.clock_s()
                 waiting.sends += 1
