@@ -166,6 +166,8 @@ class Search:
     def collect(self, packed: NDArray[np.uint8], slots: NDArray[np.int32]) -> int:
         """Advances every busy tree to its next unevaluated leaf; returns L and writes packed[:L] (capacity x P) and slots[:L].
 
+        Where packed is wider, capacity x (P + ceil(A / 8)), each row ends with bits of the actions that are legal there, little-endian.
+
         Trees reach terminal or solved leaves without evaluation and go on; in autoplay finished plies are played on the way.
         With a cache equal leaves are one row, that of the first slot. Capacity must be >= num_slots * leaves_per_step.
         Must alternate with `apply` (RuntimeError otherwise), except that collect may follow collect when the first returned 0.

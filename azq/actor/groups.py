@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq import _core
 from azq.actor.slice import group_sizes, groups_that_fit
@@ -19,9 +20,12 @@ from azq.config import RunSections
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, Search, exploring, make_cache, make_search
-from azq.wire.arrays import outgrown, pack_record, unpack_record
+from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record
 from azq.wire.codec import most_leaves
 from azq.wire.messages import GameRecord
+
+
+MANY_ACTIONS = 32  # with fewer, all logits are short
 
 
 class GameGroup:
@@ -32,7 +36,10 @@ class GameGroup:
         self.search = search
         self._num_actions = game.num_distinct_actions()
         self._value_size = game.value_size()
-        self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
+        # Where there are many actions the core says which are legal, behind each leaf, so that answers may leave the others out.
+        self._observation = game.packed_size()
+        says_legal = isinstance(search, _core.Search) and self._num_actions >= MANY_ACTIONS
+        self._packed = np.zeros((capacity, self._observation + says_legal * legal_bytes(self._num_actions)), np.uint8)
         self._slots = np.zeros(capacity, np.int32)
         self.leaves = 0  # of the last collect, which wait for their evaluations
         self._outgrown: dict[int, tuple[int, str]] = {}  # slots whose game became too long to be sent: number and reason
@@ -62,8 +69,14 @@ class GameGroup:
 
     def submit(self, evaluator: Evaluator, now_s: float) -> None:
         """Asks for the evaluations of the last leaves (L, P); asking again for the same leaves is harmless."""
-        self.handle = evaluator.submit(self._packed[: self.leaves])
+        packed, legal = self.asked()
+        self.handle = evaluator.submit(packed, legal=legal) if legal.size else evaluator.submit(packed)
         self.submitted_s = now_s
+
+    def asked(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The last leaves (L, P), and bits (L, ceil(A / 8)) of what is legal there, or (L, 0) in games of few actions."""
+        rows = self._packed[: self.leaves]
+        return rows[:, : self._observation], rows[:, self._observation :]
 
     def check(self, evaluation: Evaluation) -> None:
         """Raises `WireError` where the evaluations are not (L, A) and (L, V)."""

@@ -48,10 +48,11 @@ def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0
 
 def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
     """Evaluations per second and per CPU-second at one batch size: the bare network in this process, and through the stream."""
-    packed, model = observations(machine.sections, batch), machine.bare_network()
+    (packed, legal), model = observations(machine.sections, batch), machine.bare_network()
     pids = (os.getpid(), *machine.pids)
     with machine.client() as client:
-        turns = {"bare": (partial(_bare_turn, model, packed), pids[:1]), "stream": (partial(_stream_turn, client, packed), pids)}
+        ask = partial(client.submit, packed, legal=legal)
+        turns = {"bare": (partial(_bare_turn, model, packed), pids[:1]), "stream": (partial(_stream_turn, client, ask), pids)}
         spent = in_turns(turns, seconds, ROUNDS)
     return {
         "batch": batch,
@@ -65,17 +66,21 @@ def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
 
     `added_p99_ms` is the 99th percentile of a round trip less the median of the bare pass.
     """
-    packed, model, phases = observations(machine.sections, batch), machine.bare_network(), Phases()
+    (packed, legal), model, phases = observations(machine.sections, batch), machine.bare_network(), Phases()
     bare_ms, trip_ms = list[float](), list[float]()
     with machine.client(phases=phases) as client:
+
+        def trip() -> object:
+            return client.result(client.submit(packed, legal=legal), timeout_s=PATIENCE_S)
+
         for _ in range(WARM_UP):
             model.evaluate(packed)
-            client.result(client.submit(packed), timeout_s=PATIENCE_S)
+            trip()
         phases.restart()
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:  # in turns
             bare_ms.append(_ms(lambda: model.evaluate(packed)))
-            trip_ms.append(_ms(lambda: client.result(client.submit(packed), timeout_s=PATIENCE_S)))
+            trip_ms.append(_ms(trip))
         spent = phases.shares()
     added_ms = [value - percentile(bare_ms, 0.5) for value in trip_ms]
     rounded = {
@@ -99,16 +104,16 @@ def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
     return count
 
 
-def _stream_turn(client: StreamEvaluator, packed: NDArray[np.uint8], seconds: float) -> int:
-    """Batches answered; raises `EvaluationTimeout` where one is not."""
-    handles = deque(client.submit(packed) for _ in range(REQUESTS))
+def _stream_turn(client: StreamEvaluator, ask: Callable[[], int], seconds: float) -> int:
+    """Requests answered; raises `EvaluationTimeout` where one is not."""
+    handles = deque(ask() for _ in range(REQUESTS))
     count, end_s = 0, time.monotonic() + seconds
     while handles:
         if client.result(handles.popleft(), timeout_s=PATIENCE_S) is None:
-            raise EvaluationTimeout(f"no answer to {len(packed)} leaves within {PATIENCE_S:.0f} s")
+            raise EvaluationTimeout(f"no answer within {PATIENCE_S:.0f} s")
         count += 1
         if time.monotonic() < end_s:
-            handles.append(client.submit(packed))
+            handles.append(ask())
     return count
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from azq import games, metrics
+from azq.actor.groups import GameGroup
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
@@ -41,16 +42,18 @@ from azq.ledger.records import record_of
 from azq.process.proc import cpu_s
 from azq.process.start import AZQ, child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
+from azq.search.search import exploring, make_search
 from azq.status.observe import read_workers
 from azq.store import open_store
 from azq.waiting import until
 from azq.wire.connect import connect
-from azq.wire.messages import Heartbeat
+from azq.wire.messages import GameRecord, Heartbeat
 
 if TYPE_CHECKING:
     from azq.inference.device.model import Model
 
 RUN = "bench"
+OPENING_PLIES = 4
 READY_S, READY_ON_GPU_S = 60.0, 180.0  # a first start loads libraries, has cuDNN search for kernels, and records graphs
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -179,9 +182,16 @@ def rules(sections: RunSections) -> games.Game:
     return games.load(sections.run.game, **sections.run.params)
 
 
-def observations(sections: RunSections, batch: int) -> NDArray[np.uint8]:
-    """Random packed observations (B, P) of a run's game."""
-    return np.random.default_rng(0).integers(0, 256, (batch, rules(sections).packed_size()), np.uint8)
+def observations(sections: RunSections, batch: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Leaves as self-play asks for them, some random plies into a run's game: packed (B, P), and what is legal there."""
+    game = rules(sections)
+    config = exploring(sections.search, random_opening_plies=OPENING_PLIES)
+    group = GameGroup(make_search(game, config, num_slots=batch, seed=0), game, sections.search.leaves_per_step)
+    for slot in range(batch):
+        group.start(slot, GameRecord(slot + 1))
+    group.advance()
+    packed, legal = group.asked()
+    return packed[:batch].copy(), legal[:batch].copy()
 
 
 def percentile(values: Sequence[float], share: float) -> float:

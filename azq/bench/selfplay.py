@@ -157,7 +157,7 @@ def _network_s_per_leaf(machine: Rig) -> float:
     """CPU-seconds of the bare forward pass per leaf at the batch size of a group, on one thread: the median of some."""
     selfplay = machine.sections.selfplay
     batch = max(1, selfplay.games_in_flight // selfplay.groups)
-    packed = observations(machine.sections, batch)
+    packed, _ = observations(machine.sections, batch)
     spent: list[float] = []
     with _local(machine) as evaluator:
         for _ in range(40):

@@ -126,7 +126,7 @@ class Load:
 @contextlib.contextmanager
 def _load(machine: Rig) -> Iterator[Load]:
     with machine.client(max_in_flight=64) as evaluator:
-        load = Load(evaluator, IN_FLIGHT * len(machine.workers), observations(machine.sections, LEAVES))
+        load = Load(evaluator, IN_FLIGHT * len(machine.workers), observations(machine.sections, LEAVES)[0])
         thread = threading.Thread(target=load.run, name="load")
         thread.start()
         try:

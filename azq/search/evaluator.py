@@ -20,14 +20,17 @@ from azq.wire.messages import LATEST
 class Evaluation:
     """Priors and values of L leaves, all by one weight version."""
 
-    logits: NDArray[np.float16]  # (L, A), unmasked
+    logits: NDArray[np.float16]  # (L, A), unmasked or 0 where nobody asked
     values: NDArray[np.float16]  # (L, V) in [-1, 1], for the player to move (V = 1) or per seat
     weight_version: int
 
 
 class Evaluator(Protocol):
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
-        """Starts the evaluation of (L, P) observations and returns its handle; the caller may reuse the array at once."""
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
+        """Starts the evaluation of (L, P) observations and returns its handle; the caller may reuse the arrays at once.
+
+        Who says with bits (L, ceil(A / 8)) which actions are `legal` may get logits of 0 for all others.
+        """
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
         """The evaluation, or None if it is not there after `timeout_s` (ask again). Re-sends by itself.
@@ -54,7 +57,7 @@ class UniformEvaluator:
         self._counts: dict[int, int] = {}
         self._next = 0
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         self._next += 1
         self._counts[self._next] = len(packed)
         return self._next

@@ -1,6 +1,6 @@
-"""Arrays of a game record to raw little-endian bytes and back.
+"""Arrays of a game record to raw little-endian bytes and back, and the bits that say which logits a request wants.
 
-Letters: T plies, A actions, V values per ply.
+Letters: L leaves, T plies, A actions, V values per ply.
 """
 
 from __future__ import annotations
@@ -34,6 +34,17 @@ KINDS: dict[str, np.dtype[Any]] = {
     "simulations": np.dtype("<u2"),
     "weight_versions": np.dtype("<u4"),
 }
+
+
+def wanted_places(legal: bytes, leaves: int, num_actions: int) -> NDArray[np.intp]:
+    """Where a request's wanted logits lie among all of them, flat (L, A). Raises `ValueError` for bits of other shapes."""
+    bits = np.frombuffer(legal, np.uint8).reshape(leaves, legal_bytes(num_actions))
+    return np.flatnonzero(np.unpackbits(bits, axis=1, count=num_actions, bitorder="little").view(np.bool_))
+
+
+def legal_bytes(num_actions: int) -> int:
+    """Bytes with a bit for each action."""
+    return (num_actions + 7) // 8
 
 
 def pack_record(record: CoreRecord) -> GameRecord:

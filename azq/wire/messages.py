@@ -32,6 +32,7 @@ class EvalRequest(Message, frozen=True):
     packed: bytes  # uint8 (L, P)
     sent_ms: int  # sender's clock, for latency metrics only
     sends: int = 1  # how often it was sent, this time included
+    legal: bytes = b""  # bits (L, ceil(A / 8)), little-endian, of the actions whose logits are wanted; empty: all
 
 
 class EvalReply(Message, frozen=True):
@@ -40,7 +41,7 @@ class EvalReply(Message, frozen=True):
     request_id: int
     weight_version: int
     count: int  # L
-    logits: bytes  # float16 (L, A)
+    logits: bytes  # float16 (L, A), or only those wanted, leaf after leaf
     values: bytes  # float16 (L, V)
     error: str = ""
     final: bool = False  # with an error: nobody will answer this, however often it is asked

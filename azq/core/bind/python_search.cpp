@@ -21,7 +21,7 @@ static int at_least_one(int number, const char* name) {
 PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
                    const PyCache* cache, bool merge_symmetries)
     : game_(game), config_(config), autoplay_(autoplay), num_threads_(at_least_one(num_threads, "num_threads")), threads_(num_threads),
-      batch_(at_least_one(num_slots, "num_slots"), config.leaves_per_step, static_cast<std::size_t>(game.dimensions.packed_size)) {
+      batch_(at_least_one(num_slots, "num_slots"), config.leaves_per_step) {
     if (cache != nullptr && !same_game(cache->game, game)) {
         raise_azq("ConfigError", "the evaluation cache belongs to another game, or to other parameters of it");
     }
@@ -109,17 +109,19 @@ void PySearch::clear(int slot) {
 int PySearch::collect(const Output<std::uint8_t, 2>& packed, const Output<std::int32_t, 1>& slots) {
     const auto capacity = static_cast<std::size_t>(num_slots()) * static_cast<std::size_t>(config_.leaves_per_step);
     const auto row = static_cast<std::size_t>(game_.dimensions.packed_size);
-    if (packed.shape(0) < capacity || packed.shape(1) != row || slots.shape(0) < capacity) {
-        throw nb::value_error(("collect needs packed of at least (" + std::to_string(capacity) + ", " + std::to_string(row) +
-                               ") and slots of at least (" + std::to_string(capacity) + ",)").c_str());
+    const std::size_t longer = row + (static_cast<std::size_t>(game_.dimensions.actions) + 7) / 8;
+    const std::size_t bytes = packed.shape(1);
+    if (packed.shape(0) < capacity || (bytes != row && bytes != longer) || slots.shape(0) < capacity) {
+        throw nb::value_error(("collect needs packed of at least (" + std::to_string(capacity) + ", " + std::to_string(row) + " or " +
+                               std::to_string(longer) + ") and slots of at least (" + std::to_string(capacity) + ",)").c_str());
     }
     if (awaited_ > 0) raise_runtime("collect: " + std::to_string(awaited_) + " leaves of the last collect wait for apply");
     const Working working(working_);
     std::uint8_t* rows = packed.data();
     std::int32_t* owners = slots.data();
     const nb::gil_scoped_release release;
-    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, batch_.counts()); });
-    awaited_ = batch_.gather(rows, owners, search_->names(), merged_);
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, bytes, batch_.counts()); });
+    awaited_ = batch_.gather(rows, bytes, owners, search_->names(), merged_);
     return awaited_;
 }
 

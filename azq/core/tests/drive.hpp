@@ -13,9 +13,9 @@ bool step(ManyGames<G>& search, int leaves_per_step, std::uint64_t& merged, Eval
     const auto capacity = static_cast<std::size_t>(search.num_slots() * leaves_per_step);
     std::vector<std::uint8_t> packed(capacity * kPackedSize<G>);
     std::vector<std::int32_t> slots(capacity);
-    Batch batch(search.num_slots(), leaves_per_step, kPackedSize<G>);
-    search.collect(0, search.num_slots(), packed.data(), batch.counts());
-    const auto rows = static_cast<std::size_t>(batch.gather(packed.data(), slots.data(), search.names(), merged));
+    Batch batch(search.num_slots(), leaves_per_step);
+    search.collect(0, search.num_slots(), packed.data(), kPackedSize<G>, batch.counts());
+    const auto rows = static_cast<std::size_t>(batch.gather(packed.data(), kPackedSize<G>, slots.data(), search.names(), merged));
     std::vector<Half> logits(rows * G::kNumActions);
     std::vector<Half> values(rows * kValueSize<G>);
     for (std::size_t row = 0; row < rows; ++row) {

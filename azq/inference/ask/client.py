@@ -21,11 +21,13 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluation
 from azq.waiting import Backoff
 from azq.wire import codec, keys
+from azq.wire.arrays import wanted_places
 from azq.wire.messages import LATEST, EvalReply, EvalRequest
 
 STREAM_FUSE = 10_000  # entries; far above all clients' credits together
 REPLIES_PER_READ = 16
 SHORTEST_PATIENCE_S = 1.0
+SHARE_WORTH_SAYING = 0.5  # of actions that are legal, below which logits of those alone are asked for
 LATENCIES = 20.0  # a request that takes so many times the usual is taken for lost
 BACKOFF = Backoff(0.1, 2.0)
 
@@ -73,7 +75,9 @@ class StreamEvaluator:
         self._failures = 0  # calls in a row that found no broker
         self._latency_s = 0.0  # of an answer, as the last ones took
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST, sends: int = 0) -> int:
+    def submit(
+        self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST, sends: int = 0
+    ) -> int:
         """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either.
 
         `sends` is how often they were sent elsewhere: a request that may have killed who had it is to keep its history.
@@ -81,7 +85,8 @@ class StreamEvaluator:
         self._next_id += 1
         sent_ms = now_ms()
         with self.phases("encode"):
-            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1)
+            wanted = b"" if legal is None else self._wanted(legal)
+            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, wanted)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame)
         self._unsent.append(request.request_id)
@@ -108,6 +113,11 @@ class StreamEvaluator:
         if isinstance(answer, EvaluatorFailure):
             raise answer
         return answer
+
+    def _wanted(self, legal: NDArray[np.uint8]) -> bytes:
+        """What a request says of legal actions: nothing where most are, for then their logits are hardly shorter than all."""
+        most = SHARE_WORTH_SAYING * len(legal) * self.num_actions
+        return legal.tobytes() if int(np.bitwise_count(legal).sum()) < most else b""
 
     def forget(self, handle: int) -> None:
         self._outstanding.pop(handle, None)
@@ -195,7 +205,7 @@ class StreamEvaluator:
             if waiting is None:
                 self.unknown_replies += 1
                 return
-            answer = _failure_in(message) or self._read(message, waiting.request.count)
+            answer = _failure_in(message) or self._read(message, waiting.request)
         except WireError as error:
             logs.get(__name__).warning("reply_unreadable", client=self.client, error=str(error))
             return
@@ -204,13 +214,19 @@ class StreamEvaluator:
         if waiting.sent_s is not None:
             self._latency_s += 0.1 * (self.clock_s() - waiting.sent_s - self._latency_s)
 
-    def _read(self, message: EvalReply, count: int) -> Evaluation:
-        shapes = len(message.logits) == 2 * count * self.num_actions and len(message.values) == 2 * count * self.value_size
-        if message.count != count or not shapes:
+    def _read(self, message: EvalReply, request: EvalRequest) -> Evaluation:
+        count, every = request.count, request.count * self.num_actions
+        places = None
+        if request.legal and len(message.logits) < 2 * every:  # a worker that knows of no `legal` answers with all
+            places = wanted_places(request.legal, count, self.num_actions)
+        shapes = 2 * (every if places is None else len(places)), 2 * count * self.value_size
+        if message.count != count or (len(message.logits), len(message.values)) != shapes:
             raise WireError(f"reply {message.request_id} holds {message.count} evaluations of other shapes than the {count} asked for")
-        logits = np.frombuffer(message.logits, np.float16).reshape(count, self.num_actions)
-        values = np.frombuffer(message.values, np.float16).reshape(count, self.value_size)
-        return Evaluation(logits, values, message.weight_version)
+        logits, values = np.frombuffer(message.logits, np.float16), np.frombuffer(message.values, np.float16)
+        if places is not None:
+            wanted, logits = logits, np.zeros(every, np.float16)
+            logits[places] = wanted
+        return Evaluation(logits.reshape(count, self.num_actions), values.reshape(count, self.value_size), message.weight_version)
 
     def _try(self, action: Callable[[], object]) -> None:
         """Runs a step against the broker; an outage starts or lengthens the back-off, success ends it."""

@@ -41,11 +41,11 @@ class FailoverEvaluator:
         self._left: set[StreamEvaluator] = set()  # may hold answers that nobody took yet
         self.place, self._stream = self._open(self._order)  # the broker in use
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         if not self._where:
             self._heard_s = self._clock_s()
         self._next += 1
-        self._where[self._next] = self._stream, self._stream.submit(packed, weight_version=weight_version)
+        self._where[self._next] = self._stream, self._stream.submit(packed, legal=legal, weight_version=weight_version)
         return self._next
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
@@ -106,8 +106,9 @@ class FailoverEvaluator:
         for handle, (holder, number) in self._where.items():
             if holder is old and number in waiting:
                 request = waiting[number]
-                packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, -1)
-                self._where[handle] = stream, stream.submit(packed, weight_version=request.weight_version, sends=request.sends)
+                packed, legal = (np.frombuffer(rows, np.uint8).reshape(request.count, -1) for rows in (request.packed, request.legal))
+                again = stream.submit(packed, legal=legal, weight_version=request.weight_version, sends=request.sends)
+                self._where[handle] = stream, again
                 old.forget(number)
                 self._moved_resent += 1
 

@@ -126,7 +126,7 @@ class LocalEvaluator:
         """The version that `LATEST` means at this moment."""
         return self._worker.submit(lambda: self._source(LATEST).version).result()
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         self._next += 1
         self._futures[self._next] = self._worker.submit(self._evaluate, packed.copy(), weight_version)
         return self._next

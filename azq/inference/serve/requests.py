@@ -19,6 +19,7 @@ from azq.inference.device.forward import Outputs
 from azq.inference.device.tuning import BatchLimits
 from azq.nets import NetSpec
 from azq.wire import codec, keys
+from azq.wire.arrays import legal_bytes, wanted_places
 from azq.wire.codec import answer_bytes, most_leaves
 from azq.wire.messages import EvalReply, EvalRequest
 
@@ -89,6 +90,8 @@ def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: f
         size = answer_bytes(request.count, spec.num_actions, spec.value_size)
         reason = f"the answer to {request.count} leaves of {spec.num_actions} actions has {size} bytes, a message {codec.MAX_FRAME_BYTES}"
         raise BadRequest(request, f"{reason}; lower selfplay.games_in_flight: a request holds {most} such leaves", final=True)
+    if len(request.legal) not in (0, request.count * legal_bytes(spec.num_actions)):
+        raise BadRequest(request, f"request holds {len(request.legal)} bytes of legal actions, not {spec.num_actions} bits a leaf")
     packed = np.frombuffer(request.packed, np.uint8).reshape(request.count, spec.packed_size)
     return Pending(run, entry, request, packed, now_s, claimed or request.sends > 1)
 
@@ -103,6 +106,8 @@ def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -
     """Reply list and frame for one request whose leaves begin at `start` of a batch; a refusal where they do not fit a frame."""
     request, end = pending.request, start + pending.count
     logits, values = outputs[0][start:end], outputs[1][start:end]
+    if request.legal:
+        logits = logits.reshape(-1)[wanted_places(request.legal, *logits.shape)]
     try:
         frame = codec.encode(EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes()))
     except WireError as error:

@@ -199,7 +199,10 @@ class InferenceServer:
         return plan(ready, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
 
     def _limits(self, group: Group) -> BatchLimits:
-        return BatchLimits(1, 0.0) if group.suspect else self.served[group.run].limits
+        """What a batch waits for; a device with nothing to do waits for nobody, unless it was told to."""
+        if group.suspect or (not self.flying and self._config.deadline_ms == "auto"):
+            return BatchLimits(1, 0.0)
+        return self.served[group.run].limits
 
     def _group(self, pending: Pending) -> Group:
         version = self.served[pending.run].resolve(pending.request.weight_version)

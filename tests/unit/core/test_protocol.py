@@ -79,10 +79,10 @@ def test_a_leaf_is_the_observation_of_the_tree(search: Search, connect_four: Gam
 
 def test_wrong_shapes_and_types_are_refused(search: Search) -> None:
     search.start(0, 5, NO_ACTIONS)
-    with pytest.raises(ValueError, match=r"at least \(2, 11\)"):
+    with pytest.raises(ValueError, match=r"at least \(2, 11 or 12\)"):
         search.collect(np.zeros((1, 11), np.uint8), np.zeros(2, np.int32))
-    with pytest.raises(ValueError, match=r"at least \(2, 11\)"):
-        search.collect(np.zeros((2, 12), np.uint8), np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match=r"at least \(2, 11 or 12\)"):
+        search.collect(np.zeros((2, 13), np.uint8), np.zeros(2, np.int32))
     with pytest.raises(TypeError):
         search.collect(np.zeros((2, 11), np.float32), np.zeros(2, np.int32))
     search.collect(*buffers(2))

@@ -94,8 +94,9 @@ class AnySearch {
     virtual void clear(int slot) = 0;
     virtual void play(int slot, int action) = 0;
 
-    /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
-    virtual void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) = 0;
+    /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s]. In rows longer
+    /// than an observation, a bit for each of its legal actions follows.
+    virtual void collect(int first, int last, std::uint8_t* packed, std::size_t row_bytes, std::int32_t* counts) = 0;
     /// The leaves' names by their numbers, or null where nobody asked for them.
     virtual const NamedLeaf* names() const = 0;
     /// The weight version under which the cache is asked from now on; not while another thread collects or applies.

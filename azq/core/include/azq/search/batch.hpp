@@ -18,8 +18,8 @@ struct NamedLeaf {
 /// Leaf number slot * leaves_per_step + k is the k-th leaf of a slot.
 class Batch {
   public:
-    Batch(int slots, int leaves_per_step, std::size_t row_bytes)
-        : leaves_per_step_(leaves_per_step), row_bytes_(row_bytes), counts_(static_cast<std::size_t>(slots), 0),
+    Batch(int slots, int leaves_per_step)
+        : leaves_per_step_(leaves_per_step), counts_(static_cast<std::size_t>(slots), 0),
           rows_(static_cast<std::size_t>(slots) * static_cast<std::size_t>(leaves_per_step)), owners_(rows_.size()) {
         std::size_t places = 1;
         while (places < 2 * rows_.size()) places *= 2;
@@ -30,9 +30,9 @@ class Batch {
     std::int32_t row(std::size_t leaf) const { return rows_[leaf]; }
     bool owns(std::size_t leaf) const { return owners_[static_cast<std::size_t>(rows_[leaf])] == static_cast<std::int32_t>(leaf); }
 
-    /// Moves the leaves, which lie at their numbers, together in the order of the slots; writes each row's slot and returns the
+    /// Moves the leaves, rows of bytes at their numbers, together in the order of the slots; writes each row's slot and returns the
     /// number of rows. With `names`, a leaf of the same name as an earlier one shares its row; `merged` grows by their number.
-    std::int32_t gather(std::uint8_t* packed, std::int32_t* slots, const NamedLeaf* names, std::uint64_t& merged) {
+    std::int32_t gather(std::uint8_t* packed, std::size_t row_bytes, std::int32_t* slots, const NamedLeaf* names, std::uint64_t& merged) {
         ++round_;
         std::int32_t rows = 0;
         for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
@@ -44,7 +44,7 @@ class Batch {
                     continue;
                 }
                 const auto row = static_cast<std::size_t>(rows);
-                if (row != leaf) std::memcpy(packed + row * row_bytes_, packed + leaf * row_bytes_, row_bytes_);
+                if (row != leaf) std::memcpy(packed + row * row_bytes, packed + leaf * row_bytes, row_bytes);
                 owners_[row] = static_cast<std::int32_t>(leaf);
                 slots[row] = static_cast<std::int32_t>(slot);
                 ++rows;
@@ -73,7 +73,6 @@ class Batch {
     }
 
     int leaves_per_step_;
-    std::size_t row_bytes_;
     std::vector<std::int32_t> counts_;
     std::vector<std::int32_t> rows_;    ///< By leaf.
     std::vector<std::int32_t> owners_;  ///< By row: the first leaf that asked.

@@ -27,6 +27,7 @@ class GameSearch {
     const auto& tree() const { return search_.tree(); }
     int pending() const { return search_.pending(); }
     const State& pending_state(int which) const { return search_.pending_state(which); }
+    Edges newest() const { return search_.newest(); }
     std::uint64_t simulations() const { return simulations_ + static_cast<std::uint64_t>(search_.simulations()); }
     std::uint64_t evaluations() const { return evaluations_; }
     std::uint64_t exact() const { return search_.exact(); }

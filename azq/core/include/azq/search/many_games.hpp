@@ -100,7 +100,7 @@ class ManyGames final : public AnySearch {
     }
 
     /// Steps a window of trees in turn: while one tree's next node is fetched from memory, the others work.
-    void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) override {
+    void collect(int first, int last, std::uint8_t* packed, std::size_t row_bytes, std::int32_t* counts) override {
         std::vector<std::int32_t> remap = scratch();
         Turn window[kWindow];
         int open = 0;
@@ -112,7 +112,7 @@ class ManyGames final : public AnySearch {
             for (int i = 0; i < open;) {
                 Turn& turn = window[i];
                 lookups += turn.asking;
-                if (turn.asking ? answer(turn, packed, hits) : step(turn, remap.data(), packed)) {
+                if (turn.asking ? answer(turn, {packed, row_bytes}, hits) : step(turn, remap.data(), {packed, row_bytes})) {
                     ++i;
                     continue;
                 }
@@ -192,6 +192,13 @@ class ManyGames final : public AnySearch {
         arena_.release(static_cast<std::size_t>(slot));
     }
 
+    /// Where leaves are written to.
+    struct Rows {
+        std::uint8_t* packed;
+        std::size_t bytes;
+        std::uint8_t* at(std::size_t leaf) const { return packed + leaf * bytes; }
+    };
+
     /// A tree under way, and whether its leaf's place in the cache is being fetched.
     struct Turn {
         int slot;
@@ -208,11 +215,11 @@ class ManyGames final : public AnySearch {
 
     /// One step of a tree; false where it waits. With several leaves in flight evaluations must keep their order, so then the
     /// cache is not asked.
-    bool step(Turn& turn, std::int32_t* remap, std::uint8_t* packed) {
+    bool step(Turn& turn, std::int32_t* remap, Rows rows) {
         bool met = false;
         const bool moving = at(turn.slot).advance(remap, [&](int which, const typename G::State& state, const std::uint8_t* view) {
             const std::size_t leaf = number(turn.slot, which);
-            std::uint8_t* row = packed + leaf * kPackedSize<G>;
+            std::uint8_t* row = rows.at(leaf);
             if (view != nullptr) std::memcpy(row, view, kPackedSize<G>);
             else context_.rules.observe(state, context_.rules.mover(state), row);
             if (!names_.empty()) name(names_[leaf], row);
@@ -223,16 +230,16 @@ class ManyGames final : public AnySearch {
             shared_->cache().prefetch(names_[number(turn.slot, 0)].name);
             return true;
         }
-        if (met && symmetries_.has_value()) turn_last(turn.slot, packed);
+        if (met) finish_last(turn.slot, rows);
         return moving;
     }
 
     /// Asks the cache for the leaf of a tree; false where it does not know and the evaluator must.
-    bool answer(Turn& turn, std::uint8_t* packed, std::uint64_t& hits) {
+    bool answer(Turn& turn, Rows rows, std::uint64_t& hits) {
         turn.asking = false;
         typename EvaluationCache<G>::Evaluation known;
         if (!shared_->cache().find(names_[number(turn.slot, 0)].name, version_, known)) {
-            if (symmetries_.has_value()) turn_last(turn.slot, packed);
+            finish_last(turn.slot, rows);
             return false;
         }
         give(turn.slot, 0, known.logits, known.values, version_);
@@ -249,10 +256,19 @@ class ManyGames final : public AnySearch {
         }
     }
 
-    /// Brings the observation of a tree's newest leaf to the form that is asked for.
-    void turn_last(int slot, std::uint8_t* packed) const {
+    /// Brings the observation of a tree's newest leaf to the form that is asked for, and says what is legal there.
+    void finish_last(int slot, Rows rows) const {
         const std::size_t leaf = number(slot, at(slot).pending() - 1);
-        symmetries_->turn(names_[leaf].symmetry, packed + leaf * kPackedSize<G>);
+        const int symmetry = symmetries_.has_value() ? names_[leaf].symmetry : 0;
+        if (symmetry != 0) symmetries_->turn(symmetry, rows.at(leaf));
+        if (rows.bytes == kPackedSize<G>) return;
+        std::uint8_t* legal = rows.at(leaf) + kPackedSize<G>;
+        std::memset(legal, 0, rows.bytes - kPackedSize<G>);
+        const Edges edges = at(slot).newest();
+        for (int i = 0; i < edges.count; ++i) {
+            const int action = symmetry == 0 ? edges.action[i] : symmetries_->action(symmetry, edges.action[i]);
+            legal[action / 8] = static_cast<std::uint8_t>(legal[action / 8] | 1u << action % 8);
+        }
     }
 
     /// Gives a leaf its evaluation, which is that of its form.

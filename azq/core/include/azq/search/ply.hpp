@@ -67,6 +67,9 @@ class PlySearch {
         return with_algorithm(context_->config, [&](auto algorithm) { return algorithm.decide(tree_, context_->config, key_, plan_); });
     }
 
+    /// What is legal at the leaf that was handed out last.
+    Edges newest() const { return tree_.edges(pending_.back()); }
+
     /// Starts fetching what the first step touches.
     void prefetch_root() const { tree_.prefetch(TreeT::kRoot); }
 

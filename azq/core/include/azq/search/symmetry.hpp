@@ -59,6 +59,8 @@ class Symmetries {
         std::memcpy(packed, image, kPlaneBytes);
     }
 
+    int action(int symmetry, int action) const { return action_image(symmetry, action); }  ///< An action's image.
+
     /// The logits of an observation from those of its image.
     void turn_back(int symmetry, const Half* image, Half* logits) const {
         for (int action = 0; action < G::kNumActions; ++action) logits[action] = image[action_image(symmetry, action)];
