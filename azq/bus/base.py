@@ -35,7 +35,7 @@ class Entry:
 class RequestBus(Protocol):
     """What serving evaluation requests needs of a data plane, be it one broker or several."""
 
-    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
         """Up to `count` new frames of each stream for this consumer of the group, oldest first. block_ms=0: do not wait.
 
         Creates missing groups at the stream's start.

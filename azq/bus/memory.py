@@ -56,7 +56,7 @@ class MemoryBus(Bus):
         for stream, frame in frames:
             self.publish(stream, frame, max_length=max_length)
 
-    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
         return self._wait(lambda: by_age(entry for stream in streams for entry in self._deliver(stream, group, count)), block_ms / 1000)
 
     def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:

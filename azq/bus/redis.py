@@ -61,7 +61,7 @@ class RedisBus(Bus):
             line.send(_append(stream, frame, max_length))
             self._posted = line
 
-    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
         asked, wanted = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count), ("STREAMS", *streams, *(">" for _ in streams))
 
         def once(wait_s: float) -> list[Entry]:

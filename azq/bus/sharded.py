@@ -1,7 +1,7 @@
-"""Several data brokers as one: an inference worker reads all of them and answers each request where it came from.
+"""One data broker or several as one: an inference worker reads all of them and answers each request where it came from.
 
-Each broker has a thread that waits for entries, so none waits for another; one that is lost is left alone until its thread hears from it
-again. Entry ids tell the broker (`<id>@<place>`), reply lists by their client's name (`azq.wire.shards`).
+Each broker has a thread that waits for entries, so none waits for another, nor the serving thread for any; one that is lost is left alone
+until its thread hears from it again. Entry ids tell the broker (`<id>@<place>`), reply lists by their client's name (`azq.wire.shards`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from azq import logs
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig
-from azq.errors import BrokerError, BrokerUnavailable
+from azq.errors import BrokerError
 from azq.waiting import Backoff
 from azq.wire import keys, shards
 from azq.wire.connect import open_client
@@ -32,13 +32,9 @@ T = TypeVar("T")
 
 def open_requests(config: BrokerConfig) -> RequestBus:
     """The data plane of these settings as an inference worker serves it. Raises `BrokerError` where no broker of it answers."""
-    timeout_s = config.connect_timeout_s
-    if len(config.data_planes) == 1:
-        # Its longest wait in the server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
-        bus = RedisBus(open_client(config.data_planes[0], timeout_s=timeout_s))
-        bus.ping()
-        return bus
-    buses = [RedisBus(open_client(url, timeout_s=min(timeout_s, TIMEOUT_S))) for url in config.data_planes]
+    # The longest wait in a server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
+    timeout_s = min(config.connect_timeout_s, TIMEOUT_S if len(config.data_planes) > 1 else float("inf"))
+    buses = [RedisBus(open_client(url, timeout_s=timeout_s)) for url in config.data_planes]
     _check_one_answers(buses)
     return ShardedBus(buses, width=config.shards_per_run)
 
@@ -61,10 +57,10 @@ class ShardedBus(RequestBus):
         self._width = width
         self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate(buses)]
 
-    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: int) -> list[Entry]:
-        """New frames of the streams, up to `count` of each from each broker.
+    def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
+        """New frames of the streams, up to `count` of each from each broker; as many more are read meanwhile.
 
-        Raises `BrokerUnavailable` while no broker of these streams can be reached.
+        Raises what is wrong with a broker of these streams while none of them can be reached.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
         asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
@@ -72,8 +68,9 @@ class ShardedBus(RequestBus):
             for shard in self._shards:
                 shard.ask(asked.get(shard))
             while not any(shard.ready for shard in self._shards):
-                if asked and all(shard.error for shard in asked):
-                    raise BrokerUnavailable(next(iter(asked)).error)
+                if errors := [shard.error for shard in asked if shard.error]:
+                    if len(errors) == len(asked):
+                        raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(left_s):
                     break
@@ -85,7 +82,8 @@ class ShardedBus(RequestBus):
         for shard in self._shards:
             if self._carried([stream], shard):
                 found = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
-                claimed += shard.marked(found or ())
+                with self._changed:
+                    claimed += [entry for entry in shard.marked(found or ()) if entry not in shard.ready]  # read ahead and not looked at
         return claimed
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
@@ -139,7 +137,7 @@ class _Shard:
         self.place = place
         self.bus = bus
         self.ready: list[Entry] = []
-        self.error = ""  # why it does not answer; empty while it does
+        self.error: BrokerError | None = None  # why it does not answer
         self.closing = False
         self._changed = changed
         self._wish: _ReadRequest | None = None
@@ -207,13 +205,13 @@ class _Shard:
     def _lost(self, error: BrokerError) -> None:
         if not self.error:
             self._log.warning("data_plane_lost", plane=self.place, error=str(error))
-        self.error = str(error)
+        self.error = error
         self._changed.notify_all()
 
     def _heard(self, entries: list[Entry]) -> None:
         if self.error:
             self._log.info("data_plane_back", plane=self.place)
-            self.error = ""
+            self.error = None
         self.ready = self.marked(entries)
         if entries:
             self._changed.notify_all()

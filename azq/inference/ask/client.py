@@ -38,6 +38,7 @@ class Outstanding:
 
     request: EvalRequest
     frame: bytes
+    wanted: NDArray[np.intp] | None  # places of the logits that are asked for; None: all
     sent_s: float | None = None  # None: not sent yet, or to be sent again
     sends: int = 0  # by this client; its request counts those before too
 
@@ -85,10 +86,10 @@ class StreamEvaluator:
         self._next_id += 1
         sent_ms = now_ms()
         with self.phases("encode"):
-            wanted = b"" if legal is None else self._wanted(legal)
-            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, wanted)
+            said, wanted = (b"", None) if legal is None or not legal.size else self._wanted(legal)
+            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, said)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
-        self._outstanding[request.request_id] = Outstanding(request, frame)
+        self._outstanding[request.request_id] = Outstanding(request, frame, wanted)
         self._unsent.append(request.request_id)
         if not self.lost:
             with self.phases("transport"):
@@ -114,10 +115,11 @@ class StreamEvaluator:
             raise answer
         return answer
 
-    def _wanted(self, legal: NDArray[np.uint8]) -> bytes:
-        """What a request says of legal actions: nothing where most are, for then their logits are hardly shorter than all."""
-        most = SHARE_WORTH_SAYING * len(legal) * self.num_actions
-        return legal.tobytes() if int(np.bitwise_count(legal).sum()) < most else b""
+    def _wanted(self, legal: NDArray[np.uint8]) -> tuple[bytes, NDArray[np.intp] | None]:
+        """What a request says of legal actions, and where they are; nothing where most are, for then all logits are hardly longer."""
+        said = legal.tobytes()
+        places = wanted_places(said, len(legal), self.num_actions)
+        return (said, places) if len(places) < SHARE_WORTH_SAYING * len(legal) * self.num_actions else (b"", None)
 
     def forget(self, handle: int) -> None:
         self._outstanding.pop(handle, None)
@@ -205,7 +207,7 @@ class StreamEvaluator:
             if waiting is None:
                 self.unknown_replies += 1
                 return
-            answer = _failure_in(message) or self._read(message, waiting.request)
+            answer = _failure_in(message) or self._read(message, waiting)
         except WireError as error:
             logs.get(__name__).warning("reply_unreadable", client=self.client, error=str(error))
             return
@@ -214,11 +216,11 @@ class StreamEvaluator:
         if waiting.sent_s is not None:
             self._latency_s += 0.1 * (self.clock_s() - waiting.sent_s - self._latency_s)
 
-    def _read(self, message: EvalReply, request: EvalRequest) -> Evaluation:
-        count, every = request.count, request.count * self.num_actions
-        places = None
-        if request.legal and len(message.logits) < 2 * every:  # a worker that knows of no `legal` answers with all
-            places = wanted_places(request.legal, count, self.num_actions)
+    def _read(self, message: EvalReply, waiting: Outstanding) -> Evaluation:
+        count, places = waiting.request.count, waiting.wanted
+        every = count * self.num_actions
+        if len(message.logits) == 2 * every:  # of a worker, too, that knows of no `legal`
+            places = None
         shapes = 2 * (every if places is None else len(places)), 2 * count * self.value_size
         if message.count != count or (len(message.logits), len(message.values)) != shapes:
             raise WireError(f"reply {message.request_id} holds {message.count} evaluations of other shapes than the {count} asked for")

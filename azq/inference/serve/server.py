@@ -38,9 +38,9 @@ from azq.nets import NetSpec
 from azq.phases import Phases
 from azq.wire import keys
 
-IDLE_BLOCK_MS = 100
-POLL_S = 0.0001  # between looks at a device that could take another batch, and at the stream
-LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
+IDLE_BLOCK_MS = 100.0
+POLL_MS = 0.2  # between looks at a device that could take another batch
+LOAD_BLOCK_MS = 5.0  # between looks at weights that requests wait for
 ENTRIES_PER_READ = 16
 LOOK_AGAIN_S = 0.5  # at a suspect that waits
 UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
@@ -97,7 +97,7 @@ class InferenceServer:
         self._device_s = 0.0
         self._log = logs.get(__name__)
 
-    def step(self, idle_block_ms: int = IDLE_BLOCK_MS) -> int:
+    def step(self, idle_block_ms: float = IDLE_BLOCK_MS) -> int:
         """Does what is due and returns the leaves answered; blocks at most `idle_block_ms`.
 
         Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
@@ -124,19 +124,16 @@ class InferenceServer:
         what comes meanwhile is to be there when it ends."""
         return bool(self.flying) and self.flying[0].flight.done()
 
-    def _wait_and_receive(self, idle_block_ms: int) -> BatchPlan:
-        """What is due after a look at what has come; waits first where nothing is due yet."""
+    def _wait_and_receive(self, idle_block_ms: float) -> BatchPlan:
+        """What is due after a look at what has come; where nothing is due yet, requests are waited for."""
         now = self._plan()
-        due = bool(now.members) or self._landing()
-        # Neither wait is one in the broker: it looks at the end of a wait only ten times a second.
-        if not due and self.flying:
-            with self.phases("forward"):
-                self._loading.news.wait(POLL_S)
-        elif not due and self._pending:
-            with self.phases("idle"):
-                self._loading.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
-        came = self._receive(0 if due or self.flying or self._pending else idle_block_ms)
-        return now if due and not came else self._plan()
+        if now.members or self._landing():
+            block_ms = 0.0
+        elif self.flying:
+            block_ms = POLL_MS
+        else:
+            block_ms = min(1e3 * now.wait_s, LOAD_BLOCK_MS, idle_block_ms) if self._pending else idle_block_ms
+        return self._plan() if self._receive(block_ms) or not now.members else now
 
     def drain(self) -> int:
         """Answers what is in flight; returns its leaves."""
@@ -235,21 +232,19 @@ class InferenceServer:
             )
             self._take(claimed, claimed=True)
 
-    def _receive(self, block_ms: int) -> bool:
-        """Reads new entries while there is room for another batch; the rest is left to other workers. False when none came."""
+    def _receive(self, block_ms: float) -> bool:
+        """Takes new entries while there is room for another batch; the rest is left to other workers. False when none came."""
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.count for pending in self._pending)
-        if streams and room > 0:
-            with self.phases("idle" if block_ms else "collect"):
-                # Requests of the size seen last that fit: where each is a batch, what one worker reads ahead another waits for.
-                count = min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
-                entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=count, block_ms=block_ms)
-            self._take(entries)
-            return bool(entries)
-        if block_ms and not streams:
-            with self.phases("idle"):
+        with self.phases("collect" if not block_ms else "forward" if self.flying else "idle"):
+            if not streams or room <= 0:
                 self._loading.news.wait(block_ms / 1e3)
-        return False
+                return False
+            # Requests of the size seen last that fit: where each is a batch, what one worker reads ahead another waits for.
+            count = min(ENTRIES_PER_READ, max(1, room // self._request_leaves))
+            entries = self._data.read(streams, keys.INFERENCE_GROUP, self._worker, count=count, block_ms=block_ms)
+        self._take(entries)
+        return bool(entries)
 
     def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
         held = {pending.key for pending in self.held()}
