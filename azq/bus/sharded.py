@@ -68,9 +68,9 @@ class ShardedBus(RequestBus):
             for shard in self._shards:
                 shard.ask(asked.get(shard))
             while not any(shard.ready for shard in self._shards):
-                if errors := [shard.error for shard in asked if shard.error]:
-                    if len(errors) == len(asked):
-                        raise errors[0].with_traceback(None)
+                errors = [shard.error for shard in asked if shard.error]
+                if errors and len(errors) == len(asked):
+                    raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(left_s):
                     break

@@ -209,7 +209,7 @@ class Knowing:
         self._waiting: dict[int, NDArray[np.uint8]] = {}
         self.batches: list[int] = []
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         self.batches.append(len(packed))
         self._waiting[len(self.batches)] = packed.copy()
         return len(self.batches)

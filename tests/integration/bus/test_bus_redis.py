@@ -13,7 +13,7 @@ import redis
 
 from azq.bus import redis as redis_bus
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.redis import connect_at_start
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import BrokerConfig
 from azq.errors import BrokerRefused, BrokerUnavailable
 from azq.waiting import Backoff
@@ -62,3 +62,14 @@ def test_a_person_hears_at_once_that_there_is_no_broker(tmp_path: Path, monkeypa
 def test_a_broker_that_refuses_is_not_waited_for(manager: socket.socket, broker: Any) -> None:
     with pytest.raises(BrokerRefused):
         connect_at_start(BrokerConfig(control_url=broker.control_url.replace("unix://:", "unix://:wrong")))
+
+
+def test_the_failure_of_what_was_posted_is_told_once(broker: Any) -> None:
+    bus = RedisBus(broker.data_url)
+    bus.put("s", b"no stream")
+    bus.post("s", b"1")
+    with pytest.raises(BrokerRefused, match="WRONGTYPE"):
+        bus.take_replies("r", timeout_s=0.1)
+    assert bus.take_replies("r", timeout_s=0.0) == []
+    bus.delete("s")
+    bus.close()

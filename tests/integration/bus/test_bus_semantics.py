@@ -146,6 +146,15 @@ def test_max_length_is_a_fuse(bus: Bus) -> None:
     assert 100 <= bus.length("s") < 400
 
 
+def test_what_was_posted_is_there_and_its_failure_is_told_with_the_next_replies(bus: Bus) -> None:
+    bus.post("s", b"1")
+    bus.post("s", b"2", max_length=10)
+    bus.reply([("r", b"a")])
+    assert bus.take_replies("r", timeout_s=1) == [b"a"]
+    assert frames(bus.after("s", "0")) == [b"1", b"2"]
+    assert bus.take_replies("r", timeout_s=0) == []
+
+
 def test_replies_come_in_order_and_at_most_count(bus: Bus) -> None:
     bus.reply([("r", bytes([number])) for number in range(5)] + [("other", b"o")])
     assert bus.take_replies("r", timeout_s=1, count=2) == [b"\0", b"\1"]

@@ -72,7 +72,7 @@ class Recording:
         self._uniform = UniformEvaluator(9)
         self.log: list[tuple[str, int]] = []
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         handle = self._uniform.submit(packed)
         self.log.append(("submit", handle))
         return handle
@@ -176,7 +176,7 @@ class Silent:
         self._uniform = UniformEvaluator(9)
         self._answers = answers
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         return self._uniform.submit(packed)
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:

@@ -39,7 +39,7 @@ class Watching:
         self.batches: list[int] = []
         self.versions: set[int] = set()
 
-    def submit(self, packed: NDArray[np.uint8], *, weight_version: int = LATEST) -> int:
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         self.batches.append(len(packed))
         self.versions.add(weight_version)
         return self._uniform.submit(packed)

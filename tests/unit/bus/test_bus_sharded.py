@@ -11,7 +11,7 @@ from waiting import until
 from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.bus.sharded import ShardedBus
-from azq.errors import BrokerUnavailable
+from azq.errors import AccessRefused, BrokerUnavailable
 from azq.wire import keys, shards
 
 RUN = "r1"
@@ -67,6 +67,26 @@ def test_what_another_worker_left_is_claimed_from_every_broker(bus, brokers):
     assert len(claimed) == 3
     bus.ack(STREAM, GROUP, [entry.id for entry in claimed])
     assert [broker.length(STREAM) for broker in brokers] == [0, 0, 0]
+
+
+def test_what_was_read_ahead_is_not_claimed_from_itself(bus, brokers):
+    assert bus.read([STREAM], GROUP, "me", count=9, block_ms=0) == []
+    brokers[0].publish(STREAM, b"x")
+    until(lambda: bool(bus._shards[0].ready), "it is read ahead")
+    assert bus.claim(STREAM, GROUP, "me", min_idle_ms=0, count=9) == []
+    assert [entry.frame for entry in read(bus, 1)] == [b"x"]
+
+
+def test_a_refusal_is_raised_as_it_is(bus, brokers, monkeypatch):
+    """To wait for a broker that sent this machine away changes nothing."""
+
+    def refuse(*_args, **_options):
+        raise AccessRefused("sent away")
+
+    for broker in brokers:
+        monkeypatch.setattr(broker, "read", refuse)
+    with pytest.raises(AccessRefused, match="sent away"):
+        read(bus, 1)
 
 
 def test_an_unreadable_frame_is_kept_where_it_came_from(bus, brokers):

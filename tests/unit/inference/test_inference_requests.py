@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from azq.bus.base import Entry
 from azq.inference.device.forward import bucket_of, buckets, gpu_buckets
 from azq.inference.device.tuning import BatchLimits
-from azq.inference.serve.requests import BatchPlan, Group, Pending, plan
-from azq.wire.messages import EvalRequest
+from azq.inference.serve.requests import BadRequest, BatchPlan, Group, Pending, plan, read_request, replies
+from azq.nets import NetSpec
+from azq.wire import codec
+from azq.wire.messages import EvalReply, EvalRequest
 
 MAX_BATCH = 100
 
@@ -136,6 +138,27 @@ def test_of_groups_that_may_go_the_one_with_the_oldest_request_goes_first():
     assert members_of(queue, 9.0, enough=100, deadline_s=5.0) == [0, 3]
     again = [*queue[1:3], waiting("c", 1, 0.2)]  # tried a second time: behind the others, and older
     assert members_of(again, 9.0, enough=100, deadline_s=5.0) == [2]
+
+
+SPEC = NetSpec(planes=1, rows=1, cols=8, scalars=0, num_actions=3, value_size=1)
+
+
+def read(legal: bytes) -> Pending:
+    request = EvalRequest(1, "client", 1, 2, bytes(2), 0, 1, legal)
+    return read_request("r1", Entry("stream", "1-1", codec.encode(request)), SPEC, MAX_BATCH, 0.0)
+
+
+def test_each_request_gets_the_logits_that_it_asks_for():
+    logits, values = np.arange(12, dtype=np.float16).reshape(4, 3), np.arange(4, dtype=np.float16).reshape(4, 1)
+    told = [codec.decode(frame, EvalReply) for _, frame in replies([read(b""), read(bytes([0b110, 0b001]))], 1, (logits, values))]
+    assert [np.frombuffer(reply.logits, np.float16).tolist() for reply in told] == [[0, 1, 2, 3, 4, 5], [7, 8, 9]]
+    assert [np.frombuffer(reply.values, np.float16).tolist() for reply in told] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize("legal", [b"x", b"xyz"])
+def test_bits_for_other_leaves_are_refused(legal):
+    with pytest.raises(BadRequest, match="bytes of legal actions, not 3 bits a leaf"):
+        read(legal)
 
 
 @given(st.integers(1, 5000), st.integers(1, 8))
