@@ -13,6 +13,7 @@ from azq.errors import ConfigError
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a network: each batch takes this long and no CPU.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
@@ -41,7 +42,7 @@ def selfplay(
     seconds: Seconds = 20.0,
     game: str = "connect_four",
     preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
-    network_clock: Annotated[str, typer.Option(metavar="TIME", help="A clock for a network: each batch takes this long and no CPU.")] = "",
+    network_clock: NetworkClock = "",
 ) -> None:
     """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset.
 
@@ -56,8 +57,12 @@ def inference(
     seconds: Seconds = 5.0,
     game: str = "connect_four",
     batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
+    network_clock: NetworkClock = "",
 ) -> None:
-    """The network's forward pass, bare and through the stream, and what the stream adds to a round trip."""
+    """The network's forward pass, bare and through the stream, and what the stream adds to a round trip.
+
+    With --network-clock 2.2ms: the CPU that requests of 8,192 leaves cost client, brokers and inference worker beside the network.
+    """
 
 
 @_measured

@@ -373,13 +373,12 @@ class InferenceServer:
         if landed is None:
             return 0
         batch, outputs = landed
-        try:
-            with self.phases("reply"):
-                replies = requests.replies(batch.members, batch.group.weight_version, outputs)
-        except Exception as error:
-            self._part(batch.members, error)
-            return 0
         with self.phases("reply"):
+            try:
+                replies = requests.replies(batch.members, batch.group.weight_version, outputs)
+            except Exception as error:
+                self._part(batch.members, error)
+                return 0
             self._answer(batch.members, replies)
         return batch.leaves
 

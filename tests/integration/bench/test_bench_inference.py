@@ -33,6 +33,13 @@ def test_inference() -> None:
     assert all(value > 0 for name, value in figures.items() if not name.startswith(("added", "client")))
 
 
+def test_inference_by_the_clock() -> None:
+    figures = bench_inference(Config(inference=CONFIG), seconds=0.3, game="connect_four", batch=32, network_clock="2.2ms")
+    assert figures["requests_per_s"] > 0
+    assert figures["network_clock_ms"] == 2.2
+    assert all(figures[f"{party}_ms_per_request"] >= 0 for party in ("client", "brokers", "inference"))
+
+
 def test_bus(broker: Broker) -> None:
     figures = alone(broker.data_url, 0.3, request_bytes=4096)
     assert set(figures) == {"request_bytes", "requests_per_s", "p50_ms", "p99_ms", "cpu_us_per_request"}

@@ -86,6 +86,28 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
     assert len(events) == 12
 
 
+@pytest.mark.parametrize(("deadline_ms", "answered"), [("auto", 3), (3_600_000.0, 0)])
+def test_an_idle_device_waits_for_nobody_unless_it_was_told_to(connect, shelf, deadline_ms, answered):
+    config = CONFIG.model_copy(update={"batch": 64, "deadline_ms": deadline_ms})
+    shelf.publish(1, weights(1))
+    server = connect.server(shelf, config=config)
+    until(lambda: server.step(1) == 0 and server.versions == {RUN: 1}, "weights are served")
+    connect.client().submit(observations(3))
+    assert sum(server.step(50) for _ in range(10)) == answered
+
+
+def test_legal_logits_are_those_of_all_and_no_others(connect, shelf):
+    shelf.publish(1, weights(1))
+    client, packed = connect.client(), observations(4)
+    legal = np.array([[0b0000001], [0b1000000], [0b0010010], [0b0000100]], np.uint8)
+    with serving(connect.server(shelf)):
+        every, asked = ask(client, packed), client.result(client.submit(packed, legal=legal), timeout_s=WAIT_S)
+    mask = np.unpackbits(legal, axis=1, count=7, bitorder="little").astype(bool)
+    assert np.array_equal(asked.logits[mask], every.logits[mask])
+    assert not asked.logits[~mask].any()
+    assert np.array_equal(asked.values, every.values)
+
+
 def test_new_weights_are_used_from_the_next_batch_on(connect, shelf):
     shelf.publish(1, weights(1))
     client, packed = connect.client(), observations(16)
