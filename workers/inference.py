@@ -60,7 +60,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
         engine = make_engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
-        with closing(open_requests(config.broker)) as data:
+        with closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
             beat = ServingBeat(control, server, worker, config.worker)
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)

@@ -30,12 +30,17 @@ BACKOFF = Backoff(0.1, 2.0)
 T = TypeVar("T")
 
 
-def open_requests(config: BrokerConfig) -> RequestBus:
-    """The data plane of these settings as an inference worker serves it. Raises `BrokerError` where no broker of it answers."""
+def open_requests(config: BrokerConfig, *, ahead: bool = False) -> RequestBus:
+    """The data plane of these settings as an inference worker serves it. Raises `BrokerError` where no broker of it answers.
+
+    `ahead` has threads wait for requests, so that a device is served meanwhile; where the CPU itself evaluates, they would only cost it.
+    """
     # The longest wait in a server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
     timeout_s = min(config.connect_timeout_s, TIMEOUT_S if len(config.data_planes) > 1 else float("inf"))
     buses = [RedisBus(open_client(url, timeout_s=timeout_s)) for url in config.data_planes]
     _check_one_answers(buses)
+    if len(buses) == 1 and not ahead:
+        return buses[0]
     return ShardedBus(buses, width=config.shards_per_run)
 
 
@@ -58,7 +63,7 @@ class ShardedBus(RequestBus):
         self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate(buses)]
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
-        """New frames of the streams, up to `count` of each from each broker; as many more are read meanwhile.
+        """New frames of the streams, up to `count` of each from each broker; as many more are read ahead, so that those become one batch.
 
         Raises what is wrong with a broker of these streams while none of them can be reached.
         """
@@ -127,6 +132,8 @@ class ShardedBus(RequestBus):
 
     def _carried(self, streams: Sequence[str], shard: _Shard) -> tuple[str, ...]:
         count = len(self._shards)
+        if not 0 < self._width < count:
+            return tuple(streams)
         return tuple(stream for stream in streams if shard.place in shards.shards_of(keys.run_of(stream), count, self._width))
 
 
@@ -199,8 +206,8 @@ class _Shard:
         with self._changed:
             if pause_s:
                 self._changed.wait_for(lambda: self.closing, pause_s)
-            self._changed.wait_for(lambda: self.closing or (self._wish is not None and not self.ready))
-            return None if self.closing else self._wish
+            self._changed.wait_for(lambda: self.closing or (self._wish is not None and len(self.ready) < self._wish.count))
+            return None if self.closing or self._wish is None else replace(self._wish, count=self._wish.count - len(self.ready))
 
     def _lost(self, error: BrokerError) -> None:
         if not self.error:
@@ -212,7 +219,7 @@ class _Shard:
         if self.error:
             self._log.info("data_plane_back", plane=self.place)
             self.error = None
-        self.ready = self.marked(entries)
+        self.ready += self.marked(entries)
         if entries:
             self._changed.notify_all()
 

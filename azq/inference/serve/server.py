@@ -40,7 +40,7 @@ from azq.wire import keys
 
 IDLE_BLOCK_MS = 100.0
 POLL_MS = 0.2  # between looks at a device that could take another batch
-LOAD_BLOCK_MS = 5.0  # between looks at weights that requests wait for
+LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
 ENTRIES_PER_READ = 16
 LOOK_AGAIN_S = 0.5  # at a suspect that waits
 UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
@@ -131,8 +131,12 @@ class InferenceServer:
             block_ms = 0.0
         elif self.flying:
             block_ms = POLL_MS
+        elif self._pending:  # waits not in the broker, which looks at the end of a wait only ten times a second
+            with self.phases("idle"):
+                self._loading.news.wait(min(now.wait_s, LOAD_BLOCK_S, idle_block_ms / 1e3))
+            block_ms = 0.0
         else:
-            block_ms = min(1e3 * now.wait_s, LOAD_BLOCK_MS, idle_block_ms) if self._pending else idle_block_ms
+            block_ms = idle_block_ms
         return self._plan() if self._receive(block_ms) or not now.members else now
 
     def drain(self) -> int:
