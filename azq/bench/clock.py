@@ -26,7 +26,7 @@ from azq.inference.device.model import PROBE_SIZE
 from azq.nets import Network
 
 #: requests of 8,192 leaves, two of them under way; games that begin alike would ask for the same leaves
-SELFPLAY = {"games_in_flight": 16_384, "groups": 2, "random_opening_plies": 12, "evaluator": "stream"}
+SELFPLAY: dict[str, Any] = {"games_in_flight": 16_384, "groups": 2, "random_opening_plies": 12, "evaluator": "stream"}
 NETWORK = NetworkConfig(kind="resnet", blocks=1, channels=8)  # only the self-test runs it
 WARM_UP_S = 15.0  # until every tree has had its memory from the system, a ply each
 GOAL_LEAVES_PER_S = 3.3e6
