@@ -45,7 +45,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
 
     InfosetSearch(const SearchContext<G>& context, const Room& room) : Base(context) { tree_.attach(room.block, context.node_capacity()); }
 
-    static std::size_t capacity_lines(int node_capacity) { return (TreeT::memory_bytes(node_capacity) + TreeT::kLine - 1) / TreeT::kLine; }
+    static std::size_t capacity_lines(int node_capacity) { return (TreeT::memory_bytes(node_capacity) + kLine - 1) / kLine; }
     static std::size_t usual_lines(int node_capacity) { return capacity_lines(node_capacity); }
 
     const State& pending_state(int which) const { return pending_states_[static_cast<std::size_t>(which)]; }

@@ -107,7 +107,7 @@ class ManyGames final : public AnySearch {
         int next = first;
         std::uint64_t lookups = 0;
         std::uint64_t hits = 0;
-        while (open < kWindow && next < last) window[open++] = admit(next++);
+        while (open < kWindow && next < last) window[open++] = admit(next++, last);
         while (open > 0) {
             for (int i = 0; i < open;) {
                 Turn& turn = window[i];
@@ -119,7 +119,7 @@ class ManyGames final : public AnySearch {
                 counts[turn.slot] = at(turn.slot).pending();
                 settle(turn.slot);
                 if (next < last) {
-                    window[i++] = admit(next++);
+                    window[i++] = admit(next++, last);
                 } else {
                     window[i] = window[--open];
                 }
@@ -134,7 +134,7 @@ class ManyGames final : public AnySearch {
 
     void apply(int first, int last, const Batch& batch, const Half* logits, const Half* values, std::uint32_t version) override {
         for (int slot = first; slot < last; ++slot) {
-            if (slot + kAhead < last) prefetch_apply(slot + kAhead);
+            fetch_ahead(slot, last);
             const int leaves = at(slot).pending();
             for (int which = 0; which < leaves; ++which) {
                 const std::size_t leaf = number(slot, which);
@@ -177,8 +177,7 @@ class ManyGames final : public AnySearch {
 
   private:
     static constexpr int kWindow = 16;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
-    static constexpr std::size_t kLine = 64;
-    static constexpr int kAhead = 4;    ///< Slots between the fetching of a path and its use.
+    static constexpr int kAhead = 4;    ///< Slots between the fetching of memory and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
     static std::size_t block_lines(std::size_t lines) { return lines | 1; }
@@ -198,7 +197,8 @@ class ManyGames final : public AnySearch {
         bool asking;
     };
 
-    Turn admit(int slot) const {
+    Turn admit(int slot, int last) const {
+        if (slot + kAhead < last) prefetch_slot(slot + kAhead);
         at(slot).prefetch_root();
         return {slot, false};
     }
@@ -268,10 +268,17 @@ class ManyGames final : public AnySearch {
         at(slot).apply(which, logits, values, version);
     }
 
-    void prefetch_apply(int slot) const {
-        at(slot).prefetch_pending();
-        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch_put(names_[number(slot, 0)].name);
+    /// What `apply` will touch, a step of the way for each of three later slots: a slot tells where its path is, and that its nodes.
+    void fetch_ahead(int slot, int last) const {
+        if (slot + 3 * kAhead < last) prefetch_slot(slot + 3 * kAhead);
+        if (slot + 2 * kAhead < last) at(slot + 2 * kAhead).prefetch_path();
+        if (slot + kAhead >= last) return;
+        const GameSearch<G>& game = at(slot + kAhead);
+        game.prefetch_pending();
+        if (shared_ != nullptr && game.pending() > 0) shared_->cache().prefetch_put(names_[number(slot + kAhead, 0)].name);
     }
+
+    void prefetch_slot(int slot) const { prefetch_lines(&at(slot), sizeof(GameSearch<G>) / kLine); }
 
     std::vector<std::int32_t> scratch() const {
         if constexpr (kSampled<G>) return {};  // nothing is kept from ply to ply

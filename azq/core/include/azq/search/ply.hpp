@@ -67,8 +67,17 @@ class PlySearch {
         return with_algorithm(context_->config, [&](auto algorithm) { return algorithm.decide(tree_, context_->config, key_, plan_); });
     }
 
-    /// Starts fetching what the first step touches.
-    void prefetch_root() const { tree_.prefetch(TreeT::kRoot); }
+    /// Starts fetching what the first step touches, and where the leaf will be.
+    void prefetch_root() const {
+        tree_.prefetch(TreeT::kRoot);
+        tree_.prefetch(tree_.end());
+    }
+
+    /// Starts fetching the names of what `prefetch_pending` fetches.
+    void prefetch_path() const {
+        prefetch_lines(path_.data());
+        prefetch_lines(pending_.data());
+    }
 
     /// Starts fetching what `apply` touches.
     void prefetch_pending() const {

@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "azq/lanes.hpp"
+#include "azq/prefetch.hpp"
 
 namespace azq {
 
@@ -66,7 +67,6 @@ class TreeRows {
     static_assert(std::is_trivially_copyable_v<NodeT>);
 
     static constexpr int kMaxStride = whole_lanes(MaxEdges);
-    static constexpr std::size_t kLine = 64;
     static constexpr std::size_t kEdgeBytes = 24;
     static constexpr std::size_t kHeaderBytes = (sizeof(NodeT) + kLine - 1) / kLine * kLine;
     static constexpr std::int32_t kRoot = 0;
@@ -103,7 +103,7 @@ class TreeRows {
     /// Starts fetching a record into the cache (its first lines, where it is a long one).
     void prefetch(std::int32_t index) const {
         constexpr std::int32_t kFetched = lines(MaxEdges) < 5 ? lines(MaxEdges) : 5;
-        for (std::int32_t line = 0; line < kFetched; ++line) __builtin_prefetch(memory_ + offset(index + line), 1);
+        prefetch_lines(memory_ + offset(index), static_cast<std::size_t>(kFetched));
     }
 
   protected:
