@@ -81,7 +81,7 @@ class PlySearch {
 
     /// Starts fetching what `apply` touches.
     void prefetch_pending() const {
-        for (const Step& step : path_) tree_.prefetch(step.node);
+        for (const Step step : path_) tree_.prefetch(step);
     }
 
   protected:
@@ -138,7 +138,7 @@ class PlySearch {
     Progress await(std::int32_t leaf) {
         tree_.node(leaf).status = NodeStatus::kPending;
         pending_.push_back(leaf);
-        path_.push_back({leaf, kNoChild});
+        path_.push_back(tree_.step(leaf, kNoChild));
         cursor_ = kNoChild;
         return pending() == context_->config.leaves_per_step ? Progress::kWaiting : Progress::kMoving;
     }

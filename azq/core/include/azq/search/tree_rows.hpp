@@ -29,10 +29,11 @@ inline constexpr float kMinPrior = 1.17549435e-38f;  ///< Keeps weighted means d
 
 enum class NodeStatus : std::uint8_t { kFresh, kPending, kExpanded, kTerminal };
 
-/// A node on the way of a simulation, and the edge by which it was left.
+/// A node on the way of a simulation, and the edge by which it was left; with its stride the statistics are found without the header.
 struct Step {
     std::int32_t node;
-    std::int32_t edge;
+    std::int16_t edge;  ///< kNoChild at the leaf.
+    std::uint16_t stride;
 };
 
 /// The statistics of a node's legal actions.
@@ -104,6 +105,20 @@ class TreeRows {
     void prefetch(std::int32_t index) const {
         constexpr std::int32_t kFetched = lines(MaxEdges) < 5 ? lines(MaxEdges) : 5;
         prefetch_lines(memory_ + offset(index), static_cast<std::size_t>(kFetched));
+    }
+
+    /// Starts fetching what backing up over a step touches: header, q and visits.
+    void prefetch(Step step) const {
+        if (step.edge == kNoChild) return prefetch(step.node);
+        const std::byte* header = memory_ + offset(step.node);
+        const std::byte* q = header + kHeaderBytes + sizeof(float) * (std::size_t{step.stride} + static_cast<std::size_t>(step.edge));
+        prefetch_lines(header);
+        prefetch_lines(q);
+        prefetch_lines(q + sizeof(float) * step.stride);
+    }
+
+    Step step(std::int32_t index, int edge) const {
+        return {index, static_cast<std::int16_t>(edge), static_cast<std::uint16_t>(whole_lanes(node(index).num_edges))};
     }
 
   protected:
