@@ -212,7 +212,7 @@ class SelfPlay:
         log.warning("evaluation_failed", job=self._lease.job.job_id, reason=str(error), leaves=group.leaves)
 
     def _replace(self, group: GameGroup, adopting: bool = True) -> None:
-        """Commits the games that ended and adopts others, one for every slot without; a record that does not replay is abandoned by name."""
+        """Commits the games that ended and adopts one for every free slot; a record that does not replay is abandoned by name."""
         group.clear_outgrown()
         events = [event for record in group.finished() if (event := self._event(record)) is not None]
         room = group.room() if adopting and self._clock() >= self._fill_after_s else []
