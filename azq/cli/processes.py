@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def up(
     game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
     run: RunName = None,
-    preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu, sprint.")] = "",
+    preset: Annotated[
+        str,
+        typer.Option("--preset", help="Settings for another machine than two cores: gpu, sprint, box-2gpu, box-8gpu; several with commas."),
+    ] = "",
     overrides: Overrides = None,
     until: Annotated[
         str | None,
@@ -66,7 +69,7 @@ def worker(
     """Run a Celery worker for self-play and evaluation jobs."""
     from workers.worker import main
 
-    return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
+    return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency or 1)
 
 
 @_process

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +32,22 @@ class RunDir:
     def settings(self) -> Path:
         return self.path / "run.toml"
 
+    @property
+    def host_settings(self) -> Path:
+        return self.path / "host.toml"
+
     def log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
     def exists(self) -> bool:
         return self.settings.is_file()
 
-    def create(self, sections: RunSections) -> None:
-        """Makes the folders and writes `run.toml` atomically (again, when settings changed)."""
+    def create(self, sections: RunSections, host: Mapping[str, Any] | None = None) -> None:
+        """Makes the folders and writes `run.toml`, and `host.toml` where a preset sets something of the host; each whole at any moment."""
         for part in PARTS:
             make_folder(self.path / part)
+        if host:
+            publish_file(self.host_settings, to_toml(host).encode())
         publish_file(self.settings, to_toml(dump_run(sections)).encode())
 
     def values(self) -> dict[str, Any]:
@@ -48,6 +55,10 @@ class RunDir:
         if not self.exists():
             raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
         return read_toml(self.settings)
+
+    def host_values(self) -> dict[str, Any]:
+        """What the run's preset sets of the host that runs it."""
+        return read_toml(self.host_settings) if self.host_settings.is_file() else {}
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))

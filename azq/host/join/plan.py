@@ -14,7 +14,7 @@ from typing import Any
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
-from azq.host.hardware import Service
+from azq.host.join.services import Service
 from azq.host.systemd import install
 from azq.host.systemd.brokers import addresses_in
 from azq.host.systemd.install import Places
