@@ -63,13 +63,11 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker)) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
-            gauge = Gauge(placement.device)
-            beat = ServingBeat(control, server, worker, config.worker, gauge)
+            beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
             try:
                 serve(server, beat.turn, stop)
             finally:  # a device that fails leaves the fleet at once too
-                gauge.end()
                 server.close()
                 notify(STOPPING)
                 beat.leave()

@@ -159,8 +159,6 @@ class LearnerBeat:
     def end(self) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out."""
         notify(STOPPING)
-        if self.gauge:
-            self.gauge.end()
         self._outage.attempt(lambda: self._presence.leave(self._bus))
 
     def _disk(self) -> dict[str, float]:

@@ -10,7 +10,6 @@ import typer
 from azq import __version__, logs
 from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
-from azq.cli.devices import devices_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
 from azq.errors import AzqError, ExitCode
@@ -69,7 +68,7 @@ GROUPS = {
     "jobs": rest.jobs_app,
     "fleet": fleet.fleet_app,
     "config": look.config_app,
-    "devices": devices_app,
+    "devices": look.devices_app,
     "games": play.games_app,
     "bench": bench_app,
     "drill": drill_app,

@@ -88,8 +88,7 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list
 def judge_devices(config: Config, machine: Machine) -> list[Check]:
     """What devices do in an `azq up` with these settings, and which cannot be used, are gone, or are asked for and not there."""
     found = plan(machine, Wishes.of(config))
-    checks = [Check("devices", "warn", f"{device}: {why}") for device, why in found.left_out.items()]
-    checks += [Check("devices", "warn", gone)] if (gone := vanished(config.home, machine)) else []
+    checks = [Check("devices", "warn", f"{gpu}: {why}") for gpu, why in (found.left_out | vanished(config.home, machine)).items()]
     named = {device for device in (*found.inference, *found.training) if device.startswith("cuda")}
     missing = named - {gpu.device for gpu in machine.gpus if gpu.device not in found.left_out}
     checks += [Check("devices", "fail", f"{device} is asked for and not there; set auto or cpu") for device in sorted(missing)]

@@ -70,23 +70,20 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         agree_on_schema(brokers.control, upgrade=True)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
-        devices = plan_devices(config)
-        view = open_run(ledger, watch.bus, start, devices.learner_device(config.learner.device))
+        view = open_run(ledger, watch.bus, start)
         write_command(watch.bus, "azq up", start.run.name)
         supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
-            return Session(start, config, devices, ledger, supervisor, watch, interrupts, brokers).run(view)
+            return Session(start, config, plan_devices(config), ledger, supervisor, watch, interrupts, brokers).run(view)
 
 
 def plan_devices(config: Config) -> DevicePlan:
-    """What each device of this machine does; says it, and which are left out or gone since an earlier start."""
+    """What each device of this machine does; says it, and which are left out, or gone since an earlier start."""
     machine = detect()
     found = plan(machine, Wishes.of(config))
     log.info("device_plan", plan=str(found))
-    for device, reason in found.left_out.items():
+    for device, reason in (found.left_out | vanished(config.home, machine)).items():
         log.warning("gpu_left_out", device=device, reason=reason)
-    if reason := vanished(config.home, machine):
-        log.warning("gpu_vanished", reason=reason)
     remember(config.home, machine)
     return found
 
@@ -111,8 +108,8 @@ def read_start(asked: UpRequest) -> Start:
     return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json, host)
 
 
-def open_run(ledger: Ledger, bus: Bus, start: Start, learner_device: str = "") -> RunView:
-    """Creates the run, or resumes it with the settings and the end of now; `learner_device`, if any, in place of the setting's."""
+def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
+    """Creates the run, or resumes it with the settings and the end of now."""
     sections = start.config.run_sections()
     known = {view.record.run: view for view in ledger.runs()}
     if start.run.name in known and not start.run.exists():
@@ -121,8 +118,6 @@ def open_run(ledger: Ledger, bus: Bus, start: Start, learner_device: str = "") -
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
     start.run.create(sections, start.host)
-    learner = sections.learner.model_copy(update={"device": learner_device or sections.learner.device})
-    sections = sections.model_copy(update={"learner": learner})
     record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from azq.config import Config
@@ -46,16 +46,11 @@ class DevicePlan:
     processes: int
     threads: int
     why: str  # so many processes
-    left_out: Mapping[str, str]  # device, or `GPU` for all of them -> why, and the remedy
+    left_out: dict[str, str]  # device, or `GPU` for all of them -> why, and the remedy
 
     def __str__(self) -> str:
         play = f"self-play in {self.processes} x {self.threads} threads ({self.why})"
         return f"inference on {', '.join(self.inference) or 'none'}, training on {', '.join(self.training) or 'none'}, {play}"
-
-    def does(self, device: str) -> str:
-        """What becomes of a device."""
-        tasks = [("trains", self.training), ("infers", self.inference)]
-        return self.left_out.get(device) or " and ".join(task for task, devices in tasks if device in devices) or "rests"
 
     def inference_children(self) -> dict[str, list[str]]:
         """Names and arguments of the inference workers. A lone one on what `auto` takes chooses itself, for then the CPU can stand in."""
@@ -63,10 +58,6 @@ class DevicePlan:
             return {"inference": ["inference"]}
         names = (f"inference.{number}" if number else "inference" for number in range(len(self.inference)))
         return {name: ["inference", "--device", device] for name, device in zip(names, self.inference, strict=True)}
-
-    def learner_device(self, wish: str) -> str:
-        """What `learner.device` is to be: as wished, but where that would take a GPU that is left out."""
-        return self.training[0] if wish in ("auto", "cuda") and FIRST in self.left_out and len(self.training) == 1 else wish
 
 
 def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
@@ -85,9 +76,11 @@ def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
 
 def described(machine: Machine, found: DevicePlan) -> list[str]:
     """A line for each device: what it is, what its driver tells, what becomes of it; and one for self-play."""
-    facts = {gpu.device: "  ".join([gpu.name, *gpu_texts(gpu.figures)]) for gpu in machine.gpus}
-    devices = dict.fromkeys((*facts, *found.left_out, *found.inference, *found.training))
-    lines = [f"{device:<10}{facts[device] + ': ' if device in facts else ''}{found.does(device)}" for device in devices]
+    facts = {gpu.device: f"{'  '.join([gpu.name, *gpu_texts(gpu.figures)])}: " for gpu in machine.gpus}
+    lines = []
+    for device in dict.fromkeys((*facts, *found.left_out, *found.inference, *found.training)):
+        does = " and ".join(task for task, which in (("trains", found.training), ("infers", found.inference)) if device in which)
+        lines.append(f"{device:<10}{facts.get(device, '')}{found.left_out.get(device) or does or 'rests'}")
     return [*lines, f"{'self-play':<10}{found.processes} x {found.threads} threads on {machine.cores} cores: {found.why}"]
 
 
@@ -116,16 +109,13 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
     if wishes.concurrency:
         return wishes.concurrency, "worker.concurrency asks for them"
     gpus = sum(device != "cpu" for device in inference)
-    taken = gpus if gpus else machine.cores // 2 * bool(inference)
-    if gpus and training:  # the learner's core, and one for brokers and daemon
-        taken += 2
-    cores = machine.cores - taken
-    memory = (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES
+    trains = bool(gpus and training)
+    taken = gpus + 2 * trains if gpus else machine.cores // 2 * bool(inference)  # the learner's, and one of brokers and daemon
     bounds = {
-        f"{taken} of {machine.cores} cores do other work": cores // wishes.threads,
-        f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": memory,
+        f"{taken} of {machine.cores} cores do other work": (machine.cores - taken) // wishes.threads,
+        f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES,
     }
-    if gpus and training:
+    if trains:
         bounds[f"{SELFPLAY_CORES_EACH} cores keep a GPU busy"] = SELFPLAY_CORES_EACH * gpus // wishes.threads
     why = min(bounds, key=lambda reason: bounds[reason])
     return max(1, bounds[why]), why

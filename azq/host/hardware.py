@@ -29,15 +29,15 @@ class Machine:
 
 def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
-    memory, cards = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), survey()
-    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), cards.gpus, cards.trouble)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey())
 
 
-def vanished(home: Path, machine: Machine) -> str:
-    """One line on GPUs that were there at an earlier start and are not now; empty where there are none."""
+def vanished(home: Path, machine: Machine) -> dict[str, str]:
+    """GPUs that were there at an earlier start and are not now, and what to do."""
     there = {gpu.uuid for gpu in machine.gpus}
-    gone = [name for uuid, name in _seen(home).items() if uuid not in there]
-    return f"gone: {', '.join(gone)}; look at `nvidia-smi` and `dmesg`, or delete {home / SEEN} where that is meant" if gone else ""
+    remedy = f"gone; look at `nvidia-smi` and `dmesg`, or delete {home / SEEN} where that is meant"
+    return {name: remedy for uuid, name in _seen(home).items() if uuid not in there}
 
 
 def remember(home: Path, machine: Machine) -> None:

@@ -32,10 +32,6 @@ class RunDir:
     def settings(self) -> Path:
         return self.path / "run.toml"
 
-    @property
-    def host_settings(self) -> Path:
-        return self.path / "host.toml"
-
     def log(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
@@ -47,7 +43,7 @@ class RunDir:
         for part in PARTS:
             make_folder(self.path / part)
         if host:
-            publish_file(self.host_settings, to_toml(host).encode())
+            publish_file(self.path / "host.toml", to_toml(host).encode())
         publish_file(self.settings, to_toml(dump_run(sections)).encode())
 
     def values(self) -> dict[str, Any]:
@@ -58,7 +54,8 @@ class RunDir:
 
     def host_values(self) -> dict[str, Any]:
         """What the run's preset sets of the host that runs it."""
-        return read_toml(self.host_settings) if self.host_settings.is_file() else {}
+        file = self.path / "host.toml"
+        return read_toml(file) if file.is_file() else {}
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))

@@ -32,7 +32,7 @@ log = logs.get(__name__)
 
 
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
-    """The device of a setting; `auto` takes CUDA, then MPS, then the CPU, and says why where it passes a GPU over.
+    """The device of a setting; `auto` takes the first GPU that works, then MPS, then the CPU, and says why it passes one over.
 
     Raises `ConfigError` for one that is named and not there or not to be used. Without a number, CUDA is the GPU of this host's process
     `local`, and what is returned has one. It becomes this thread's own: marks on a queue of work, and NCCL, go by that.
@@ -57,9 +57,11 @@ def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
 
 
 def _best(setting: str, local: int) -> torch.device:
-    if torch.cuda.is_available() or drivers():
+    count = torch.cuda.device_count()
+    names = [f"cuda:{(local + further) % count}" for further in range(count)] or ["cuda"] * bool(drivers())
+    for name in names:
         try:
-            return pick_device("cuda", setting, local)
+            return pick_device(name, setting)
         except ConfigError as error:
             log.warning("gpu_passed_over", reason=str(error))
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,7 +29,7 @@ READINGS: dict[str, tuple[Callable[[torch.device], int], float]] = {
 def look() -> Cards:
     """Each GPU that torch counts, tried; or why it counts none."""
     count = torch.cuda.device_count()
-    return Cards(tuple(map(_gpu, range(count)))) if count else Cards(trouble=no_cuda())
+    return tuple(map(_gpu, range(count))), "" if count else no_cuda()
 
 
 def _gpu(index: int) -> Gpu:
@@ -60,29 +62,21 @@ def device_figures(device: torch.device) -> dict[str, float]:
 
 
 class Gauge(threading.Thread):
-    """Reads a device's figures now and then, until `end`, beside the thread that works: drivers take their time to tell."""
+    """Reads a device's figures now and then, beside the thread that works: a driver takes its time to tell."""
 
     def __init__(self, device: torch.device, every_s: float = LOOK_S) -> None:
         super().__init__(name="gauge", daemon=True)
         self.figures: dict[str, float] = {}
         self._device = device
         self._every_s = every_s
-        self._over = threading.Event()
         self.start()
 
     def run(self) -> None:
-        """Reads until `end`; of a device that is lost the last figures stay, and its process says what is wrong."""
-        while True:
-            try:
-                self.figures = device_figures(self._device)
-            except RuntimeError:
-                return
-            if not self.figures or self._over.wait(self._every_s):
-                return
-
-    def end(self) -> None:
-        """Reads no more."""
-        self._over.set()
+        """Reads as long as its process lives; of a device that is lost the last figures stay, and its process says what is wrong."""
+        with contextlib.suppress(RuntimeError):
+            while figures := device_figures(self._device):
+                self.figures = figures
+                time.sleep(self._every_s)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from azq.errors import reason_of
+
 NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
 IN_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # numbers are nvidia-smi's, not those of some order of speed
 SURVEY = (sys.executable, "-m", "azq.nets.survey")
@@ -30,12 +32,7 @@ class Gpu:
     figures: Mapping[str, float] = field(default_factory=dict)  # by their names in azq.metrics
 
 
-@dataclass(frozen=True, slots=True)
-class Cards:
-    """`trouble`: why torch counts none where a driver shows some, and the remedy."""
-
-    gpus: tuple[Gpu, ...] = ()
-    trouble: str = ""
+Cards = tuple[tuple[Gpu, ...], str]  # and why torch counts none where a driver shows some, with the remedy
 
 
 def drivers(devices: Path = Path("/dev")) -> tuple[str, ...]:
@@ -46,11 +43,10 @@ def drivers(devices: Path = Path("/dev")) -> tuple[str, ...]:
 def survey(devices: Path = Path("/dev")) -> Cards:
     """Looks at each card from a process of its own: this one needs no torch, and a driver that hangs or crashes harms nobody."""
     if not drivers(devices):
-        return Cards()
+        return (), ""
     try:
         done = subprocess.run(SURVEY, capture_output=True, timeout=SURVEY_S, check=True, env=os.environ | IN_ORDER)
-        return msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
-    except subprocess.TimeoutExpired:
-        return Cards(trouble=f"the GPUs' driver did not answer within {SURVEY_S:.0f} s; look at `dmesg`, restart the machine")
-    except (subprocess.CalledProcessError, IndexError, msgspec.DecodeError):
-        return Cards(trouble=f"the look at the GPUs crashed; try `{' '.join(SURVEY)}`")
+        found: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
+        return found
+    except (subprocess.SubprocessError, IndexError, msgspec.DecodeError) as error:
+        return (), f"nobody could look at the GPUs ({reason_of(error)}); see `dmesg`"

@@ -19,8 +19,7 @@ from azq.host import devices
 from azq.host.hardware import Machine, detect
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
-from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
-from azq.host.join.services import Service, parse_roles, services
+from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, Service, parse_roles, plan_files, services
 from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out

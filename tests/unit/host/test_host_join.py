@@ -15,8 +15,7 @@ from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
-from azq.host.join.plan import Membership, plan_files
-from azq.host.join.services import Service, parse_roles, services
+from azq.host.join.plan import Membership, Service, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile, carry_out

@@ -58,7 +58,6 @@ def test_cpu_flags_are_read() -> None:
 )
 def test_a_cuda_device_is_told_with_its_number(monkeypatch: pytest.MonkeyPatch, name: str, local: int, gpus: int, chosen: str) -> None:
     taken: list[torch.device] = []
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setattr("torch.cuda.set_device", taken.append)
     assert pick_device(name, "learner.device", local) == torch.device(chosen)
@@ -120,7 +119,6 @@ def test_a_card_that_refuses_is_an_error_by_name_and_passed_over_by_auto(monkeyp
 def test_cards_that_torch_does_not_see_are_an_error_by_name_and_passed_over_by_auto(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None, remedy: str
 ) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr("torch.cuda.init", raising(error))
     assert remedy in refused("cuda")
@@ -128,7 +126,19 @@ def test_cards_that_torch_does_not_see_are_an_error_by_name_and_passed_over_by_a
 
 
 def test_without_a_card_auto_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(device, "drivers", lambda: ())
     monkeypatch.setattr(device, "log", None)
     assert pick_device("auto", "learner.device") == torch.device("cpu")
+
+
+def test_auto_takes_the_first_gpu_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(chosen: torch.device) -> None:
+        if chosen.index == 0:
+            raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
+
+    said: list[str] = []
+    monkeypatch.setattr(device, "log", SimpleNamespace(warning=lambda _event, reason: said.append(reason)))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", busy)
+    assert [pick_device("auto", "learner.device", local).index for local in (0, 1, 2)] == [1, 1, 1]
+    assert len(said) == 2

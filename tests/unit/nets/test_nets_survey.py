@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from azq import metrics
 from azq.errors import ConfigError
 from azq.nets import survey
-from azq.process.cards import Cards, Gpu
+from azq.process.cards import Gpu
 
 GIB = 1 << 30
 CUDA = torch.device("cuda", 1)
@@ -76,32 +75,21 @@ def test_what_the_driver_tells_is_told(monkeypatch: pytest.MonkeyPatch, nvml: Nv
     assert survey.device_figures(torch.device("cpu")) == {}
 
 
-def test_a_gauge_reads_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, turned = iter(range(1, 10)), threading.Event()
+def test_a_gauge_reads_until_the_device_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = iter(range(1, 4))
 
     def figures(_device: torch.device) -> dict[str, float]:
-        if (turn := next(turns)) == 3:
-            turned.set()
-        return {"turn": float(turn)}
-
-    monkeypatch.setattr(survey, "device_figures", figures)
-    gauge = survey.Gauge(CUDA, every_s=1e-3)
-    assert turned.wait(10)
-    gauge.end()
-    gauge.join(10)
-    assert not gauge.is_alive()
-    assert gauge.figures["turn"] >= 3
-
-
-def test_a_gauge_of_a_cpu_or_of_a_lost_device_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_device: torch.device) -> dict[str, float]:
+        if turn := next(turns, 0):
+            return {"turn": float(turn)}
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     idle = survey.Gauge(torch.device("cpu"))
-    monkeypatch.setattr(survey, "device_figures", lost)
-    for gauge in (idle, survey.Gauge(CUDA)):
-        gauge.join(10)
-        assert (gauge.is_alive(), gauge.figures) == (False, {})
+    monkeypatch.setattr(survey, "device_figures", figures)
+    gauge = survey.Gauge(CUDA, every_s=1e-3)
+    for thread in (idle, gauge):
+        thread.join(10)
+        assert not thread.is_alive()
+    assert (idle.figures, gauge.figures) == ({}, {"turn": 3.0})
 
 
 def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +109,7 @@ def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.Monk
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.setattr("torch.ones", ones)
     monkeypatch.setattr(survey, "pick_device", pick)
-    good, busy, old = survey.look().gpus
+    good, busy, old = survey.look()[0]
     assert good == Gpu("cuda:0", "H200", 80 * GIB, 72 * GIB, "u", figures=MEMORY)
     assert (busy.trouble, busy.uuid) == ("busy; end it", "u")
     assert "another build" in old.trouble
@@ -130,4 +118,4 @@ def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.Monk
 def test_why_there_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr(survey, "no_cuda", lambda: "no driver; install it")
-    assert survey.look() == Cards(trouble="no driver; install it")
+    assert survey.look() == ((), "no driver; install it")
