@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,10 +111,14 @@ def done_between(before: Reading, after: Reading) -> dict[str, float]:
     return counts | seconds | {"search_s": progress.search_s - start.search_s}
 
 
-def together(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """What processes did side by side, in the time that the first one was measured for."""
-    wall_s = parts[0]["wall_s"]
-    return {name: sum(part[name] * wall_s / part["wall_s"] for part in parts) for name in parts[0]} | {"wall_s": wall_s}
+def together(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """What processes did side by side, in the time that the first one was measured for; what none of them counted is 0."""
+    done, wall_s = defaultdict[str, float](float), parts[0]["wall_s"]
+    for part in parts:
+        for name, value in part.items():
+            done[name] += value * wall_s / part["wall_s"]
+    done["wall_s"] = wall_s
+    return done
 
 
 @contextlib.contextmanager
