@@ -112,7 +112,7 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
     trains = bool(gpus and training)
     taken = gpus + 2 * trains if gpus else machine.cores // 2 * bool(inference)  # the learner's, and one of brokers and daemon
     bounds = {
-        f"{taken} of {machine.cores} cores do other work": (machine.cores - taken) // wishes.threads,
+        f"other work takes {taken} cores": (machine.cores - taken) // wishes.threads,
         f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES,
     }
     if trains:

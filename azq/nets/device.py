@@ -57,7 +57,7 @@ def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
 
 
 def _best(setting: str, local: int) -> torch.device:
-    count = torch.cuda.device_count()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # the former may count cards that CUDA cannot use
     names = [f"cuda:{(local + further) % count}" for further in range(count)] or ["cuda"] * bool(drivers())
     for name in names:
         try:

@@ -28,7 +28,7 @@ READINGS: dict[str, tuple[Callable[[torch.device], int], float]] = {
 
 def look() -> Cards:
     """Each GPU that torch counts, tried; or why it counts none."""
-    count = torch.cuda.device_count()
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return tuple(map(_gpu, range(count))), "" if count else no_cuda()
 
 

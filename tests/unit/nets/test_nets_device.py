@@ -58,6 +58,7 @@ def test_cpu_flags_are_read() -> None:
 )
 def test_a_cuda_device_is_told_with_its_number(monkeypatch: pytest.MonkeyPatch, name: str, local: int, gpus: int, chosen: str) -> None:
     taken: list[torch.device] = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setattr("torch.cuda.set_device", taken.append)
     assert pick_device(name, "learner.device", local) == torch.device(chosen)
@@ -105,8 +106,12 @@ def falls_back(monkeypatch: pytest.MonkeyPatch) -> str:
     return " ".join(said)
 
 
+@pytest.mark.parametrize("available", [True, False])
 @pytest.mark.parametrize(("says", "remedy"), REFUSALS)
-def test_a_card_that_refuses_is_an_error_by_name_and_passed_over_by_auto(monkeypatch: pytest.MonkeyPatch, says: str, remedy: str) -> None:
+def test_a_card_that_refuses_is_an_error_by_name_and_passed_over_by_auto(
+    monkeypatch: pytest.MonkeyPatch, says: str, remedy: str, available: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: available)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.set_device", raising(RuntimeError(says)))
     for name in ("cuda", "cuda:0"):
@@ -138,6 +143,7 @@ def test_auto_takes_the_first_gpu_that_works(monkeypatch: pytest.MonkeyPatch) ->
 
     said: list[str] = []
     monkeypatch.setattr(device, "log", SimpleNamespace(warning=lambda _event, reason: said.append(reason)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.set_device", busy)
     assert [pick_device("auto", "learner.device", local).index for local in (0, 1, 2)] == [1, 1, 1]

@@ -55,6 +55,7 @@ class WithoutPower(Nvml):
 @pytest.fixture(autouse=True)
 def _memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda _device: (72 * GIB, 80 * GIB))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
@@ -116,6 +117,7 @@ def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.Monk
 
 
 def test_why_there_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)  # NVML counts cards for which a driver is too old
     monkeypatch.setattr(survey, "no_cuda", lambda: "no driver; install it")
     assert survey.look() == ((), "no driver; install it")
