@@ -167,11 +167,9 @@ OF_CHILDREN = {name: combine for figure in FIGURES for name, combine in figure.o
 
 def gpu_texts(figures: Mapping[str, float]) -> list[str]:
     """What the driver of a GPU tells of it; nothing of a process without one."""
-    shown = [f"GPU {figures[GPU_BUSY]:.0%}"] if GPU_BUSY in figures else []
-    if GPU_MEMORY_BYTES in figures:
-        shown.append(f"{figures[GPU_MEMORY_USED_BYTES] / (1 << 30):.1f} of {figures[GPU_MEMORY_BYTES] / (1 << 30):.0f} GiB")
-    units = ((GPU_POWER_W, "W"), (GPU_TEMPERATURE_C, "°C"))
-    return [*shown, *(f"{figures[name]:.0f} {unit}" for name, unit in units if name in figures)]
+    load = ((GPU_BUSY, 1.0, "GPU {:.0%}"), (GPU_MEMORY_USED_BYTES, 2**-30, "{:.1f} GiB in use"))
+    shown = (*load, (GPU_POWER_W, 1.0, "{:.0f} W"), (GPU_TEMPERATURE_C, 1.0, "{:.0f} °C"))
+    return [form.format(factor * figures[name]) for name, factor, form in shown if name in figures]
 
 
 class Recent:

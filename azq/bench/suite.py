@@ -119,7 +119,9 @@ def run_all(
         }
 
     if not measure:
-        overrides = [f"worker.concurrency={processes_of(about['device'], which[0].threads)}", *overrides]
+        wishes = Wishes(about["device"], (), about["device"], threads=which[0].threads)
+        # As many play as in `azq up`; beside the one thread that a CPU's network has here, one.
+        overrides = [f"worker.concurrency={plan(detect(), wishes).processes if on_gpu else 1}", *overrides]
         measure = partial(_in_a_process, about["device"], overrides)
     patience_s = PATIENCE_S + READY_ON_GPU_S * on_gpu
     end_s = began_s + 60 * minutes
@@ -234,8 +236,3 @@ def config_of(case: Case, num_simulations: int, device: str, max_batch: int, ove
         "worker": {"concurrency": processes},
     }
     return Config(**merge(values, chosen))
-
-
-def processes_of(device: str, threads: int) -> int:
-    """How many processes play: on a GPU as in `azq up`; beside one thread of a CPU's network, one."""
-    return plan(detect(), Wishes(device, (), device, threads=threads)).processes if device.startswith("cuda") else 1

@@ -10,7 +10,6 @@ from azq.host.hardware import Machine
 from azq.metrics import gpu_texts
 from azq.process.cards import Gpu
 
-FIRST = "cuda:0"  # what `auto` takes
 LEAST_FREE_BYTES = 1 << 30  # of a GPU's memory: a context, and a network with its buffers and graphs
 APART_FROM = 4  # GPUs for each that trains, from which on that one only trains: a tenth of the work is training
 SELFPLAY_CORES_EACH = 12  # for each GPU that infers: with more, more requests wait
@@ -54,7 +53,7 @@ class DevicePlan:
 
     def inference_children(self) -> dict[str, list[str]]:
         """Names and arguments of the inference workers. A lone one on what `auto` takes chooses itself, for then the CPU can stand in."""
-        if self.inference == (FIRST,):
+        if self.inference == ("cuda:0",):
             return {"inference": ["inference"]}
         names = (f"inference.{number}" if number else "inference" for number in range(len(self.inference)))
         return {name: ["inference", "--device", device] for name, device in zip(names, self.inference, strict=True)}
@@ -76,7 +75,7 @@ def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
 
 def described(machine: Machine, found: DevicePlan) -> list[str]:
     """A line for each device: what it is, what its driver tells, what becomes of it; and one for self-play."""
-    facts = {gpu.device: f"{'  '.join([gpu.name, *gpu_texts(gpu.figures)])}: " for gpu in machine.gpus}
+    facts = {gpu.device: f"{', '.join([gpu.name, f'{gpu.memory_bytes >> 30} GiB', *gpu_texts(gpu.figures)])}: " for gpu in machine.gpus}
     lines = []
     for device in dict.fromkeys((*facts, *found.left_out, *found.inference, *found.training)):
         does = " and ".join(task for task, which in (("trains", found.training), ("infers", found.inference)) if device in which)

@@ -13,8 +13,7 @@ import msgspec
 import torch
 
 from azq import metrics
-from azq.errors import ConfigError
-from azq.nets.device import explained, no_cuda, pick_device
+from azq.nets.device import explained, no_cuda
 from azq.process.cards import Cards, Gpu
 
 LOOK_S = 5.0  # between two looks of a gauge
@@ -33,15 +32,13 @@ def look() -> Cards:
 
 
 def _gpu(index: int) -> Gpu:
-    gpu = Gpu(f"cuda:{index}")
+    device = torch.device("cuda", index)
+    gpu = Gpu(str(device))
     try:
-        facts = torch.cuda.get_device_properties(index)
+        facts = torch.cuda.get_device_properties(device)
         gpu = replace(gpu, name=facts.name, memory_bytes=facts.total_memory, uuid=str(facts.uuid))
-        device = pick_device(gpu.device, "device")
         torch.ones(1, device=device).sum().item()  # the first kernel: some cards fail only here
         figures = device_figures(device)
-    except ConfigError as error:
-        return replace(gpu, trouble=str(error))
     except (RuntimeError, AssertionError) as error:
         return replace(gpu, trouble=explained(error))
     return replace(gpu, free_bytes=int(figures[metrics.GPU_MEMORY_BYTES] - figures[metrics.GPU_MEMORY_USED_BYTES]), figures=figures)
@@ -64,11 +61,10 @@ def device_figures(device: torch.device) -> dict[str, float]:
 class Gauge(threading.Thread):
     """Reads a device's figures now and then, beside the thread that works: a driver takes its time to tell."""
 
-    def __init__(self, device: torch.device, every_s: float = LOOK_S) -> None:
+    def __init__(self, device: torch.device) -> None:
         super().__init__(name="gauge", daemon=True)
         self.figures: dict[str, float] = {}
         self._device = device
-        self._every_s = every_s
         self.start()
 
     def run(self) -> None:
@@ -76,7 +72,7 @@ class Gauge(threading.Thread):
         with contextlib.suppress(RuntimeError):
             while figures := device_figures(self._device):
                 self.figures = figures
-                time.sleep(self._every_s)
+                time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,7 @@ def preset(game: str, variant: str = "") -> dict[str, Any]:
 
 def host_preset(game: str, variant: str = "") -> dict[str, Any]:
     """The host's settings that go with it; raises as `preset`."""
-    found: dict[str, Any] = _layered(game, variant).get(HOST, {})
-    return found
+    return dict(_layered(game, variant).get(HOST, {}))
 
 
 def _layered(game: str, variant: str) -> dict[str, Any]:

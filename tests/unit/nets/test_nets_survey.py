@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from azq import metrics
-from azq.errors import ConfigError
 from azq.nets import survey
 from azq.process.cards import Gpu
 
 GIB = 1 << 30
+REFUSALS = ("CUDA-capable device(s) is/are busy or unavailable", "no kernel image is available for execution on the device")
 CUDA = torch.device("cuda", 1)
 TOLD = {metrics.GPU_BUSY: 0.93, metrics.GPU_POWER_W: 412.5, metrics.GPU_TEMPERATURE_C: 61.0}
 MEMORY = {metrics.GPU_MEMORY_USED_BYTES: 8.0 * GIB, metrics.GPU_MEMORY_BYTES: 80.0 * GIB}
@@ -86,7 +86,8 @@ def test_a_gauge_reads_until_the_device_is_lost(monkeypatch: pytest.MonkeyPatch)
 
     idle = survey.Gauge(torch.device("cpu"))
     monkeypatch.setattr(survey, "device_figures", figures)
-    gauge = survey.Gauge(CUDA, every_s=1e-3)
+    monkeypatch.setattr(survey, "LOOK_S", 1e-3)
+    gauge = survey.Gauge(CUDA)
     for thread in (idle, gauge):
         thread.join(10)
         assert not thread.is_alive()
@@ -94,14 +95,9 @@ def test_a_gauge_reads_until_the_device_is_lost(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pick(name: str, _setting: str) -> torch.device:
-        if name == "cuda:1":
-            raise ConfigError("busy; end it")
-        return torch.device(name)
-
     def ones(_count: int, device: torch.device) -> torch.Tensor:
-        if device.index == 2:
-            raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nCompile with")
+        if device.index:
+            raise RuntimeError(f"CUDA error: {REFUSALS[device.index - 1]}\nCompile with")
         return torch.tensor([1.0])
 
     install(monkeypatch, None)
@@ -109,10 +105,10 @@ def test_each_card_is_tried_and_one_that_fails_says_why(monkeypatch: pytest.Monk
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda _index: facts)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.setattr("torch.ones", ones)
-    monkeypatch.setattr(survey, "pick_device", pick)
     good, busy, old = survey.look()[0]
     assert good == Gpu("cuda:0", "H200", 80 * GIB, 72 * GIB, "u", figures=MEMORY)
-    assert (busy.trouble, busy.uuid) == ("busy; end it", "u")
+    assert (busy.trouble.count("\n"), busy.uuid) == (0, "u")
+    assert "nvidia-smi -c DEFAULT" in busy.trouble
     assert "another build" in old.trouble
 
 
