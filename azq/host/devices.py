@@ -53,7 +53,7 @@ class DevicePlan:
 
     def inference_children(self) -> dict[str, list[str]]:
         """Names and arguments of the inference workers. A lone one on what `auto` takes chooses itself, for then the CPU can stand in."""
-        if self.inference == ("cuda:0",):
+        if self.inference in (("cuda:0",), ("mps",)):
             return {"inference": ["inference"]}
         names = (f"inference.{number}" if number else "inference" for number in range(len(self.inference)))
         return {name: ["inference", "--device", device] for name, device in zip(names, self.inference, strict=True)}

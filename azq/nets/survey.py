@@ -69,7 +69,7 @@ class Gauge(threading.Thread):
 
     def run(self) -> None:
         """Reads as long as its process lives; of a device that is lost the last figures stay, and its process says what is wrong."""
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, AssertionError):
             while figures := device_figures(self._device):
                 self.figures = figures
                 time.sleep(LOOK_S)

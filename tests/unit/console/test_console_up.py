@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from azq.cli.app import app
 from azq.console import up
 from azq.console.session import Start
 from azq.errors import ConfigError, StateConflict, UnknownGameError
@@ -77,6 +80,18 @@ def test_the_devices_of_a_machine_are_told_and_those_gone_too(tmp_path: Path, mo
     machine = replace(machine, gpus=(cards[0], replace(cards[1], uuid="", trouble="busy; end it")))
     assert up.plan_devices(config).inference == ("cuda:0",)
     assert [event for event, _ in said] == ["device_plan", "gpu_left_out", "gpu_left_out"]
+
+
+def test_the_plan_can_be_read_beforehand_by_people_and_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = tuple(Gpu(f"cuda:{number}", "H200", 80 << 30, 80 << 30) for number in range(8))
+    monkeypatch.setattr("azq.host.hardware.detect", lambda: Machine("box", 192, 512 << 30, ("cpu", "cuda"), cards))
+    answer = CliRunner().invoke(app, ["devices", "plan", "--preset", "box-8gpu"])
+    lines = answer.output.splitlines()
+    assert lines[0] == "cuda:0    H200, 80 GiB: trains"
+    assert [line.rpartition(": ")[2] for line in lines[1:8]] == ["infers"] * 7
+    assert lines[8] == "self-play 28 x 3 threads on 192 cores: 12 cores keep a GPU busy"
+    told = json.loads(CliRunner().invoke(app, ["devices", "plan", "--set", "worker.concurrency=5", "--json"]).output)
+    assert (told["plan"]["processes"], told["plan"]["training"], len(told["machine"]["gpus"])) == (5, ["cuda:0"], 8)
 
 
 def test_a_python_file_that_was_named_is_allowed_to_this_runs_own_processes(tmp_path: Path) -> None:
