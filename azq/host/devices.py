@@ -109,7 +109,7 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
         return wishes.concurrency, "worker.concurrency asks for them"
     gpus = sum(device != "cpu" for device in inference)
     trains = bool(gpus and training)
-    taken = gpus + 2 * trains if gpus else machine.cores // 2 * bool(inference)  # the learner's, and one of brokers and daemon
+    taken = gpus + 2 * trains if gpus else machine.cores // 2 * bool(inference or training)  # the learner's, and one of brokers and daemon
     bounds = {
         f"other work takes {taken} cores": (machine.cores - taken) // wishes.threads,
         f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES,

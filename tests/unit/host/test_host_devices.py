@@ -50,7 +50,9 @@ def cuda(*numbers: int) -> tuple[str, ...]:
         (2, 16, Wishes("cuda:1", (), "cuda:0", concurrency=2), cuda(0), cuda(1), 2),
         (2, 16, Wishes("auto", cuda(1, 0), "auto", threads=3), cuda(0), cuda(1, 0), 4),
         (1, 16, Wishes("auto", (), "cpu", threads=3), ("cpu",), cuda(0), 4),
-        (2, 16, Wishes("", (), "auto", threads=4), cuda(0), (), 4),
+        (2, 16, Wishes("", (), "auto", threads=4), cuda(0), (), 2),
+        (0, 2, Wishes("", (), "auto"), ("cpu",), (), 1),
+        (0, 2, Wishes(), (), (), 2),
         (0, 16, Wishes("cuda", (), "cuda:1", threads=3), ("cuda:1",), ("cuda",), 4),
     ],
 )
