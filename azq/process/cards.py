@@ -14,7 +14,7 @@ import msgspec
 from azq.errors import reason_of
 
 NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
-IN_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # numbers are nvidia-smi's, not those of some order of speed
+ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers are nvidia-smi's, not those of some order of speed
 SURVEY = (sys.executable, "-m", "azq.nets.survey")
 SURVEY_S = 60.0  # loading torch and its libraries, and a context on each card
 
@@ -45,7 +45,7 @@ def survey(devices: Path = Path("/dev")) -> Cards:
     if not drivers(devices):
         return (), ""
     try:
-        done = subprocess.run(SURVEY, capture_output=True, timeout=SURVEY_S, check=True, env=os.environ | IN_ORDER)
+        done = subprocess.run(SURVEY, capture_output=True, timeout=SURVEY_S, check=True, env=dict([ORDER]) | os.environ)
         found: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
         return found
     except (subprocess.SubprocessError, IndexError, msgspec.DecodeError) as error:
