@@ -99,7 +99,7 @@ class Session:
         tags = [] if tag in KNOWN_TAGS else ["--tags", tag]
         searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         searches[Kind.SELFPLAY] += ["--concurrency", str(self.devices.processes)]
-        inference = self.devices.inference_children()
+        inference = self.devices.inference_children(named=bool(self.config.inference.devices))
         learner = {"learner": ["learner", "--run", self.start.run.name]}
         of_role = in_roles(self.config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():

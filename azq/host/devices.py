@@ -51,9 +51,9 @@ class DevicePlan:
         play = f"self-play in {self.processes} x {self.threads} threads ({self.why})"
         return f"inference on {', '.join(self.inference) or 'none'}, training on {', '.join(self.training) or 'none'}, {play}"
 
-    def inference_children(self) -> dict[str, list[str]]:
-        """Names and arguments of the inference workers. A lone one on what `auto` takes chooses itself, for then the CPU can stand in."""
-        if self.inference in (("cuda:0",), ("mps",)):
+    def inference_children(self, *, named: bool = False) -> dict[str, list[str]]:
+        """Names and arguments of the inference workers. A lone one on what `auto` takes, unless by name, may go on on the CPU."""
+        if not named and self.inference in (("cuda:0",), ("mps",)):
             return {"inference": ["inference"]}
         names = (f"inference.{number}" if number else "inference" for number in range(len(self.inference)))
         return {name: ["inference", "--device", device] for name, device in zip(names, self.inference, strict=True)}

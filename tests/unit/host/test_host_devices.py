@@ -109,6 +109,7 @@ def test_memory_bounds_what_plays() -> None:
 
 def test_one_worker_chooses_by_itself_and_several_are_told() -> None:
     assert plan(machine(1), UP).inference_children() == {"inference": ["inference"]}
+    assert plan(machine(1), UP).inference_children(named=True) == {"inference": ["inference", "--device", "cuda:0"]}
     assert plan(machine(tags=("cpu", "mps")), UP).inference_children() == {"inference": ["inference"]}
     assert plan(machine(2), UP).inference_children() == {
         "inference": ["inference", "--device", "cuda:0"],
