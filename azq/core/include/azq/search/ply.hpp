@@ -70,12 +70,21 @@ class PlySearch {
     /// What is legal at the leaf that was handed out last.
     Edges newest() const { return tree_.edges(pending_.back()); }
 
-    /// Starts fetching what the first step touches.
-    void prefetch_root() const { tree_.prefetch(TreeT::kRoot); }
+    /// Starts fetching what the first step touches, and where the leaf will be.
+    void prefetch_root() const {
+        tree_.prefetch(TreeT::kRoot);
+        tree_.prefetch(tree_.end());
+    }
+
+    /// Starts fetching the names of what `prefetch_pending` fetches.
+    void prefetch_path() const {
+        prefetch_lines(path_.data());
+        prefetch_lines(pending_.data());
+    }
 
     /// Starts fetching what `apply` touches.
     void prefetch_pending() const {
-        for (const Step& step : path_) tree_.prefetch(step.node);
+        for (const Step step : path_) tree_.prefetch(step);
     }
 
   protected:
@@ -132,7 +141,7 @@ class PlySearch {
     Progress await(std::int32_t leaf) {
         tree_.node(leaf).status = NodeStatus::kPending;
         pending_.push_back(leaf);
-        path_.push_back({leaf, kNoChild});
+        path_.push_back(tree_.step(leaf, kNoChild));
         cursor_ = kNoChild;
         return pending() == context_->config.leaves_per_step ? Progress::kWaiting : Progress::kMoving;
     }
