@@ -76,16 +76,10 @@ def by_the_clock(config: Config, sections: RunSections, seconds: float, batch: i
         turn(seconds / 4)
         parties = {"client": (os.getpid(),), "brokers": machine.brokers, "inference": machine.workers}
         used_s, began_s = {name: cpu_s(pids) for name, pids in parties.items()}, time.monotonic()
-        requests = turn(seconds)
-        wall_s = time.monotonic() - began_s
-        used_s = {name: cpu_s(pids) - used_s[name] for name, pids in parties.items()}
-    return {
-        "batch": batch,
-        "network_clock_ms": clock_s * 1e3,
-        "requests_per_s": round(requests / wall_s, 1),
-        **{f"{name}_cores": round(spent_s / wall_s, 3) for name, spent_s in used_s.items()},
-        **{f"{name}_ms_per_request": round(1e3 * spent_s / requests, 3) for name, spent_s in used_s.items()},
-    }
+        rate = turn(seconds) / (time.monotonic() - began_s)
+        cores = {name: (cpu_s(pids) - used_s[name]) / (time.monotonic() - began_s) for name, pids in parties.items()}
+    figures = {f"{name}_cores": round(used, 3) for name, used in cores.items()}
+    return {"batch": batch, "network_clock_ms": clock_s * 1e3, "requests_per_s": round(rate, 1), **figures}
 
 
 def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
