@@ -24,7 +24,7 @@ from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record
 from azq.wire.codec import most_leaves
 from azq.wire.messages import GameRecord
 
-MANY_ACTIONS = 32  # with fewer, all logits are short
+MANY_ACTIONS = 64  # with fewer, picking the legal ones' logits costs as much CPU as sending all
 
 
 class GameGroup:

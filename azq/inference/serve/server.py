@@ -200,8 +200,8 @@ class InferenceServer:
         return plan(ready, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
 
     def _limits(self, group: Group) -> BatchLimits:
-        """What a batch waits for; a device with nothing to do waits for nobody, unless it was told to."""
-        if group.suspect or (not self.flying and self._config.deadline_ms == "auto"):
+        """What a batch waits for. A CPU, which takes as long as there are leaves, waits for nobody unless it was told to."""
+        if group.suspect or (self._depth == 1 and self._config.deadline_ms == "auto"):
             return BatchLimits(1, 0.0)
         return self.served[group.run].limits
 

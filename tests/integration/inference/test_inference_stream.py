@@ -87,7 +87,7 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
 
 
 @pytest.mark.parametrize(("deadline_ms", "answered"), [("auto", 3), (3_600_000.0, 0)])
-def test_an_idle_device_waits_for_nobody_unless_it_was_told_to(connect, shelf, deadline_ms, answered):
+def test_a_cpu_waits_for_nobody_unless_it_was_told_to(connect, shelf, deadline_ms, answered):
     config = CONFIG.model_copy(update={"batch": 64, "deadline_ms": deadline_ms})
     shelf.publish(1, weights(1))
     server = connect.server(shelf, config=config)
