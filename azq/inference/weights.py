@@ -118,6 +118,19 @@ class ResidentModels:
         self._spares.append(newest.twin())
         return True
 
+    def renew(self, version: int) -> bool:
+        """Has a version that fell tried at the top again when that is due; True when a model that got further took its place."""
+        with self._changing:
+            model = self._models.get(version)
+        if model is None or not model.may_rise:
+            return False
+        twin = model.twin()
+        if twin.rung == model.rung or model.rung.lower(twin.rung) != model.rung:
+            return False
+        with self._changing:
+            self._models[version] = twin
+        return True
+
     def borrow(self, version: int) -> Model | None:
         """A resident version, which is not overwritten until it is given back."""
         with self._changing:

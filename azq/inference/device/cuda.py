@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from math import isfinite
+from statistics import median
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -19,14 +21,17 @@ import torch
 from numpy.typing import NDArray
 
 from azq import logs
-from azq.inference.device.forward import CaptureRefused, Failure, Flight, Outputs, bucket_of, classify, gather
-from azq.nets import Network, unpack
+from azq.inference.device.forward import CaptureRefused, Failure, Outputs, bucket_of, classify, gather
+from azq.inference.device.ways import Pass
+from azq.nets import NetSpec
 from azq.nets.device import device_mark
 from azq.phases import DeviceEvent
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
+TRIALS = 20  # batches of which the median says how fast a way is
+APART = 64  # float16 in a buffer before the logits, which are to begin where the device reads and writes best
 TOLD_S = 5.0  # between lines of the log about a recording that lasts
 
 
@@ -106,8 +111,8 @@ class Lanes:
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
-        return GraphSlot(module, self, self._lanes[turn], largest)
+    def slot(self, run: Pass, turn: int, largest: int) -> GraphSlot:
+        return GraphSlot(run, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
         """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
@@ -138,9 +143,9 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: GraphSlot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
+    def __init__(self, slot: GraphSlot, count: int, size: int, begun: DeviceEvent, done: DeviceEvent) -> None:
         self._slot: GraphSlot | None = slot
-        self._count = count
+        self._count, self._size = count, size
         self._begun, self._done = begun, done
         self._landed: tuple[Outputs, bool] | None = None
         self._error: RuntimeError | None = None
@@ -158,17 +163,39 @@ class GraphFlight:
         """What the device found of its outputs, rows of padding included."""
         return self._land()[1]
 
+    @property
+    def device_s(self) -> float:
+        """Seconds from its first copy to its last, once it is over."""
+        return self._begun.elapsed_time(self._done) / 1e3
+
     def _land(self) -> tuple[Outputs, bool]:
         if self._slot is not None:
             slot, self._slot = self._slot, None
             try:
-                self._landed = slot.read(self._count, self._begun, self._done)
+                self._landed = slot.read(self._count, self._size, self._begun, self._done)
             except RuntimeError as error:
                 self._error = error.with_traceback(None)
         if self._landed is None:
             assert self._error is not None
             raise self._error
         return self._landed
+
+
+class Answers(NamedTuple):
+    """Where the outputs of a batch lie in a buffer: side by side, so that one look finds what is not finite, and one copy takes all."""
+
+    largest: torch.Tensor  # () magnitude of all logits and values; NaN where one is
+    logits: torch.Tensor  # (B, A)
+    values: torch.Tensor  # (B, V)
+    both: torch.Tensor
+    whole: torch.Tensor
+
+
+def _answers(buffer: torch.Tensor, size: int, spec: NetSpec) -> Answers:
+    whole = buffer[: APART + size * (spec.num_actions + spec.value_size)]
+    both = whole[APART:]
+    end = size * spec.num_actions
+    return Answers(whole[0], both[:end].view(size, -1), both[end:].view(size, -1), both, whole)
 
 
 class GraphSlot:
@@ -178,20 +205,20 @@ class GraphSlot:
     which a stream that captures at that moment must not be asked.
     """
 
-    def __init__(self, module: Network, lanes: Lanes, lane: Lane, largest: int) -> None:
-        spec = module.spec
-        self._module = module
+    def __init__(self, run: Pass, lanes: Lanes, lane: Lane, largest: int) -> None:
+        spec = run.network.spec
+        self._run, self._largest = run, largest
         self._lanes = lanes
         self._lane = lane
-        shapes = ((spec.packed_size, torch.uint8), (spec.num_actions, torch.float16), (spec.value_size, torch.float16))
+        answers = APART + largest * (spec.num_actions + spec.value_size)
+        shapes: tuple[tuple[tuple[int, ...], torch.dtype], ...] = ((largest, spec.packed_size), torch.uint8), ((answers,), torch.float16)
         with torch.cuda.device(lanes.device):  # else pages are locked by a context on the first GPU, which costs memory there
-            self._input, self._logits, self._values = (_pinned((largest, width), kind) for width, kind in shapes)
-            self._finite = _pinned((1,), torch.bool)
-        on_device = [torch.zeros((largest, width), dtype=kind, device=lanes.device) for width, kind in shapes]
-        self._input_there, self._logits_there, self._values_there = on_device
-        self._finite_there = torch.zeros((1,), dtype=torch.bool, device=lanes.device)
+            self._input, self._answers = (torch.zeros(shape, dtype=kind, pin_memory=True) for shape, kind in shapes)
+        self._input_there, self._answers_there = (torch.zeros(shape, dtype=kind, device=lanes.device) for shape, kind in shapes)
         lanes.settle()  # other streams than that of the zeros are to write there
         self._flight: GraphFlight | None = None
+        self._here: dict[int, Answers] = {}
+        self._there: dict[int, Answers] = {}
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     @property
@@ -207,22 +234,23 @@ class GraphSlot:
             begun = self._lanes.clock.mark()
             self._input_there[:count].copy_(self._input[:count], non_blocking=True)
             self._graphs[size].replay()
-            self._logits[:count].copy_(self._logits_there[:count], non_blocking=True)
-            self._values[:count].copy_(self._values_there[:count], non_blocking=True)
-            self._finite.copy_(self._finite_there, non_blocking=True)
+            self._here[size].whole.copy_(self._there[size].whole, non_blocking=True)
             done = self._lanes.clock.mark()
-        self._flight = GraphFlight(self, count, begun, done)
+        self._flight = GraphFlight(self, count, size, begun, done)
         return self._flight
 
-    def read(self, count: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
+    def read(self, count: int, size: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
         """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
         done.synchronize()
         self._lanes.clock.landed(begun, done)
-        return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
+        here = self._here[size]
+        return (here.logits[:count].numpy().copy(), here.values[:count].numpy().copy()), isfinite(here.largest)
 
     def capture(self, size: int) -> None:
         """Records the graph of a size. Raises CaptureRefused, or what the device raised."""
         self._free()  # warm-ups write into the slot's buffers
+        spec = self._run.network.spec
+        self._here[size], self._there[size] = (_answers(buffer, size, spec) for buffer in (self._answers, self._answers_there))
         try:
             self._graphs[size] = self._lanes.record(self._lane, lambda: self._body(size))
         except RuntimeError as error:
@@ -237,16 +265,18 @@ class GraphSlot:
 
     def _body(self, size: int) -> None:
         # To call the module is to call what was compiled of it, where it was; its method never is.
-        run = self._module if size >= COMPILED_FROM * len(self._input) else self._module.forward
-        logits, values = run(*unpack(self._input_there[:size], self._module.spec))
-        as_sent, also = self._logits_there[:size].copy_(logits), self._values_there[:size].copy_(values)
-        self._finite_there.copy_((torch.isfinite(as_sent).all() & torch.isfinite(also).all()).view(1))
+        run = self._run if size >= COMPILED_FROM * self._largest else self._run.forward
+        logits, values = run(self._input_there[:size])
+        there = self._there[size]
+        there.logits.copy_(logits)
+        there.values.copy_(values)
+        torch.linalg.vector_norm(there.both, float("inf"), out=there.largest)
 
 
 class Slots(Protocol):
     """What GraphForward asks of a device; `Lanes` is the real one."""
 
-    def slot(self, module: Network, turn: int, largest: int) -> Any: ...
+    def slot(self, run: Pass, turn: int, largest: int) -> Any: ...
     def settle(self) -> None: ...
     def tell(self, recorded: int, graphs: int) -> None: ...
 
@@ -257,32 +287,47 @@ class GraphForward:
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
     """
 
-    def __init__(self, module: Network, sizes: tuple[int, ...], lanes: Slots) -> None:
+    def __init__(self, run: Pass, sizes: tuple[int, ...], lanes: Slots) -> None:
+        self._run = run
         self._sizes = sizes
         self._lanes = lanes
-        self._slots = [lanes.slot(module, turn, sizes[-1]) for turn in range(SLOTS)]
+        self._slots = [lanes.slot(run, turn, sizes[-1]) for turn in range(SLOTS)]
         self._turn = 0
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> GraphFlight:
         """Replays the smallest graph that holds these leaves; raises CaptureRefused where there is none."""
         self._turn = (self._turn + 1) % SLOTS
         slot = self._slots[self._turn]
         count, recorded = sum(map(len, parts)), slot.recorded
         if not recorded or count > recorded[-1]:
             raise CaptureRefused(f"no graph of {count} leaves was recorded")
-        flight: Flight = slot.launch(parts, bucket_of(count, recorded))
+        flight: GraphFlight = slot.launch(parts, bucket_of(count, recorded))
         return flight
 
     def refresh(self) -> None:
         """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
+        self.record()
+
+    def record(self, *, largest_only: bool = False) -> None:
+        """As `refresh`; or for the largest batch alone, to see how fast that is."""
+        self._run.refresh()
         self._lanes.settle()
-        missing = [(size, slot) for size in reversed(self._sizes) for slot in self._slots if size not in slot.recorded]
+        sizes = self._sizes[-1:] if largest_only else self._sizes[::-1]
+        missing = [(size, slot) for size in sizes for slot in self._slots if size not in slot.recorded]
         try:
             for number, (size, slot) in enumerate(missing):  # the largest first: the others fit into its memory
                 self._lanes.tell(number, len(missing))
                 slot.capture(size)
         finally:
             self._lanes.tell(len(missing), len(missing))
+
+    def device_s(self, packed: NDArray[np.uint8]) -> float:
+        """Seconds that the device takes for a batch, the median of some, one at a time."""
+        flights = []
+        for _ in range(TRIALS):
+            flights.append(self.launch(packed))
+            flights[-1].wait()
+        return median(flight.device_s for flight in flights)
 
 
 @contextmanager
@@ -293,8 +338,3 @@ def _searching(search: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
-    """Page-locked memory, which the device copies from and to by itself."""
-    return torch.zeros(shape, dtype=kind, pin_memory=True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
-from azq.errors import WeightsError
+from azq.errors import DeviceError, WeightsError, reason_of
+from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, Rung, fastest_layout
-from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify
+from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify, describe
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
@@ -43,7 +48,8 @@ class Model:
         self._config = config
         self._engine = engine or Engine(config, placement or place(config))
         self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
-        self.rung = self._engine.rung_for((spec, network))
+        self._shape = spec, network
+        self.rung = self._engine.rung_for(self._shape)
         self.built: tuple[Rung, Network, Forward] | None = None  # for a rung: the module whose weights its forward pass takes, and that
         self._probe = random_observations(spec, PROBE_SIZE)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -63,9 +69,14 @@ class Model:
         self._expected = self.plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        self.rung = self._engine.rung_for((self.spec, self.network))
+        self.rung = self._engine.rung_for(self._shape)
         self._settle(self._try(), serving=False)
         self.version = version
+
+    @property
+    def may_rise(self) -> bool:
+        """Whether these weights are not run the fastest way, and it is time to try that again."""
+        return self._engine.may_rise(self.rung, self._shape)
 
     def twin(self) -> Model:
         """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
@@ -110,29 +121,45 @@ class Model:
         """Goes down until a rung passes the self-test; while others wait (`serving`), to one that needs no graphs."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            lower = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
+            lower = self._engine.fall(self.rung, failure, what, self._shape)
             self.rung = self._engine.unrecorded(lower) if serving else lower
             failure = self._try()
 
     def _try(self) -> Failure | None:
         """Builds what the rung asks for, gives it the weights and compares it with the reference on known observations."""
         try:
-            self._take_over()
-            flight = self.launch(self._probe)
-            if failure := _failure_of(flight):
-                return failure
-            return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+            if self.built is None or self.built[0] != self.rung:
+                self.built = None  # frees its memory first
+                if names := self._engine.to_measure(self.reference, self.rung, self._shape):
+                    seconds = {name: self._seconds(replace(self.rung, way=name)) for name in names}
+                    self.rung = replace(self.rung, way=self._engine.choose(self._shape, seconds))
+                self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
+            _, module, forward = self.built
+            if module is not self.reference:
+                module.load_state_dict(self.reference.state_dict())
+            forward.refresh()
+            return self._differs(self.launch(self._probe))
         except (RuntimeError, MemoryError) as error:
             return classify(error)
 
-    def _take_over(self) -> None:
-        if self.built is None or self.built[0] != self.rung:
-            self.built = None  # frees its memory first
-            self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
-        _, module, forward = self.built
-        if module is not self.reference:
-            module.load_state_dict(self.reference.state_dict())
-        forward.refresh()
+    def _differs(self, flight: Flight) -> Failure | None:
+        """What is wrong with an evaluation of the known observations."""
+        if failure := _failure_of(flight):
+            return failure
+        return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+
+    def _seconds(self, rung: Rung) -> float:
+        """What the largest batch takes on a rung of graphs; infinite, and said, where that fails: it is not for its speed alone."""
+        try:
+            _, forward = self._engine.forward(self.reference, rung)
+            assert isinstance(forward, GraphForward)
+            forward.record(largest_only=True)
+            if failure := self._differs(forward.launch(self._probe)):
+                raise DeviceError(describe(failure))
+            return forward.device_s(random_observations(self.spec, rung.max_batch))
+        except Exception as error:  # of a compiler, or of a torch that lacks it
+            logs.get(__name__).warning("way_skipped", rung=str(rung), network=self.network.kind, reason=reason_of(error))
+            return inf
 
     def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
         """Evaluates more than the rung's largest batch."""

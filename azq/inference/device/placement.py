@@ -32,7 +32,10 @@ class Placement:
         """A GPU's memory in use, by whomever, and in all; nothing of a CPU."""
         if self.device.type != "cuda":
             return {}
-        free, total = torch.cuda.mem_get_info(self.device)
+        try:
+            free, total = torch.cuda.mem_get_info(self.device)
+        except RuntimeError:  # of a lost device, which the next forward pass says
+            return {}
         return {GPU_MEMORY_USED_BYTES: float(total - free), GPU_MEMORY_BYTES: float(total)}
 
 

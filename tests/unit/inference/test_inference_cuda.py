@@ -16,7 +16,8 @@ from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import CaptureRefused, EagerForward, Landed, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
-from azq.nets import Network, build, from_bytes
+from azq.inference.device.ways import Pass
+from azq.nets import build, from_bytes
 
 SIZES = buckets(64, per_octave=2)
 CPU = torch.device("cpu")
@@ -25,12 +26,12 @@ CPU = torch.device("cpu")
 class FakeSlot:
     """Records what a slot is asked for, and evaluates op by op."""
 
-    def __init__(self, module: Network, turn: int, lanes: FakeLanes) -> None:
+    def __init__(self, run: Pass, turn: int, lanes: FakeLanes) -> None:
         self.turn = turn
         self.lanes = lanes
         self.sizes: list[int] = []
         self.launched: list[int] = []
-        self._forward = EagerForward(module, CPU, SIZES)
+        self._forward = EagerForward(run.network, CPU, SIZES)
 
     @property
     def recorded(self) -> list[int]:
@@ -56,9 +57,9 @@ class FakeLanes:
         self.settled = 0
         self.told: list[tuple[int, int]] = []
 
-    def slot(self, module: Network, turn: int, largest: int) -> FakeSlot:
+    def slot(self, run: Pass, turn: int, largest: int) -> FakeSlot:
         assert largest == SIZES[-1]
-        self.slots.append(FakeSlot(module, turn, self))
+        self.slots.append(FakeSlot(run, turn, self))
         return self.slots[-1]
 
     def settle(self) -> None:
@@ -69,16 +70,16 @@ class FakeLanes:
 
 
 @pytest.fixture
-def module():
+def run():
     torch.set_num_threads(1)
     made = build(NETWORK, SPEC)
     made.load_state_dict(from_bytes(weights(1))[0])
-    return made.eval().requires_grad_(False)
+    return Pass(made.eval().requires_grad_(False))
 
 
-def test_slots_take_turns_and_graphs_are_recorded_once(module):
+def test_slots_take_turns_and_graphs_are_recorded_once(run):
     lanes = FakeLanes()
-    forward = GraphForward(module, SIZES, lanes)
+    forward = GraphForward(run, SIZES, lanes)
     forward.refresh()
     for count in (5, 6, 6, 5, 64, 33, 1):
         assert len(forward.launch(observations(count)).wait()[0]) == count
@@ -86,9 +87,9 @@ def test_slots_take_turns_and_graphs_are_recorded_once(module):
     assert {slot.turn: len(slot.launched) for slot in lanes.slots} == {0: 3, 1: 4}
 
 
-def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(module):
+def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(run):
     lanes = FakeLanes()
-    forward = GraphForward(module, SIZES, lanes)
+    forward = GraphForward(run, SIZES, lanes)
     for times in (1, 2):
         forward.refresh()
         assert lanes.settled == times
@@ -97,9 +98,9 @@ def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(module):
     assert lanes.told == [(number, graphs) for number in range(graphs + 1)] + [(0, 0)]
 
 
-def test_a_launch_records_nothing_but_takes_a_larger_graph_or_none(module):
+def test_a_launch_records_nothing_but_takes_a_larger_graph_or_none(run):
     lanes = FakeLanes()
-    forward, packed = GraphForward(module, SIZES, lanes), observations(9)
+    forward, packed = GraphForward(run, SIZES, lanes), observations(9)
     for slot in lanes.slots:
         slot.sizes = [48, 8]
     assert len(forward.launch(packed).wait()[0]) == 9
@@ -108,10 +109,10 @@ def test_a_launch_records_nothing_but_takes_a_larger_graph_or_none(module):
     assert sorted(slot.launched for slot in lanes.slots) == [[], [48]]
 
 
-def test_a_refused_capture_is_raised(module):
+def test_a_refused_capture_is_raised(run):
     lanes = FakeLanes()
     lanes.refused = {6}
-    forward = GraphForward(module, SIZES, lanes)
+    forward = GraphForward(run, SIZES, lanes)
     with pytest.raises(CaptureRefused):
         forward.refresh()
     assert lanes.told[-1] == (SLOTS * len(SIZES),) * 2  # nobody waits any more
@@ -128,7 +129,7 @@ class GraphEngine(Engine):
 
     def forward(self, reference, rung):
         module, forward = super().forward(reference, rung)
-        return (module, GraphForward(module, SIZES, self.lanes)) if rung.mode is Mode.FAST else (module, forward)
+        return (module, GraphForward(Pass(module), SIZES, self.lanes)) if rung.mode is Mode.FAST else (module, forward)
 
 
 def test_a_refused_capture_makes_the_model_run_op_by_op():
