@@ -29,9 +29,10 @@ GIB = 2**30
 
 
 class FakeStream:
-    """A queue of work."""
+    """A queue of work; the default stream does its own at once."""
 
-    def __init__(self, *_: object, **__: object) -> None:
+    def __init__(self, *_: object, at_once: bool = False, **__: object) -> None:
+        self.at_once = at_once
         self.work: deque[Callable[[], object]] = deque()
         self.ran = 0
         self.captured = 0
@@ -39,6 +40,8 @@ class FakeStream:
 
     def put(self, work: Callable[[], object]) -> None:
         self.work.append(work)
+        if self.at_once:
+            self.synchronize()
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """One piece of work after the other, by whichever thread waits."""
@@ -141,21 +144,12 @@ class _Later(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class FakeDevice(threading.local):
-    """The stream in use, of each thread; the default stream does its work at once."""
+    """The stream in use, of each thread."""
 
     def __init__(self) -> None:
-        self.default = self.stream = FakeStream()
-        self.chosen: object = None
+        self.default = self.stream = FakeStream(at_once=True)
         self.capturing = False
         self.plans: set[tuple[object, ...]] = set()
-
-    @contextlib.contextmanager
-    def choose(self, device: object) -> Iterator[None]:
-        before, self.chosen = self.chosen, device
-        try:
-            yield
-        finally:
-            self.chosen = before
 
     @contextlib.contextmanager
     def use(self, stream: FakeStream) -> Iterator[None]:
@@ -220,7 +214,7 @@ class FakeCuda:
             "stream": DEVICE.use,
             "current_stream": lambda *_: DEVICE.stream,
             "default_stream": lambda *_: DEVICE.default,
-            "device": DEVICE.choose,
+            "device": lambda _device: contextlib.nullcontext(),
             "empty_cache": lambda: None,
         }
 
@@ -229,7 +223,6 @@ class FakeCuda:
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
         if (device if isinstance(device, int) else device.index) >= self.devices:
             raise RuntimeError("CUDA error: invalid device ordinal")
-        DEVICE.chosen = device
 
     def new_pool(self) -> int:
         self.pools += 1
@@ -265,12 +258,10 @@ class FakeCuda:
 
 
 def _on_cpu(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A factory of tensors to which the device is the CPU. Pages are locked by the context of the device that the thread chose: without
-    one, torch opens a context on the first device."""
+    """A factory of tensors to which the device is the CPU, and pinned memory is memory."""
 
     @functools.wraps(make)
     def made(*given: Any, device: Any = None, pin_memory: bool = False, **named: Any) -> torch.Tensor:
-        assert not pin_memory or DEVICE.chosen is not None
         return make(*given, device=_host(device), **named)
 
     return made

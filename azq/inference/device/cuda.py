@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import isfinite
-from statistics import median
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -30,7 +29,6 @@ from azq.phases import DeviceEvent
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
-TRIALS = 20  # batches of which the median says how fast a way is
 APART = 64  # float16 in a buffer before the logits, which are to begin where the device reads and writes best
 TOLD_S = 5.0  # between lines of the log about a recording that lasts
 
@@ -322,12 +320,10 @@ class GraphForward:
             self._lanes.tell(len(missing), len(missing))
 
     def device_s(self, packed: NDArray[np.uint8]) -> float:
-        """Seconds that the device takes for a batch, the median of some, one at a time."""
-        flights = []
-        for _ in range(TRIALS):
-            flights.append(self.launch(packed))
-            flights[-1].wait()
-        return median(flight.device_s for flight in flights)
+        """Seconds that the device takes for a batch."""
+        flight = self.launch(packed)
+        flight.wait()
+        return flight.device_s
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from math import inf
 
 import torch
 
@@ -171,11 +170,10 @@ class Engine:
         return names if len(names) > 1 else ()
 
     def choose(self, shape: Shape, seconds: Mapping[str, float]) -> str:
-        """The fastest way for networks of a shape by what each takes, infinite for one that failed; kept where one did not."""
-        fastest = min(seconds, key=seconds.__getitem__)
-        if seconds[fastest] < inf:
-            self._fastest[shape] = fastest
-            in_ms = {name or "plain": round(taken_s * 1e3, 3) for name, taken_s in seconds.items() if taken_s < inf}
+        """The fastest of the ways that did not fail, by what each takes; for all networks of the shape from now on."""
+        if seconds:
+            self._fastest[shape] = fastest = min(seconds, key=seconds.__getitem__)
+            in_ms = {way or "plain": round(taken_s * 1e3, 3) for way, taken_s in seconds.items()}
             self._log.info("way_chosen", network=shape[1].kind, way=fastest or "plain", in_ms=in_ms)
         return self._fastest.get(shape, "")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
 PROBE_SIZE = 8  # observations of the self-test
+TRIALS = 20  # batches of each way
 PROBE_TOLERANCE = 0.1  # mean difference of priors and values that low precision may cause
 
 Packed = NDArray[np.uint8]
@@ -131,8 +132,7 @@ class Model:
             if self.built is None or self.built[0] != self.rung:
                 self.built = None  # frees its memory first
                 if names := self._engine.to_measure(self.reference, self.rung, self._shape):
-                    seconds = {name: self._seconds(replace(self.rung, way=name)) for name in names}
-                    self.rung = replace(self.rung, way=self._engine.choose(self._shape, seconds))
+                    self.rung = replace(self.rung, way=self._engine.choose(self._shape, self._measured(names)))
                 self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
             _, module, forward = self.built
             if module is not self.reference:
@@ -148,18 +148,25 @@ class Model:
             return failure
         return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
 
-    def _seconds(self, rung: Rung) -> float:
-        """What the largest batch takes on a rung of graphs; infinite, and said, where that fails: it is not for its speed alone."""
+    def _measured(self, ways: Sequence[str]) -> dict[str, float]:
+        """Seconds that the largest batch takes in each way that passes the self-test: the least of some, as others use the device, too."""
+        trials = {way: forward for way in ways if (forward := self._on_trial(replace(self.rung, way=way)))}
+        packed = random_observations(self.spec, self.rung.max_batch)
+        taken = [{way: forward.device_s(packed) for way, forward in trials.items()} for _ in range(TRIALS)]  # in turns
+        return {way: min(one[way] for one in taken) for way in trials}
+
+    def _on_trial(self, rung: Rung) -> GraphForward | None:
+        """For the largest batch alone; None, and said, where it fails: it is not for its speed alone."""
         try:
             _, forward = self._engine.forward(self.reference, rung)
             assert isinstance(forward, GraphForward)
             forward.record(largest_only=True)
             if failure := self._differs(forward.launch(self._probe)):
                 raise DeviceError(describe(failure))
-            return forward.device_s(random_observations(self.spec, rung.max_batch))
+            return forward
         except Exception as error:  # of a compiler, or of a torch that lacks it
             logs.get(__name__).warning("way_skipped", rung=str(rung), network=self.network.kind, reason=reason_of(error))
-            return inf
+            return None
 
     def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
         """Evaluates more than the rung's largest batch."""
