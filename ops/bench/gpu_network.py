@@ -58,7 +58,7 @@ def main() -> None:
         try:
             _, forward = engine.forward(module, replace(engine.rung, way=way))
             if isinstance(forward, GraphForward):
-                forward.record(largest_only=True)
+                forward.refresh(largest_only=True)
             rate = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
             say({**figures, "evaluations_per_s": round(rate)})
         except Exception as error:  # of a compiler, or of a torch that lacks it

@@ -23,7 +23,7 @@ COPY = torch.ops.aten.copy_.default
 WAITS = {"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"}  # for the device: no graph may hold them
 CONVOLUTIONS = {"aten::convolution", "aten::cudnn_convolution_relu", "aten::cudnn_convolution_add_relu"}
 QUERIES = 2  # that an event answers with no before its stream gets on
-FACTORIES = ("zeros", "empty", "ones", "full", "tensor", "as_tensor", "arange", "rand", "randn", "randint")
+FACTORIES = ("zeros", "zeros_like", "empty", "ones", "full", "tensor", "as_tensor", "arange", "rand", "randn", "randint")
 NOT_CAPTURED = "CUDA error: operation not permitted when stream is capturing"
 GIB = 2**30
 
@@ -124,7 +124,7 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.name in CONVOLUTIONS and torch.backends.cudnn.benchmark and plan_of(func, args) not in DEVICE.plans:
             raise RuntimeError(NOT_CAPTURED)  # cuDNN would search for a kernel: this thread never did
         came = func(*args, **(kwargs or {}))
-        if isinstance(came, torch.Tensor) and came.dim() and len(came) > self._rows:
+        if isinstance(came, torch.Tensor) and came.dim() > 1 and len(came) > self._rows:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         self._graph.steps.append((func, args, kwargs or {}, came))
         return came

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from math import inf, isfinite
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -141,16 +141,15 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: GraphSlot, count: int, size: int, begun: DeviceEvent, done: DeviceEvent) -> None:
+    def __init__(self, slot: GraphSlot, count: int, size: int, begun: DeviceEvent, ended: DeviceEvent) -> None:
         self._slot: GraphSlot | None = slot
         self._count, self._size = count, size
-        self._begun, self._done = begun, done
-        self._landed: tuple[Outputs, bool] | None = None
-        self._error: RuntimeError | None = None
+        self.begun, self.ended = begun, ended
+        self._landed: tuple[Outputs, bool] | RuntimeError = RuntimeError("not waited for")
 
     def done(self) -> bool:
         try:
-            return self._slot is None or self._done.query()
+            return self._slot is None or self.ended.query()
         except RuntimeError:
             return True
 
@@ -161,39 +160,25 @@ class GraphFlight:
         """What the device found of its outputs, rows of padding included."""
         return self._land()[1]
 
-    @property
-    def device_s(self) -> float:
-        """Seconds from its first copy to its last, once it is over."""
-        return self._begun.elapsed_time(self._done) / 1e3
-
     def _land(self) -> tuple[Outputs, bool]:
         if self._slot is not None:
             slot, self._slot = self._slot, None
             try:
-                self._landed = slot.read(self._count, self._size, self._begun, self._done)
+                self._landed = slot.read(self._count, self._size, self.begun, self.ended)
             except RuntimeError as error:
-                self._error = error.with_traceback(None)
-        if self._landed is None:
-            assert self._error is not None
-            raise self._error
+                self._landed = error.with_traceback(None)
+        if isinstance(self._landed, RuntimeError):
+            raise self._landed
         return self._landed
 
 
-class Answers(NamedTuple):
-    """Where the outputs of a batch lie in a buffer: side by side, so that one look finds what is not finite, and one copy takes all."""
+def _answers(buffer: torch.Tensor, size: int, spec: NetSpec) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Where a batch's outputs lie: all, logits (B, A), values (B, V). One look finds what is not finite, one copy takes everything.
 
-    largest: torch.Tensor  # () magnitude of all logits and values; NaN where one is
-    logits: torch.Tensor  # (B, A)
-    values: torch.Tensor  # (B, V)
-    both: torch.Tensor
-    whole: torch.Tensor
-
-
-def _answers(buffer: torch.Tensor, size: int, spec: NetSpec) -> Answers:
-    whole = buffer[: APART + size * (spec.num_actions + spec.value_size)]
-    both = whole[APART:]
-    end = size * spec.num_actions
-    return Answers(whole[0], both[:end].view(size, -1), both[end:].view(size, -1), both, whole)
+    At the very beginning is the largest magnitude of them all.
+    """
+    whole, end = buffer[: APART + size * (spec.num_actions + spec.value_size)], APART + size * spec.num_actions
+    return whole, whole[APART:end].view(size, -1), whole[end:].view(size, -1)
 
 
 class GraphSlot:
@@ -208,15 +193,15 @@ class GraphSlot:
         self._run, self._largest = run, largest
         self._lanes = lanes
         self._lane = lane
-        answers = APART + largest * (spec.num_actions + spec.value_size)
-        shapes: tuple[tuple[tuple[int, ...], torch.dtype], ...] = ((largest, spec.packed_size), torch.uint8), ((answers,), torch.float16)
+        width = spec.num_actions + spec.value_size
         with torch.cuda.device(lanes.device):  # else pages are locked by a context on the first GPU, which costs memory there
-            self._input, self._answers = (torch.zeros(shape, dtype=kind, pin_memory=True) for shape, kind in shapes)
-        self._input_there, self._answers_there = (torch.zeros(shape, dtype=kind, device=lanes.device) for shape, kind in shapes)
+            self._input = torch.zeros((largest, spec.packed_size), dtype=torch.uint8, pin_memory=True)
+            self._outputs = torch.zeros(APART + largest * width, dtype=torch.float16, pin_memory=True)
+        self._input_there = torch.zeros_like(self._input, device=lanes.device)
+        self._outputs_there = torch.zeros_like(self._outputs, device=lanes.device)
         lanes.settle()  # other streams than that of the zeros are to write there
         self._flight: GraphFlight | None = None
-        self._here: dict[int, Answers] = {}
-        self._there: dict[int, Answers] = {}
+        self._places: dict[int, tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]] = {}  # by size: here, and on the device
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     @property
@@ -232,23 +217,24 @@ class GraphSlot:
             begun = self._lanes.clock.mark()
             self._input_there[:count].copy_(self._input[:count], non_blocking=True)
             self._graphs[size].replay()
-            self._here[size].whole.copy_(self._there[size].whole, non_blocking=True)
-            done = self._lanes.clock.mark()
-        self._flight = GraphFlight(self, count, size, begun, done)
+            here, there = self._places[size]
+            here[0].copy_(there[0], non_blocking=True)
+            ended = self._lanes.clock.mark()
+        self._flight = GraphFlight(self, count, size, begun, ended)
         return self._flight
 
-    def read(self, count: int, size: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
+    def read(self, count: int, size: int, begun: DeviceEvent, ended: DeviceEvent) -> tuple[Outputs, bool]:
         """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
-        done.synchronize()
-        self._lanes.clock.landed(begun, done)
-        here = self._here[size]
-        return (here.logits[:count].numpy().copy(), here.values[:count].numpy().copy()), isfinite(here.largest)
+        ended.synchronize()
+        self._lanes.clock.landed(begun, ended)
+        whole, logits, values = self._places[size][0]
+        return (logits[:count].numpy().copy(), values[:count].numpy().copy()), isfinite(whole[0])
 
     def capture(self, size: int) -> None:
         """Records the graph of a size. Raises CaptureRefused, or what the device raised."""
         self._free()  # warm-ups write into the slot's buffers
         spec = self._run.network.spec
-        self._here[size], self._there[size] = (_answers(buffer, size, spec) for buffer in (self._answers, self._answers_there))
+        self._places[size] = _answers(self._outputs, size, spec), _answers(self._outputs_there, size, spec)
         try:
             self._graphs[size] = self._lanes.record(self._lane, lambda: self._body(size))
         except RuntimeError as error:
@@ -264,19 +250,10 @@ class GraphSlot:
     def _body(self, size: int) -> None:
         # To call the module is to call what was compiled of it, where it was; its method never is.
         run = self._run if size >= COMPILED_FROM * self._largest else self._run.forward
-        logits, values = run(self._input_there[:size])
-        there = self._there[size]
-        there.logits.copy_(logits)
-        there.values.copy_(values)
-        torch.linalg.vector_norm(there.both, float("inf"), out=there.largest)
-
-
-class Slots(Protocol):
-    """What GraphForward asks of a device; `Lanes` is the real one."""
-
-    def slot(self, run: Pass, turn: int, largest: int) -> Any: ...
-    def settle(self) -> None: ...
-    def tell(self, recorded: int, graphs: int) -> None: ...
+        whole, *outputs = self._places[size][1]
+        for place, output in zip(outputs, run(self._input_there[:size]), strict=True):
+            place.copy_(output)
+        torch.linalg.vector_norm(whole[APART:], inf, out=whole[0])
 
 
 class GraphForward:
@@ -285,7 +262,7 @@ class GraphForward:
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
     """
 
-    def __init__(self, run: Pass, sizes: tuple[int, ...], lanes: Slots) -> None:
+    def __init__(self, run: Pass, sizes: tuple[int, ...], lanes: Lanes) -> None:
         self._run = run
         self._sizes = sizes
         self._lanes = lanes
@@ -299,15 +276,13 @@ class GraphForward:
         count, recorded = sum(map(len, parts)), slot.recorded
         if not recorded or count > recorded[-1]:
             raise CaptureRefused(f"no graph of {count} leaves was recorded")
-        flight: GraphFlight = slot.launch(parts, bucket_of(count, recorded))
-        return flight
+        return slot.launch(parts, bucket_of(count, recorded))
 
-    def refresh(self) -> None:
-        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
-        self.record()
+    def refresh(self, *, largest_only: bool = False) -> None:
+        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service.
 
-    def record(self, *, largest_only: bool = False) -> None:
-        """As `refresh`; or for the largest batch alone, to see how fast that is."""
+        `largest_only`: to see how fast the largest batch is.
+        """
         self._run.refresh()
         self._lanes.settle()
         sizes = self._sizes[-1:] if largest_only else self._sizes[::-1]
@@ -320,10 +295,10 @@ class GraphForward:
             self._lanes.tell(len(missing), len(missing))
 
     def device_s(self, packed: NDArray[np.uint8]) -> float:
-        """Seconds that the device takes for a batch."""
+        """Seconds that the device takes for a batch, from its first copy to its last."""
         flight = self.launch(packed)
         flight.wait()
-        return flight.device_s
+        return flight.begun.elapsed_time(flight.ended) / 1e3
 
 
 @contextmanager

@@ -100,10 +100,7 @@ class Demotion:
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 
 CPU = torch.device("cpu")
-REMEDY = (
-    "Look at the device (nvidia-smi, dmesg): another process may hold its memory, or all of it (`nvidia-smi -c DEFAULT` shares it); "
-    "a restart makes a new context, inference.device = 'cpu' does without"
-)
+REMEDY = "Look at nvidia-smi and dmesg: who holds its memory, or it alone (`nvidia-smi -c DEFAULT` shares it); a restart tries again"
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
 MOST_COMPILED = 64  # kinds of calls for which a network is compiled: large sizes, of all shapes that a host meets
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
@@ -197,10 +194,6 @@ class Engine:
             return gpu_buckets(rung.max_batch)
         return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
 
-    def unrecorded(self, rung: Rung) -> Rung:
-        """The rung for a thread that may not record graphs, because it serves."""
-        return rung if self._lanes is None else rung.lower(Rung(Mode.EAGER, rung.max_batch))
-
     def rung_for(self, shape: Shape) -> Rung:
         """Where networks of a shape begin: at the top, or where they fell to not long ago."""
         learnt, top = self._learnt.get(shape), self._top(shape)
@@ -214,9 +207,10 @@ class Engine:
     def _top(self, shape: Shape) -> Rung:
         return replace(self.rung, way=self._fastest.get(shape, ""))
 
-    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
+    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape, *, serving: bool) -> Rung:
         """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
 
+        While others wait (`serving`), one that needs no graphs: to record them takes long.
         Memory and graphs are learnt for networks of this shape alone, a run's enormous one is to slow no other down, and for a while:
         what else was on the device may be gone. The rest may be one version's own, and the next begins at the top.
         """
@@ -230,7 +224,7 @@ class Engine:
             top = self._top(shape)
             learnt = self._learnt.get(shape, Demotion(top, 0, 0.0))
             self._learnt[shape] = learnt.lowered(lower if failure in LEARNT else top, self._now_s())
-        return lower
+        return lower.lower(Rung(Mode.EAGER, lower.max_batch)) if serving and self._lanes is not None else lower
 
 
 def fastest_layout(module: Network) -> Network:

@@ -119,11 +119,10 @@ class Model:
             return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
     def _settle(self, failure: Failure | None, *, serving: bool) -> None:
-        """Goes down until a rung passes the self-test; while others wait (`serving`), to one that needs no graphs."""
+        """Goes down until a rung passes the self-test."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            lower = self._engine.fall(self.rung, failure, what, self._shape)
-            self.rung = self._engine.unrecorded(lower) if serving else lower
+            self.rung = self._engine.fall(self.rung, failure, what, self._shape, serving=serving)
             failure = self._try()
 
     def _try(self) -> Failure | None:
@@ -160,7 +159,7 @@ class Model:
         try:
             _, forward = self._engine.forward(self.reference, rung)
             assert isinstance(forward, GraphForward)
-            forward.record(largest_only=True)
+            forward.refresh(largest_only=True)
             if failure := self._differs(forward.launch(self._probe)):
                 raise DeviceError(describe(failure))
             return forward
