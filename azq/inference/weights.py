@@ -119,16 +119,13 @@ class ResidentModels:
         return True
 
     def renew(self, version: int) -> bool:
-        """Has a version that fell tried at the top again when that is due; True when a model that got further took its place."""
+        """Puts a model that is run a faster way in the place of one that fell, when it is time to try that; True when it did."""
         with self._changing:
             model = self._models.get(version)
-        if model is None or not model.may_rise:
-            return False
-        twin = model.twin()
-        if twin.rung == model.rung or model.rung.lower(twin.rung) != model.rung:
+        if model is None or (risen := model.risen()) is None:
             return False
         with self._changing:
-            self._models[version] = twin
+            self._models[version] = risen
         return True
 
     def borrow(self, version: int) -> Model | None:

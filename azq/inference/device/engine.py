@@ -56,29 +56,22 @@ class Rung:
         return f"{self.way or self.mode.name.lower()}, at most {self.max_batch} leaves"
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """No rung is left."""
-
-    reason: str
-
-
 def modes_on(device_type: str) -> tuple[Mode, ...]:
     """The modes that differ on a kind of device: on the CPU, exact is plain."""
     return (Mode.FAST, Mode.EAGER, Mode.PLAIN) if device_type == "cpu" else tuple(Mode)
 
 
-def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | Leave:
-    """Where to go from a rung on which a forward pass failed; each step is one down, so it ends."""
+def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | str:
+    """Where to go from a rung on which a forward pass failed, one down, or why there is none left."""
     if failure is Failure.DEVICE_LOST:
-        return Leave("the device is lost to this process")
+        return "the device is lost to this process"
     if failure is Failure.OUT_OF_MEMORY and rung.max_batch >= 2 * SMALLEST_BATCH:
         return replace(rung, max_batch=rung.max_batch // 2)
     if rung.way:
         return replace(rung, way="")
     lower = [mode for mode in modes if mode > rung.mode]
     if not lower:
-        return Leave(f"even the plain forward pass failed ({describe(failure)})")
+        return f"even the plain forward pass failed ({describe(failure)})"
     return replace(rung, mode=min(lower))
 
 
@@ -215,8 +208,8 @@ class Engine:
         what else was on the device may be gone. The rest may be one version's own, and the next begins at the top.
         """
         lower = after(rung, failure, modes_on(self.placement.device.type))
-        if isinstance(lower, Leave):
-            reason = f"{what} on {self.placement.device}: {lower.reason}; others take its requests over"
+        if isinstance(lower, str):
+            reason = f"{what} on {self.placement.device}: {lower}; others take its requests over"
             raise DeviceError(f"{reason}. {REMEDY}")
         self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
         with self._changing:

@@ -74,17 +74,19 @@ class Model:
         self._settle(self._try(), serving=False)
         self.version = version
 
-    @property
-    def may_rise(self) -> bool:
-        """Whether these weights are not run the fastest way, and it is time to try that again."""
-        return self._engine.may_rise(self.rung, self._shape)
-
     def twin(self) -> Model:
         """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
         twin = Model(self.spec, self.network, self._config, engine=self._engine)
         if self.meta is not None:
             twin.take(self.reference.state_dict(), self.meta, self.version)
         return twin
+
+    def risen(self) -> Model | None:
+        """Another model with these weights that is run a faster way, where they fell and it is time to try that again."""
+        if not self._engine.may_rise(self.rung, self._shape):
+            return None
+        twin = self.twin()
+        return twin if twin.rung != self.rung and self.rung.lower(twin.rung) == self.rung else None
 
     def launch(self, *parts: Packed) -> Flight:
         """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""

@@ -23,8 +23,8 @@ def tune(
 ) -> Tuned:
     """The limits of a model that is not in service, and `engine.threads`; what the operator set is not measured.
 
-    A network that grew keeps the limits of the one `before` it, unless its threads are to be measured: what filled the device then
-    fills it now, and any measurement would be of a device at work. Runs on one thread but for what it measures.
+    A network that grew keeps those from `before` where there are no threads to measure: what filled the device then fills it now, and
+    it is at work. Runs on one thread but for what it measures.
     """
     deadline_s = None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
     measures_threads = engine.placement.device.type == "cpu" and not config.threads

@@ -92,12 +92,12 @@ def _compiled(made: Pass) -> Pass:
 
 
 def _relu(layer: Layer, x: Tensor) -> Tensor:
-    return torch.cudnn_convolution_relu(_padded(x), _padded(layer.weight), layer.bias, *_of(layer))
+    return torch.cudnn_convolution_relu(_padded(x), _padded(layer.weight), layer.bias, *_same(layer))
 
 
 def _sum_relu(layer: Layer, x: Tensor, z: Tensor) -> Tensor:
     z = z.expand(len(x), len(layer.weight), *x.shape[2:])
-    return torch.cudnn_convolution_add_relu(_padded(x), _padded(layer.weight), z, 1.0, layer.bias, *_of(layer))
+    return torch.cudnn_convolution_add_relu(_padded(x), _padded(layer.weight), z, 1.0, layer.bias, *_same(layer))
 
 
 def _padded(x: Tensor) -> Tensor:
@@ -105,10 +105,10 @@ def _padded(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % ALIGNED)) if x.shape[1] % ALIGNED else x
 
 
-def _of(layer: Layer) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-    assert isinstance(layer, nn.Conv2d)
-    assert isinstance(layer.padding, tuple)
-    return layer.stride, layer.padding, layer.dilation, layer.groups
+def _same(layer: Layer) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
+    """Stride, padding, dilation and groups of a convolution that keeps the picture's size."""
+    edge = layer.weight.shape[-1] // 2
+    return (1, 1), (edge, edge), (1, 1), 1
 
 
-CUDNN = Kernels(_relu, _sum_relu)  # of convolutions that keep the picture's size: sum and relu cost no way through memory
+CUDNN = Kernels(_relu, _sum_relu)  # of convolutions: bias, sum and relu cost no way through memory

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -19,6 +17,7 @@ from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import Failure, as_float16
 from azq.inference.device.model import TRIALS, Model
 from azq.inference.device.placement import place
+from azq.inference.device.tuner import tune
 from azq.inference.device.ways import CUDNN, ResNetPass, ways
 from azq.nets import NetSpec, build, unpack
 from azq.nets.residual import TORCH, ResNet
@@ -180,16 +179,16 @@ def test_what_does_not_get_further_stays(fastest, fake_cuda):
     model = model_of(engine=engine)
     model.load(weights(1))
     model._settle(Failure.CAPTURE, serving=True)
+    assert model.risen() is None
     now_s = 60.0
-    assert model.may_rise
     fake_cuda.rows = 1  # all memory is gone
-    twin = model.twin()
-    assert replace(twin.rung, max_batch=64).lower(model.rung) == model.rung
-    assert not model.may_rise  # until so long as twice has passed
-    now_s = 179.0
-    assert not model.may_rise
+    assert model.risen() is None
+    assert engine.falls > 1  # it was tried
+    fake_cuda.rows = float("inf")
+    now_s = 179.0  # and is again after so long as twice
+    assert model.risen() is None
     now_s = 180.0
-    assert model.may_rise
+    assert model.risen().rung == Rung(Mode.FAST, 64, "fused")
 
 
 def test_a_device_that_another_process_holds_ends_the_worker_with_a_remedy(fake_cuda, monkeypatch):
@@ -203,3 +202,13 @@ def test_a_device_that_another_process_holds_ends_the_worker_with_a_remedy(fake_
         Engine(BRIEF, place(BRIEF))
     monkeypatch.setattr(torch.cuda, "mem_get_info", busy)
     assert place(BRIEF).memory() == {}
+
+
+def test_a_network_that_grew_keeps_the_batch_that_was_measured_on_an_idle_device(fastest, monkeypatch):
+    engine = Engine(BRIEF, place(BRIEF))
+    model = model_of(engine=engine)
+    model.load(weights(1))
+    config = BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"})
+    first = tune(model, engine, config)
+    monkeypatch.delattr(Model, "launch")
+    assert tune(model, engine, config, first) is first
