@@ -126,6 +126,7 @@ class ResidentModels:
             return False
         with self._changing:
             self._models[version] = risen
+        logs.get(__name__).info("weights_rose", version=version, rung=str(risen.rung))
         return True
 
     def borrow(self, version: int) -> Model | None:

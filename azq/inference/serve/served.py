@@ -122,12 +122,9 @@ class RunLoader:
         """Makes a spare model ahead, or has weights that fell tried anew; True when it did."""
         if time.monotonic() < self._prepare_at_s:
             return False
-        served = self.served
+        models = self.served.models
         try:
-            if served.models.renew(served.current):
-                self._log.info("weights_rose", run=served.run, version=served.current, rung=str(served.rung))
-                return True
-            return served.models.prepare()
+            return models.renew(self.served.current) or models.prepare()
         except NOT_THE_RUNS:
             raise
         except Exception as error:  # the next version is loaded without, or says why not

@@ -50,7 +50,9 @@ def test_slots_take_turns_and_graphs_are_recorded_once(forward, launched):
     for count in (5, 6, 6, 5, 64, 33, 1):
         assert len(forward.launch(observations(count)).wait()[0]) == count
     assert sorted(size for sizes in launched.values() for size in sizes) == [1, 6, 6, 6, 6, 48, 64]
-    assert sorted(map(len, launched.values())) == [3, 4]
+    turns = list(map(len, launched.values()))
+    assert len(turns) == SLOTS
+    assert max(turns) - min(turns) <= 1
 
 
 def test_all_sizes_are_recorded_before_a_network_serves_and_none_again(forward, lanes, fake_cuda, monkeypatch):
