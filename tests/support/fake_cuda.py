@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -202,6 +203,10 @@ class FakeCuda:
             "device_count": lambda: self.devices,
             "is_bf16_supported": lambda *_, **__: True,
             "get_device_name": lambda *_: "fake",
+            "get_device_properties": lambda *_: SimpleNamespace(name="fake", total_memory=2 * GIB, uuid="fake"),
+            "utilization": lambda *_: 50,
+            "power_draw": lambda *_: 300_000,
+            "temperature": lambda *_: 40,
             "mem_get_info": lambda *_: (GIB, 2 * GIB),
             "set_device": self.set_device,
             "current_device": lambda: 0,

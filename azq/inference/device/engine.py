@@ -20,6 +20,7 @@ from azq.inference.device.forward import EagerForward, Failure, Forward, buckets
 from azq.inference.device.placement import Placement
 from azq.inference.device.ways import Pass, ways
 from azq.nets import NetSpec, Network
+from azq.nets.device import explained
 from azq.nets.residual import ResNet
 from azq.waiting import Backoff
 
@@ -93,7 +94,6 @@ class Demotion:
 Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
 
 CPU = torch.device("cpu")
-REMEDY = "Look at nvidia-smi and dmesg: who holds its memory, or it alone (`nvidia-smi -c DEFAULT` shares it); a restart tries again"
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
 MOST_COMPILED = 64  # kinds of calls for which a network is compiled: large sizes, of all shapes that a host meets
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
@@ -119,7 +119,7 @@ class Engine:
             try:
                 self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
             except RuntimeError as error:
-                raise DeviceError(f"inference on {placement.device} cannot begin: {str(error).splitlines()[0]}. {REMEDY}") from None
+                raise DeviceError(f"inference on {placement.device} cannot begin: {explained(error)}") from None
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
             if config.compile:
@@ -210,7 +210,7 @@ class Engine:
         lower = after(rung, failure, modes_on(self.placement.device.type))
         if isinstance(lower, str):
             reason = f"{what} on {self.placement.device}: {lower}; others take its requests over"
-            raise DeviceError(f"{reason}. {REMEDY}")
+            raise DeviceError(f"{reason}. Look at the device (nvidia-smi, dmesg); a restart makes a new context")
         self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
         with self._changing:
             self.falls += 1
