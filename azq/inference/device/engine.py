@@ -109,7 +109,7 @@ class Engine:
         self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
-        self._compile = config.compile
+        self._compile, self._fused = config.compile, config.fused
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
         self._learnt: dict[Shape, Demotion] = {}
         self._fastest: dict[Shape, str] = {}  # of the ways that were measured
@@ -150,7 +150,7 @@ class Engine:
         return module, EagerForward(module, device, sizes)
 
     def _ways(self, network: Network) -> Mapping[str, Callable[[], Pass]]:
-        return ways(network, self.placement.dtype, compiled=self._compile)
+        return ways(network, self.placement.dtype, compiled=self._compile, fused=self._fused)
 
     def to_measure(self, network: Network, rung: Rung, shape: Shape) -> Sequence[str]:
         """The ways of a rung among which is still to be chosen; none where there is but one."""

@@ -72,7 +72,7 @@ class ResNetPass(Pass):
         return logits, network.values_of(F.relu(hidden[:, : network.value_hidden.out_features]))[0]
 
 
-def ways(network: Network, dtype: torch.dtype, *, compiled: bool) -> Mapping[str, Callable[[], Pass]]:
+def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[], Pass]]:
     """By name those that suit a network in a precision; "" is as torch runs it, and there always."""
     found: dict[str, Callable[[], Pass]] = {"": partial(Pass, network)}
     if compiled:
@@ -80,7 +80,7 @@ def ways(network: Network, dtype: torch.dtype, *, compiled: bool) -> Mapping[str
     if isinstance(network, ResNet) and dtype == torch.bfloat16:
         if compiled:
             found["compiled"] = lambda: _compiled(ResNetPass(network, TORCH))
-        if network.stem.out_channels % ALIGNED == 0:
+        if fused and network.stem.out_channels % ALIGNED == 0:
             found = {"fused": partial(ResNetPass, network, CUDNN), **found}
     return found
 

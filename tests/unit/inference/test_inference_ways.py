@@ -62,10 +62,11 @@ def test_packed_heads_and_fused_kernels_compute_the_network(fake_cuda, spec, ker
 
 
 def test_which_ways_suit():
-    def names(kind, dtype=torch.bfloat16, compiled=False, **changes):
+    def names(kind, dtype=torch.bfloat16, compiled=False, fused=True, **changes):
         network = NetworkConfig(kind=kind, blocks=1, **{"channels": 16, **changes})
-        return tuple(ways(build(network, SPEC), dtype, compiled=compiled))
+        return tuple(ways(build(network, SPEC), dtype, compiled=compiled, fused=fused))
 
+    assert names("resnet", fused=False) == ("",)
     assert names("resnet") == ("fused", "")
     assert names("resnet", compiled=True) == ("fused", "compiled", "")
     assert names("resnet", channels=20) == ("",)
