@@ -46,7 +46,7 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     """
     device, batch = prepare_training(config.learner), config.learner.batch_size
     trainer, window, feed = workplace(config.run_sections(), device, window_samples)
-    steps = {"whole": _whole_step(trainer, feed, Order(0, batch, window_samples)), "bare": _bare_step(config, device)}
+    steps = {"whole": _whole_step(trainer, feed, feed.order(0, batch, window_samples)), "bare": _bare_step(config, device)}
     spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}

@@ -59,6 +59,8 @@ def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
     """Settles this process for training, and says where it trains; raises as `training_device`."""
     device = training_device(config, local)
     prepare_process(pick_threads(config, device))
+    # Kernels are searched for once a shape, and the rows of a rank change all the time.
+    torch.backends.cudnn.benchmark = device.type == "cuda" and config.ranks == 1
     return device
 
 

@@ -15,7 +15,6 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.data.batches import Order
 from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
@@ -94,7 +93,7 @@ class Leader(Ranks):
         start = time.perf_counter()
         group.tell(Word("train", planned=planned, rows=rows))
         sync.share(0, rows)
-        timings = train_together(group, sync, self.trainer, self.feed, planned, Order(planned.step, rows[0], planned.size))
+        timings = train_together(group, sync, self.trainer, self.feed, planned, self.feed.order(planned.step, rows[0], planned.size))
         self._last = (time.perf_counter() - start, tuple(timings))
         self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
 

@@ -209,14 +209,17 @@ def test_draws_are_of_the_newest_and_of_all_of_these(size, drawn):
     assert set(numbers(samples)) == drawn
 
 
-def test_gathering_is_the_newest_by_age_unless_the_window_moved_on():
+def test_gathering_is_the_newest_by_age_of_the_window_as_it_was():
     window = ring(5)
     window.add(numbered(1, 7))
     into = {name: np.zeros((3, *shape), kind) for name, (kind, shape) in window.shapes.items()}
-    assert window.gather(np.array([4, 0, 2]), into, total=6) is False
-    assert numbers(Samples(**into)) == [0, 0, 0]
-    assert window.gather(np.array([4, 0, 2]), into, total=7) is True
+    window.gather(np.array([4, 0, 2]), into, total=7)
     assert numbers(Samples(**into)) == [3, 7, 5]
+    window.add(numbered(8, 9))
+    window.gather(np.array([4, 0, 2]), into, total=7)
+    assert numbers(Samples(**into)) == [8, 7, 5]  # 3 is there no more, and 8 in its place
+    assert numbers(window.newest(np.array([0, 2]), 7)) == [7, 5]
+    assert numbers(window.newest(np.array([0, 2]))) == [9, 7]
 
 
 @pytest.mark.parametrize(("actions", "mask"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
