@@ -150,6 +150,13 @@ def merged(shares: Sequence[Sums]) -> dict[str, float]:
     }
 
 
+def beside(loop: Sums, thread: Sums) -> dict[str, float]:
+    """Shares of a loop and of a thread beside it, whose CPU was counted by whatever phase the loop was in."""
+    together, own = (sum(part(each, CPU).values()) for each in (loop, thread))
+    left = max(0.0, 1.0 - own / together) if together else 1.0
+    return {name: share * left if name.startswith(CPU) else share for name, share in loop.items()} | dict(thread)
+
+
 def of_heartbeat(rates: Sums) -> dict[str, float]:
     """The phase figures among a heartbeat's rates."""
     return {name: value for name, value in rates.items() if name.startswith(PREFIXES)}

@@ -96,7 +96,7 @@ class LearnerSetup:
         """
         config = self.sections.learner
         networks, trainer, columns = _trained(self.sections, self.game, self.place)
-        intake = self._intake(columns, trainer)
+        intake = self._intake(columns)
         publisher = self._publisher()
         start = _restore(self.directory / "checkpoints", intake.segments.game, trainer, publisher, networks)
         publisher.version, intake.duplicates = start.version, start.duplicates
@@ -114,7 +114,7 @@ class LearnerSetup:
             start=start,
         )
 
-    def _intake(self, columns: Columns, trainer: Trainer) -> Intake:
+    def _intake(self, columns: Columns) -> Intake:
         config, count = self.sections.learner, partial(count_trained, self.game)
         folder, key = self.directory / "segments", game_key(self.sections)
         segments = SegmentLog(folder, key, count=count, created_ms=self.created_ms, progress=self.progress)
@@ -129,7 +129,6 @@ class LearnerSetup:
             window=window,
             consumer=self.consumer,
             root_value_fraction=config.root_value_fraction,
-            phases=trainer.phases,
             lease=self.lease,
         )
 

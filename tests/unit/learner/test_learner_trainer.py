@@ -149,7 +149,7 @@ def test_what_is_published_and_kept_does_not_depend_on_the_order_of_memory(tmp_p
     trainer = trainer_for("tic_tac_toe")
     train(trainer, planted(spec_of("tic_tac_toe"), 32, 1), np.random.default_rng(0))
     last, meta = trainer.averaged, WeightsMeta("tic_tac_toe")
-    rowwise = copy.deepcopy(last).to(memory_format=torch.contiguous_format)
+    rowwise = copy.deepcopy(last).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     assert not last.get_parameter("stem.weight").is_contiguous()
     assert rowwise.get_parameter("stem.weight").is_contiguous()
     assert to_bytes(last, meta) == to_bytes(rowwise, meta)
