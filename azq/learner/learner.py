@@ -39,7 +39,6 @@ from azq.wire.messages import LearnerStatus
 PHASE_S = 0.25  # longest round of training
 IDLE_S = 0.1  # between two looks while there is nothing to train on
 STATUS_EVERY_S = 2.0
-RENEW_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
 NO_LOSSES = MeanLosses(0.0, 0.0, 0)
@@ -176,8 +175,6 @@ class Learner:
         self._rate.add(done * batch)
 
     def _do_due(self) -> None:
-        if self.intake.lease and self._is_due("place", RENEW_EVERY_S):
-            self._broker.attempt(partial(self.intake.ledger.renew_learner, self.intake.lease))
         if self._is_due("status", STATUS_EVERY_S):
             self._voice.attempt(self.report)
         if self._is_due("publish", self.config.publish_every_s):

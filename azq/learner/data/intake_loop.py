@@ -20,7 +20,8 @@ from azq.learner.data.intake import BATCH, Intake
 from azq.process.breaker import CircuitBreaker
 
 IDLE_S = 0.1  # between two reads where the last one took all: games come one by one, and are cheaper to take in together
-AGREE_EVERY_S = 2.0  # a broker may die, lose its last commands and be back before the next call, which then says nothing of it
+# The learner's place is renewed then; and a broker may die, lose its last commands and be back before a call that would say so.
+AGREE_EVERY_S = 2.0
 HANGS_AFTER_S = 5.0  # in one turn
 SHARES_EVERY_S = 1.0
 
@@ -93,6 +94,8 @@ class IntakeLoop:
 
     def _read(self) -> int:
         if self._leftovers:
+            if self.intake.lease:  # here, for training may be busy with one thing for a minute
+                self.intake.ledger.renew_learner(self.intake.lease)
             self.intake.agree_with_ledger()
             self.agreed = True
             claimed = self.intake.claim_leftovers()
