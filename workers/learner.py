@@ -64,7 +64,7 @@ def main(config: Config, run: str) -> int:
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
-            beat.turn(status, learner.shares)
+            beat.turn(status, learner.shares, learner.trainer.note)
             launcher.turn()
 
         learner.run(stop, on_turn)
@@ -142,7 +142,7 @@ class LearnerBeat:
         self._directory = directory
         self._outage = CircuitBreaker()
 
-    def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict) -> None:
+    def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict, note: str = "") -> None:
         """Beats when it is time; `status` is None before the learner is open."""
         if not self._presence.due():
             return
@@ -150,7 +150,7 @@ class LearnerBeat:
             notify(WATCHDOG)
         rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **shares(), **self._disk()}
         versions = {self._run: status.weight_version} if status else {}
-        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions))
+        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions, note=note))
 
     def end(self) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out."""

@@ -28,7 +28,7 @@ from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
 
 WORD_BYTES = 4096
-START_S = 60.0  # that members of a new epoch wait for each other: kernels are loaded, and NCCL opens its connections, at the first use
+START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
 _NAME = re.compile(r"[0-9a-f]{32}")
 

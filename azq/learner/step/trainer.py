@@ -15,14 +15,17 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
+from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
 from azq.nets.device import device_mark, fastest_dtype
 from azq.phases import Phases
+from azq.process.liveness import patient
 from azq.replay.samples import Samples
 
+COMPILE_S = 120.0  # at most, in which nothing else is done
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
 
@@ -83,6 +86,7 @@ class Trainer:
         self._summed = 0
         self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
+        self.note = ""  # what an operator should know of how it trains
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
@@ -113,6 +117,7 @@ class Trainer:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
+        self._compile(len(batch))
         found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
@@ -147,6 +152,7 @@ class Trainer:
         self.module = module.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         self._ema = Ema(self.module, self._config.ema_decay)
         self._optimizer = adamw(self.module, self._config)
+        self._is_compiled = not self._config.compile
         self.leave()
 
     def grow(self, larger: Network) -> None:
@@ -188,6 +194,15 @@ class Trainer:
         load_into(self.module, state)
         load_into(self._ema.module, state)
         self.step = step
+
+    def _compile(self, rows: int) -> None:
+        """Once a network, when its first batch is there."""
+        if self._is_compiled:
+            return
+        self._is_compiled = True
+        with patient(COMPILE_S):
+            refused = compile_where_faster(self.module, rows, self._dtype, dynamic=self._config.ranks > 1)
+        self.note = f"trains op by op: {refused}" if refused else ""
 
     def _add_up(self, found: dict[str, Tensor]) -> None:
         """Sums on the device: reading a loss each step would wait for it."""
