@@ -24,8 +24,8 @@ def compile_where_faster(module: Network, rows: int, dtype: torch.dtype | None, 
     `dynamic`: for batches of any size. Gradients are gone when this returns.
     """
     plain = module.forward_all
-    torch._dynamo.reset()  # kernels of a smaller network are needed no more
     try:
+        torch._dynamo.reset()  # kernels of a smaller network are needed no more
         compiled = torch.compile(plain, dynamic=dynamic)
         op_by_op_s, compiled_s = _measured((plain, compiled), module, rows, dtype)
     except Exception as error:  # of torch, its compiler or the system's: training goes on without
