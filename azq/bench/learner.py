@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from azq import games, logs
+from azq import games
 from azq.bench.rig import changed, in_turns, rules
 from azq.config import Config, RunSections
 from azq.errors import DeviceError
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.opening import prepare_training
+from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.loss import Symmetries, losses
 from azq.learner.step.trainer import Trainer, autocast_dtype
 from azq.nets import NetSpec, build
@@ -27,8 +28,6 @@ from azq.replay.window import Window
 
 _CHUNK = 10_000  # samples written to the window at once
 _TURNS = 4
-
-log = logs.get(__name__)
 
 
 def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) -> dict[str, Any]:
@@ -50,9 +49,11 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     """
     device, batch = prepare_training(config.learner), config.learner.batch_size
     trainer, window, feed = workplace(config.run_sections(), device, window_samples)
-    steps = {"whole": _whole_step(trainer, feed, feed.order(0, batch, window_samples)), "bare": _bare_step(config, device)}
+    bare = {"bare": _bare_step(config, device)}
     if device.type == "cuda" or config.learner.compile:
-        steps |= _compiled_bare(config, device)
+        bare["bare_compiled"] = _bare_step(config, device, compiled=True)
+    whole = _whole_step(trainer, feed, feed.order(0, batch, window_samples))
+    steps = {"whole": whole, **{name: step for name, step in bare.items() if step}}
     spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
@@ -115,11 +116,17 @@ def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None
     return step
 
 
-def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) -> Callable[[], None]:
-    """The least a training loop does: forward, loss, backward, fused AdamW on tensors that are there already, channels last."""
+def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) -> Callable[[], None] | None:
+    """The least a training loop does: forward, loss, backward, fused AdamW on tensors that are there already, channels last.
+
+    None where compiling gains nothing.
+    """
     spec, batch, dtype = NetSpec.of(rules(config.run_sections())), config.learner.batch_size, autocast_dtype(config.learner, device)
     module = build(config.network, spec, seed=0).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    forward = torch.compile(module, dynamic=False) if compiled else module
+    if compiled:
+        compile_where_faster(module, batch, dtype, dynamic=False)
+        if "forward_all" not in vars(module):
+            return None
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=device.type in ("cpu", "cuda"))
     planes = torch.rand(batch, spec.planes, spec.rows, spec.cols, device=device).round().contiguous(memory_format=torch.channels_last)
     scalars = torch.zeros(batch, spec.scalars, device=device)
@@ -129,24 +136,13 @@ def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) 
 
     def step() -> None:
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-            logits, values = forward(planes, scalars)
-        policy_loss, value_loss = losses(logits, values, policies, targets, legal)
+            outputs = module.forward_all(planes, scalars)
+        policy_loss, value_loss = losses(outputs.logits, outputs.values, policies, targets, legal)
         optimizer.zero_grad(set_to_none=True)
         (policy_loss + value_loss).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step
-
-
-def _compiled_bare(config: Config, device: torch.device) -> dict[str, Callable[[], None]]:
-    """The bare loop with the compiler's kernels, by its name; {} where it has none here."""
-    step = _bare_step(config, device, compiled=True)
-    try:
-        step()
-    except Exception as error:  # of torch, its compiler or the system's
-        log.warning("compile_failed", reason=str(error).strip().partition("\n")[0][:200], remedy="see that a compiler is there")
-        return {}
-    return {"bare_compiled": step}
 
 
 def _turn(step: Callable[[], None], device: torch.device, seconds: float) -> int:

@@ -28,7 +28,7 @@ from azq.learner.tracking import ResultCurves, Tracker
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
-from azq.phases import Phases, beside
+from azq.phases import beside
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
@@ -78,6 +78,7 @@ class Learner:
         # A server without memory takes none, and must be drained.
         self._voice = CircuitBreaker(lines=("status_unsaid", "status_said"), clock=self.clock)
         self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
+        self.phases = self.trainer.phases
         self.taking = IntakeLoop(self.intake, self.clock)
         self._results = ResultCurves()
         self._rate = Rate()
@@ -123,10 +124,6 @@ class Learner:
         self.ranks.close()
         self.tracker.flush()
         log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
-
-    @property
-    def phases(self) -> Phases:
-        return self.trainer.phases
 
     def shares(self) -> dict[str, float]:
         """Where this process's time goes, as heartbeats have it."""

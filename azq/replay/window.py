@@ -100,13 +100,6 @@ class Window:
                 # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
 
-    def sample(self, rng: np.random.Generator, batch: int, size: int) -> Samples:
-        """`batch` samples drawn uniformly, with replacement, from the newest `size`; raises `ValueError` when there are none."""
-        size = min(size, len(self))
-        if size < 1:
-            raise ValueError("the window is empty")
-        return self.newest(rng.integers(0, size, batch))
-
 
 def rebuild(
     window: Window,

@@ -23,7 +23,6 @@ IDLE_S = 0.1  # between two reads where the last one took all: games come one by
 # The learner's place is renewed then; and a broker may die, lose its last commands and be back before a call that would say so.
 AGREE_EVERY_S = 2.0
 HANGS_AFTER_S = 5.0  # in one turn
-SHARES_EVERY_S = 1.0
 
 log = logs.get(__name__)
 
@@ -39,7 +38,7 @@ class IntakeLoop:
         self._broker = CircuitBreaker(clock=self.clock)
         self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
         self._error: BaseException | None = None
-        self._begun_s = self._agreed_s = self._shared_s = self.clock()
+        self._begun_s = self._agreed_s = self.clock()
         self._leftovers = True  # entries read and not acknowledged may wait
         self.agreed = False  # with the ledger, once at least; nothing is to be written before
         self.shares: dict[str, float] = {}  # of its thread's time, as heartbeats have them
@@ -86,9 +85,7 @@ class IntakeLoop:
             while not ended.is_set():
                 if self.turn() < BATCH:
                     ended.wait(IDLE_S)
-                if self.clock() >= self._shared_s + SHARES_EVERY_S:
-                    self._shared_s = self.clock()
-                    self.shares = {name: share for name, share in self.intake.phases.shares().items() if name.endswith("intake")}
+                self.shares = {name: share for name, share in self.intake.phases.shares().items() if name.endswith("intake")}
         except BaseException as error:  # the learner's thread raises it
             self._error = error
 

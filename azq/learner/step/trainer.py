@@ -22,10 +22,8 @@ from azq.learner.step.optimizer import Ema, adamw, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
 from azq.nets.device import device_mark, fastest_dtype
 from azq.phases import Phases
-from azq.process.liveness import patient
 from azq.replay.samples import Samples
 
-COMPILE_S = 120.0  # at most, in which nothing else is done
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
 
@@ -80,6 +78,7 @@ class Trainer:
         if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
             raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
         self._symmetries = symmetries if symmetries is not None and symmetries.count > 1 else None
+        self._may_compile = config.compile
         self.replace(module)
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
@@ -117,7 +116,9 @@ class Trainer:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
-        self._compile(len(batch))
+        if self._may_compile:
+            self._may_compile = False
+            self.note = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
         found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
@@ -152,7 +153,7 @@ class Trainer:
         self.module = module.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         self._ema = Ema(self.module, self._config.ema_decay)
         self._optimizer = adamw(self.module, self._config)
-        self._is_compiled = not self._config.compile
+        self._may_compile = self._config.compile  # tried when the first batch is there
         self.leave()
 
     def grow(self, larger: Network) -> None:
@@ -194,15 +195,6 @@ class Trainer:
         load_into(self.module, state)
         load_into(self._ema.module, state)
         self.step = step
-
-    def _compile(self, rows: int) -> None:
-        """Once a network, when its first batch is there."""
-        if self._is_compiled:
-            return
-        self._is_compiled = True
-        with patient(COMPILE_S):
-            refused = compile_where_faster(self.module, rows, self._dtype, dynamic=self._config.ranks > 1)
-        self.note = f"trains op by op: {refused}" if refused else ""
 
     def _add_up(self, found: dict[str, Tensor]) -> None:
         """Sums on the device: reading a loss each step would wait for it."""

@@ -152,8 +152,7 @@ def test_a_loop_that_hangs_gives_no_sign_of_life(place):
     assert loop.lives()
 
 
-def test_both_threads_tell_where_their_time_goes(place, running, monkeypatch):
-    monkeypatch.setattr("azq.learner.data.intake_loop.SHARES_EVERY_S", 0.0)
+def test_both_threads_tell_where_their_time_goes(place, running):
     learner = place.learner()
     place.finish_games(1, 300)
     end = running(learner)
