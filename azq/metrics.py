@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
@@ -31,6 +31,9 @@ RESIDENT_BYTES = "resident_bytes"
 DISK_FREE_BYTES = "disk_free_bytes"
 GPU_MEMORY_USED_BYTES = "gpu_memory_used_bytes"
 GPU_MEMORY_BYTES = "gpu_memory_bytes"
+GPU_BUSY = "gpu_busy"
+GPU_POWER_W = "gpu_power_w"
+GPU_TEMPERATURE_C = "gpu_temperature_c"
 QUANTILES = (0.5, 0.95, 0.99)
 
 #: A worker's figure from those of its pool children, which weigh what they evaluate per second.
@@ -112,10 +115,15 @@ FIGURES = (
            (Chart("Batch, p50 and p95", "{{worker}} {{quantile}}", query='azq_batch_leaves{quantile=~"0.5|0.95"}'),), quantiles=True),
     Figure(NETWORK_BUSY, "azq_network_busy", "Share of wall time in which an inference worker has a batch on its device.",
            (Chart("Network busy", unit="percentunit"),)),
-    Figure(GPU_MEMORY_USED_BYTES, "azq_gpu_memory_used_bytes", "Memory in use on an inference worker's GPU.",
+    Figure(GPU_MEMORY_USED_BYTES, "azq_gpu_memory_used_bytes", "Memory in use on the GPU that a process computes on.",
            (Chart("GPU memory", "{{worker}} used", "bytes"),)),
-    Figure(GPU_MEMORY_BYTES, "azq_gpu_memory_bytes", "Memory of an inference worker's GPU.",
+    Figure(GPU_MEMORY_BYTES, "azq_gpu_memory_bytes", "Memory of the GPU that a process computes on.",
            (Chart("GPU memory", "{{worker}} in all", "bytes"),)),
+    Figure(GPU_BUSY, "azq_gpu_busy", "Share of time in which the GPU that a process computes on is at work, as its driver tells.",
+           (Chart("GPU busy", unit="percentunit"),)),
+    Figure(GPU_POWER_W, "azq_gpu_power_watts", "Power of the GPU that a process computes on.", (Chart("GPU power", unit="watt"),)),
+    Figure(GPU_TEMPERATURE_C, "azq_gpu_temperature_celsius", "Temperature of the GPU that a process computes on.",
+           (Chart("GPU temperature", unit="celsius"),)),
     Figure(CPU_S, "azq_process_cpu_seconds", "CPU of a process and its children.",
            (Chart("CPU", "{{role}} {{worker}} cores", query="rate(azq_process_cpu_seconds_total[1m])"),), counts_up=True),
     Figure(RESIDENT_BYTES, "azq_process_resident_bytes", "Memory of a process and its children.",
@@ -155,6 +163,13 @@ FIGURES = (
 
 #: How each figure of pool children becomes their worker's, by its name in heartbeats.
 OF_CHILDREN = {name: combine for figure in FIGURES for name, combine in figure.of_children()}
+
+
+def gpu_texts(figures: Mapping[str, float]) -> list[str]:
+    """What the driver of a GPU tells of it; nothing of a process without one."""
+    load = ((GPU_BUSY, 1.0, "GPU {:.0%}"), (GPU_MEMORY_USED_BYTES, 2**-30, "{:.1f} GiB in use"))
+    shown = (*load, (GPU_POWER_W, 1.0, "{:.0f} W"), (GPU_TEMPERATURE_C, 1.0, "{:.0f} °C"))
+    return [form.format(factor * figures[name]) for name, factor, form in shown if name in figures]
 
 
 class Recent:

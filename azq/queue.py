@@ -10,7 +10,6 @@ import platform
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 from celery import Celery
@@ -21,12 +20,13 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from azq.config.host import CA_OPTION, TLS_SCHEME, plain
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.process.cards import drivers
 from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options
 from azq.wire.kinds import Kind, queue_name, task_name
 from azq.wire.messages import Job
 
-KNOWN_TAGS = ("cpu", "cuda", "mps")
+KNOWN_TAGS = ("cpu", "cuda", "rocm", "mps")
 PRIORITY_STEPS = (0, 3, 6, 9)
 TIME_LIMIT_S = 900
 WIND_DOWN_S = 60  # between the soft limit, which the job sees, and the hard one, which kills its process
@@ -206,13 +206,12 @@ def check_limits(time_limit_s: int, visibility_timeout_s: int) -> None:
 
 def detect_tags() -> tuple[str, ...]:
     """The hardware tags of this host, found without loading any device library."""
-    has_nvidia = any(Path("/dev").glob("nvidia[0-9]*"))
-    return tags_of(platform.system(), platform.machine(), has_nvidia)
+    return tags_of(platform.system(), platform.machine(), drivers())
 
 
-def tags_of(system: str, machine: str, has_nvidia: bool) -> tuple[str, ...]:
-    """`cpu` always, `cuda` with an NVIDIA device, `mps` on Apple silicon."""
-    return ("cpu", *(("cuda",) if has_nvidia else ()), *(("mps",) if (system, machine) == ("Darwin", "arm64") else ()))
+def tags_of(system: str, machine: str, drivers: Sequence[str]) -> tuple[str, ...]:
+    """`cpu` always, `cuda` with an NVIDIA device, `rocm` with an AMD one, `mps` on Apple silicon."""
+    return ("cpu", *drivers, *(("mps",) if (system, machine) == ("Darwin", "arm64") else ()))
 
 
 def _causes(error: BaseException) -> Sequence[BaseException]:

@@ -26,6 +26,7 @@ from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.device import prepare_process
+from azq.nets.survey import Gauge
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
@@ -62,7 +63,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker)) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
-            beat = ServingBeat(control, server, worker, config.worker)
+            beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
             try:
                 serve(server, beat.turn, stop)
@@ -104,9 +105,10 @@ def serve(server: Serving, beat: Callable[[], None], stop: StopSign) -> None:
 class ServingBeat:
     """The worker's heartbeat in the control plane and its signs of life to the service manager."""
 
-    def __init__(self, control: Bus, server: InferenceServer, worker: str, config: WorkerConfig) -> None:
+    def __init__(self, control: Bus, server: InferenceServer, worker: str, config: WorkerConfig, gauge: Gauge) -> None:
         self._control = control
         self._server = server
+        self._gauge = gauge
         self._presence = Presence("inference", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, worker=worker)
         self._ready = False
 
@@ -120,7 +122,7 @@ class ServingBeat:
         server = self._server
         try:
             facts = {"weight_versions": server.versions, "unserved": server.unserved, "note": server.note}
-            self._presence.beat(self._control, server.rates(), **facts)
+            self._presence.beat(self._control, server.rates() | self._gauge.figures, **facts)
         except BrokerError as error:
             if not self._ready or isinstance(error, AccessRefused):
                 raise

@@ -25,6 +25,7 @@ from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
+from azq.nets.survey import Gauge
 from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
@@ -88,7 +89,7 @@ def _open(
 ) -> Learner:
     run, directory = view.record.run, Path(view.record.directory)
     sections = sections_of(view.record)
-    prepare_training(sections.learner, place.local)
+    beat.gauge = Gauge(prepare_training(sections.learner, place.local))
     tracker = TensorBoardTracker(directory / "tensorboard")
     tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
     return LearnerSetup(
@@ -141,6 +142,7 @@ class LearnerBeat:
         self._run = run
         self._directory = directory
         self._outage = CircuitBreaker()
+        self.gauge: Gauge | None = None  # of the device, once there is one
 
     def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict, note: str = "") -> None:
         """Beats when it is time; `status` is None before the learner is open."""
@@ -149,6 +151,7 @@ class LearnerBeat:
         if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
             notify(WATCHDOG)
         rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **shares(), **self._disk()}
+        rates |= self.gauge.figures if self.gauge else {}
         versions = {self._run: status.weight_version} if status else {}
         self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions, note=note))
 

@@ -42,8 +42,8 @@ class GameGroup:
         self.search_s = 0.0  # CPU of this thread in the core so far
 
     def room(self) -> list[int]:
-        """Slots without a game."""
-        return self.search.empty_slots()
+        """Slots without a game, or whose game ended."""
+        return self.search.empty_slots() + self.search.finished_slots()
 
     def start(self, slot: int, record: GameRecord) -> None:
         """Puts a game into a free slot after replaying it; raises `WireError` or `IllegalActionError` where that fails."""

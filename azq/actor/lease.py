@@ -15,6 +15,7 @@ from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
 from azq.waiting import Backoff
+from azq.wire.arrays import size_of
 from azq.wire.messages import GameRecord, SampleEvent
 
 RECORDS_PER_CALL = 256  # the server does nothing else while it runs one call
@@ -59,9 +60,14 @@ class HeldLease:
         if not batches:
             self._renewing(partial(self._ledger.renew, self._lease))
 
-    def finish(self, events: Sequence[SampleEvent]) -> None:
-        """Closes games and hands over their samples in one atomic step."""
-        self._renewing(partial(self._ledger.finish_games, self._lease, events))
+    def replace(self, events: Sequence[SampleEvent], count: int) -> list[GameRecord]:
+        """Closes games, hands over their samples and adopts up to `count` others: where games ended, in one atomic step and round trip."""
+        if not events:
+            return self.adopt(count)
+        at_once = min(RECORDS_PER_CALL, count)
+        self.directive, games = self._persist(partial(self._ledger.replace_games, self._lease, events, at_once))
+        self._renewed_s = self._clock()
+        return games if len(games) < at_once else games + self.adopt(count - at_once)
 
     def abandon(self, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on, with the reason."""
@@ -98,7 +104,7 @@ def calls(records: Iterable[GameRecord], most: int = RECORDS_PER_CALL, most_byte
     batch: list[GameRecord] = []
     total = 0
     for record in records:
-        size = len(record.policies) + len(record.root_values) + len(record.actions)  # all but a few bytes a ply
+        size = size_of(record)
         if batch and (len(batch) == most or total + size > most_bytes):
             yield batch
             batch, total = [], 0

@@ -110,7 +110,7 @@ class SelfPlay:
 
     def _play(self) -> Stop:
         for group in self._groups:
-            self._fill(group)
+            self._replace(group)
         self._evaluated_s = self._clock()
         turn = 0
         while (stop := self._tick()) is None:
@@ -161,8 +161,7 @@ class SelfPlay:
                 self._wait(POLL_S / 10)  # nothing anywhere can move until the ledger gives games
 
     def _search(self, group: GameGroup) -> None:
-        self._harvest(group)
-        self._fill(group)
+        self._replace(group)
         with self._phases("search"):
             group.advance()
 
@@ -212,41 +211,34 @@ class SelfPlay:
         self._submit_after_s = self._clock() + ASK_AGAIN_S
         log.warning("evaluation_failed", job=self._lease.job.job_id, reason=str(error), leaves=group.leaves)
 
-    def _harvest(self, group: GameGroup) -> None:
-        """Commits the games that ended, all in one atomic step, then frees their slots."""
+    def _replace(self, group: GameGroup, adopting: bool = True) -> None:
+        """Commits the games that ended and adopts one for every free slot; a record that does not replay is abandoned by name."""
         group.clear_outgrown()
-        events = [self._event(record) for record in group.finished()]
-        if not events:
+        events = [event for record in group.finished() if (event := self._event(record)) is not None]
+        room = group.room() if adopting and self._clock() >= self._fill_after_s else []
+        if not events and not room:
             return
-        too_long = {event.record.uid: reason for event in events if (reason := outgrown(event.record))}
-        for uid, reason in too_long.items():
-            self._abandon(uid, reason)
-        events = [event for event in events if event.record.uid not in too_long]
         with self._phases("ledger"):
-            self._held.finish(events)
+            records = self._held.replace(events, len(room))
         group.clear_finished()
         self._progress.games += len(events)
-        self._progress.open_games -= len(events)
-
-    def _event(self, record: Record) -> SampleEvent:
-        returns = tuple(float(value) for value in record.returns)
-        return SampleEvent(pack_record(record), returns, self._lease.owner, now_ms())
-
-    def _fill(self, group: GameGroup) -> None:
-        """Adopts a game for every empty slot; a record that does not replay is abandoned by name, and the next one taken."""
-        room = group.room()
-        if not room or self._clock() < self._fill_after_s:
-            return
-        with self._phases("ledger"):
-            records = self._held.adopt(len(room))
+        self._progress.open_games += len(records) - len(events)
         for slot, record in zip(room, records, strict=False):
-            self._progress.open_games += 1
             try:
                 group.start(slot, record)
             except (WireError, IllegalActionError, GameContractError) as error:
                 self._abandon(record.uid, str(error))
         if len(records) < len(room):
             self._fill_after_s = self._clock() + ASK_AGAIN_S
+
+    def _event(self, record: Record) -> SampleEvent | None:
+        """What is told of a game that ended; None, and the game abandoned, where that is too long to be sent."""
+        packed = pack_record(record)
+        if reason := outgrown(packed):
+            self._abandon(packed.uid, reason)
+            return None
+        returns = tuple(float(value) for value in record.returns)
+        return SampleEvent(packed, returns, self._lease.owner, now_ms())
 
     def _abandon_broken(self, group: GameGroup) -> None:
         """A game whose rules raised, or whose record outgrew a message, costs itself and nothing else."""
@@ -262,7 +254,7 @@ class SelfPlay:
     def _give_back(self) -> None:
         records: list[GameRecord] = []
         for group in self._groups:
-            self._harvest(group)
+            self._replace(group, adopting=False)
             records += group.changed()
             self._abandon_broken(group)
         with self._phases("ledger"):

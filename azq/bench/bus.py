@@ -7,8 +7,6 @@ from standard input between which two moments it counts, and tells what it did t
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, percentile, running, say
+from azq.bench.rig import answer_of, brokers_cpu_s, child, percentile, running, start_together, told
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
@@ -136,7 +134,7 @@ def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s:
 def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Sequence[int]) -> dict[str, float]:
     asking = [child(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
     answering = [child(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
-    start_s = _start([*asking, *answering], seconds)
+    start_s = start_together([*asking, *answering], seconds, WARM_UP_S)
     end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
     before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts)
@@ -163,20 +161,6 @@ def _carried(config: Config, seconds: float, clients: int, consumers: int, size:
 
 def _environment(config: Config, role: Role) -> dict[str, str]:
     return child_environment(in_roles(config)(role), role)
-
-
-def _start(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
-    """Waits until all are ready and tells them what counts; returns when that begins."""
-    for process in processes:
-        assert process.stdout is not None
-        process.stdout.readline()  # of one that died: nothing, and its answer says so
-    start_s = time.monotonic() + WARM_UP_S
-    for process in processes:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{start_s} {start_s + seconds}\n")
-            process.stdin.flush()
-    return start_s
 
 
 @contextlib.contextmanager
@@ -215,7 +199,7 @@ def ask(name: str, request_bytes: int) -> dict[str, Any]:
     client = StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=game.num_distinct_actions(), value_size=game.value_size())
     leaves = max(1, request_bytes // game.packed_size())
     packed = np.random.default_rng(0).integers(0, 256, (leaves, game.packed_size()), np.uint8)
-    start_s, end_s = _told()
+    start_s, end_s = told()
     flying, latencies_ms, used_s = [(client.submit(packed), time.monotonic()) for _ in range(IN_FLIGHT)], [], -1.0
     while (now_s := time.monotonic()) < end_s:
         if used_s < 0 and now_s >= start_s:
@@ -235,7 +219,7 @@ def answer(name: str) -> dict[str, Any]:
     """Answers whatever comes until the time is over; CPU-seconds in it."""
     bus, game = open_requests(load().broker), games.load(GAME)
     size, stream, used_s = game.num_distinct_actions(), keys.eval_stream(RUN), -1.0
-    start_s, end_s = _told()
+    start_s, end_s = told()
     while (now_s := time.monotonic()) < end_s:
         if used_s < 0 and now_s >= start_s:
             used_s = time.process_time()
@@ -244,13 +228,6 @@ def answer(name: str) -> dict[str, Any]:
     used_s = time.process_time() - used_s
     bus.close()
     return {"cpu_s": used_s}
-
-
-def _told() -> tuple[float, float]:
-    """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
-    say("ready")
-    start_s, end_s = map(float, sys.stdin.readline().split())
-    return start_s, end_s
 
 
 def _answer(bus: RequestBus, stream: str, entries: list[Entry], actions: int, values: int) -> None:

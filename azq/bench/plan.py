@@ -46,12 +46,12 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("beasty bar transformer 2x64", "beasty_bar", _network("transformer", 2, 64, heads=4), 128, 256),
     ),
     "full": (
-        Case("connect four 5x128", "connect_four", _network("resnet", 5, 128), 8192, 16384, 4, groups=3),
-        Case("othello 10x128", "othello", _network("resnet", 10, 128), 4096, 8192, 4, groups=3),
-        Case("backgammon mlp 6x512", "backgammon", _network("mlp", 6, 512), 8192, 16384, 4, groups=3),
+        Case("connect four 5x128", "connect_four", _network("resnet", 5, 128), 8192, 16384, 3, groups=3),
+        Case("othello 10x128", "othello", _network("resnet", 10, 128), 4096, 8192, 3, groups=3),
+        Case("backgammon mlp 6x512", "backgammon", _network("mlp", 6, 512), 8192, 16384, 3, groups=3),
         # Trees over information sets are large, about 2 MB a game at 200 simulations: fewer games, else touching them outlasts the warm-up.
-        Case("blob mlp 6x512", "blob", _network("mlp", 6, 512), 2048, 16384, 4, BLOB),
-        Case("beasty bar transformer 4x256", "beasty_bar", _network("transformer", 4, 256, heads=8), 2048, 4096, 4, groups=3),
+        Case("blob mlp 6x512", "blob", _network("mlp", 6, 512), 2048, 16384, 3, BLOB),
+        Case("beasty bar transformer 4x256", "beasty_bar", _network("transformer", 4, 256, heads=8), 2048, 4096, 3, groups=3),
     ),
 }
 

@@ -97,9 +97,10 @@ def markdown(result: Mapping[str, Any]) -> str:
     """Tables of a run with its machine and commit, as they stand in the documentation."""
     about = result["machine"]
     version = f"commit `{about['commit']}`" if about["commit"] else "commit unknown"
+    options = [f"--size {result['size']}", *(f"--set {text}" for text in result.get("settings", ()))]
     lines = [
         f"{about['device_name']}, {about['cores']} cores, {about['precision']}, torch {about['torch']}, {version}; "
-        f"`azq bench all --size {result['size']}`, {result['minutes']:.1f} minutes, load {about['load_before']} before it began. "
+        f"`azq bench all {' '.join(options)}`, {result['minutes']:.1f} minutes, load {about['load_before']} before it began. "
         "Rates are per second of wall time, the network on one thread where it runs on a CPU; ratios are within this run.",
         "",
     ]

@@ -84,9 +84,9 @@ class Rig:
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
         game = rules(self.sections)
-        bus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
+        bus, name = RedisBus(connect(self.config.broker.data_planes[0], blocking=True)), f"bench-{os.getpid()}"
         with contextlib.closing(
-            StreamEvaluator(bus, RUN, "bench", num_actions=game.num_distinct_actions(), value_size=game.value_size(), **options)
+            StreamEvaluator(bus, RUN, name, num_actions=game.num_distinct_actions(), value_size=game.value_size(), **options)
         ) as client:
             yield client
 
@@ -238,6 +238,27 @@ def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task
 def say(answer: Any) -> None:
     """A line of JSON for the process that started this one."""
     print(json.dumps(answer), flush=True)  # noqa: T201
+
+
+def start_together(processes: Sequence[subprocess.Popen[str]], seconds: float, warm_up_s: float) -> float:
+    """Waits until all children that called `told` are ready and tells them what counts; returns when that begins."""
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()  # of one that died: nothing, and its answer says so
+    start_s = time.monotonic() + warm_up_s
+    for process in processes:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{start_s} {start_s + seconds}\n")
+            process.stdin.flush()
+    return start_s
+
+
+def told() -> tuple[float, float]:
+    """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
+    say("ready")
+    start_s, end_s = map(float, sys.stdin.readline().split())
+    return start_s, end_s
 
 
 def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:

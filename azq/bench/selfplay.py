@@ -10,18 +10,25 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.plan import PEERS
-from azq.bench.rig import RUN, Rig, changed, last_words, observations, rig, rules
-from azq.config import Config, NetworkConfig, RunSections, parse_run
+from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, observations, rig, rules, start_together, told
+from azq.config import Config, NetworkConfig, RunSections, load, parse_run
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
+from azq.host.users import in_roles
+from azq.ledger import Ledger
+from azq.ledger.records import sections_of
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
+from azq.process.start import child_environment
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
@@ -52,16 +59,17 @@ def bench_selfplay(
     return selfplay_figures(config, sections, seconds, evaluator)
 
 
-def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str) -> dict[str, Any]:
-    """The same for any run's settings."""
+def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str, processes: int = 1) -> dict[str, Any]:
+    """The same for any run's settings, with so many processes that play, of which this one is one."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine)
-        before, after, phases = readings_of(machine, evaluator, seconds)
+        with beside(machine, seconds, processes - 1) as others:
+            before, after, phases = readings_of(machine, evaluator, seconds)
+            done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
-    spent_s, wall_s = after.cpu_s - before.cpu_s, after.wall_s - before.wall_s
-    progress, start = after.progress, before.progress
-    evaluations = progress.evaluations - start.evaluations
-    simulations = progress.searched["simulations"] - start.searched["simulations"]
+    spent_s = done["own_s"] + after.workers_s - before.workers_s + after.brokers_s - before.brokers_s
+    wall_s, evaluations, simulations = done["wall_s"], done["evaluations"], done["simulations"]
+    lookups = max(1, done["cache_lookups"])
     return {
         "game": sections.run.game,
         "evaluator": evaluator,
@@ -69,18 +77,23 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "num_simulations": sections.search.num_simulations,
         "network": f"{sections.network.blocks}x{sections.network.channels}",
         "network_kind": sections.network.kind,
+        "processes": processes,
+        "threads": sections.selfplay.threads,
         "simulations_per_cpu_s": round(simulations / spent_s, 1),
         "evaluations_per_cpu_s": round(evaluations / spent_s, 1),
-        "games_per_cpu_min": round(60 * (progress.games - start.games) / spent_s, 2),
+        "games_per_cpu_min": round(60 * done["games"] / spent_s, 2),
         "network_cpu_share": round(evaluations * network_s / spent_s, 3),
-        "search_cpu_share": round((progress.search_s - start.search_s) / spent_s, 3),
-        "mean_batch": round(evaluations / max(1, progress.requests - start.requests), 1),
+        "search_cpu_share": round(done["search_s"] / spent_s, 3),
+        "mean_batch": round(evaluations / max(1, done["requests"]), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
-        **_spared(progress, start),
+        # Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf.
+        "cache_hit_share": round(done["cache_hits"] / lookups, 4),
+        "merged_share": round(done["merged_leaves"] / lookups, 4),
+        "exact_share": round(done["exact_simulations"] / max(1, simulations), 4),
         "peak_rss_mb": round(peak_resident_bytes() / (1 << 20), 1),
         "simulations_per_s": round(simulations / wall_s, 1),
         "evaluations_per_s": round(evaluations / wall_s, 1),
-        "games_per_s": round((progress.games - start.games) / wall_s, 3),
+        "games_per_s": round(done["games"] / wall_s, 3),
         "cpu_cores": round(spent_s / wall_s, 2),
         "inference_mean_batch": round(served.get(metrics.MEAN_BATCH, 0.0), 1),
         "network_busy": round(served.get(metrics.NETWORK_BUSY, 0.0), 3),
@@ -90,15 +103,47 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
     }
 
 
-def _spared(progress: Progress, start: Progress) -> dict[str, float]:
-    """Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf."""
-    searched = progress.searched - start.searched
-    lookups, simulations = max(1, searched["cache_lookups"]), max(1, searched["simulations"])
-    return {
-        "cache_hit_share": round(searched["cache_hits"] / lookups, 4),
-        "merged_share": round(searched["merged_leaves"] / lookups, 4),
-        "exact_share": round(searched["exact_simulations"] / simulations, 4),
-    }
+def done_between(before: Reading, after: Reading) -> dict[str, float]:
+    """What one process did between two readings: counts, and seconds."""
+    start, progress = before.progress, after.progress
+    counts = {name: float(count - start.counts.get(name, 0)) for name, count in progress.counts.items()}
+    seconds = {"wall_s": after.wall_s - before.wall_s, "own_s": after.own_s - before.own_s}
+    return counts | seconds | {"search_s": progress.search_s - start.search_s}
+
+
+def together(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """What processes did side by side, in the time that the first one was measured for; what none of them counted is 0."""
+    done, wall_s = defaultdict[str, float](float), parts[0]["wall_s"]
+    for part in parts:
+        for name, value in part.items():
+            done[name] += value * wall_s / part["wall_s"]
+    done["wall_s"] = wall_s
+    return done
+
+
+@contextlib.contextmanager
+def beside(machine: Rig, seconds: float, count: int) -> Iterator[Sequence[subprocess.Popen[str]]]:
+    """So many further processes that play, from now on; each answers what it did."""
+    env = child_environment(in_roles(machine.config)("worker"), "worker")
+    others = [child(play_beside, env, seconds=seconds) for _ in range(count)]
+    try:
+        start_together(others, seconds, WARM_UP_S)
+        yield others
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def play_beside(seconds: float) -> dict[str, float]:
+    """Plays in the rig that the environment tells of, once it is told to."""
+    config = load()
+    with connect(config.broker.control_url) as control:
+        ledger = Ledger(control)
+        machine = Rig(config, sections_of(ledger.run(RUN).record), control, ledger, b"", (), ())
+        told()
+        before, after, _ = readings_of(machine, "stream", seconds)
+    return done_between(before, after)
 
 
 def _sections(config: Config, game: str) -> RunSections:

@@ -23,11 +23,13 @@ from azq import logs
 from azq.bench.inference import latency, throughput
 from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, parts, split
 from azq.bench.report import markdown, pictures, summary
-from azq.bench.rig import READY_ON_GPU_S, answer_of, changed, child, rig
-from azq.bench.selfplay import WARM_UP_S, peer_figures, selfplay_figures, why_no_peer
-from azq.config import Config, InferenceConfig, RunConfig, RunSections
+from azq.bench.rig import READY_ON_GPU_S, answer_of, child, rig
+from azq.bench.selfplay import peer_figures, selfplay_figures, why_no_peer
+from azq.config import Config, InferenceConfig, load, merge, parse_overrides
 from azq.errors import AzqError, ConfigError, MissingExtra
 from azq.files import publish_file
+from azq.host.devices import Wishes, plan
+from azq.host.hardware import detect
 from azq.process.start import foreign_environment
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
@@ -84,6 +86,7 @@ def run_all(
     size: str,
     minutes: float,
     device: str = "auto",
+    overrides: Sequence[str] = (),
     *,
     keep: Callable[[dict[str, Any]], object] = lambda _: None,
     measure: Measure | None = None,
@@ -92,8 +95,9 @@ def run_all(
     """Everything that fits: machine, figures by part, reasons of what has none, ratios within the run.
 
     `keep` gets what there is after each part, since nobody knows whether a borrowed machine stays until the end.
-    `size` is empty for the one that suits the machine. Raises `ConfigError` for a size that is none.
+    `size` is empty for the one that suits the machine. Raises `ConfigError` for a size that is none, or `overrides` that do not fit.
     """
+    load(None, overrides)
     began_s = clock()
     about = facts(device)
     on_gpu = about["device"].startswith("cuda")
@@ -106,6 +110,7 @@ def run_all(
         return {
             "machine": about,
             "size": size,
+            "settings": list(overrides),
             "cases": [described(case) for case in which],
             "minutes": round((clock() - began_s) / 60, 2),
             "parts": figures,
@@ -113,7 +118,11 @@ def run_all(
             "summary": summary(which, figures),
         }
 
-    measure = measure or partial(_in_a_process, about["device"])
+    if not measure:
+        wishes = Wishes(about["device"], (), about["device"], threads=which[0].threads)
+        # As many play as in `azq up`; beside the one thread that a CPU's network has here, one.
+        overrides = [f"worker.concurrency={plan(detect(), wishes).processes if on_gpu else 1}", *overrides]
+        measure = partial(_in_a_process, about["device"], overrides)
     patience_s = PATIENCE_S + READY_ON_GPU_S * on_gpu
     end_s = began_s + 60 * minutes
     found = measured(todo, which, end_s, measure, clock, lambda *so_far: keep(result(*so_far)), patience_s=patience_s)
@@ -183,40 +192,47 @@ def write_tables(result: dict[str, Any], folder: Path) -> None:
         publish_file(folder / name, text.encode())
 
 
-def _in_a_process(device: str, part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
+def _in_a_process(device: str, overrides: Sequence[str], part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
     """A part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
     asked: dict[str, Any] = {"num_simulations": part.num_simulations, "device": device}
     if part.kind in PEERS:
         shape = {"blocks": case.network.blocks, "channels": case.network.channels, "games": case.batch}
         return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
     # Without settings of azq: a part is measured as it is described.
-    process = child(measure_part, foreign_environment(), kind=part.kind, case=described(case), seconds=seconds, **asked)
+    task = {"kind": part.kind, "case": described(case), "seconds": seconds, "overrides": list(overrides)}
+    process = child(measure_part, foreign_environment(), **task, **asked)
     figures: dict[str, Any] = answer_of(process, limit_s)
     return figures
 
 
 @validate_call
-def measure_part(kind: str, case: Case, num_simulations: int, seconds: float, device: str) -> dict[str, Any]:
+def measure_part(kind: str, case: Case, num_simulations: int, seconds: float, device: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The figures of a part that azq itself measures; `device` is `auto` or one that torch knows."""
-    # One thread on a CPU: chosen by measurement, the bare network and the worker might choose differently.
     at_most = LATENCY_BATCH if kind == "latency" else case.batch
-    config = changed(Config(), inference={"device": device, "max_batch": at_most, "threads": 1})
-    sections = sections_of(case, num_simulations, seconds)
+    config = config_of(case, num_simulations, device, at_most, overrides)
     if kind == "selfplay":
-        return selfplay_figures(config, sections, seconds, "stream")
+        return selfplay_figures(config, config.run_sections(), seconds, "stream", config.worker.concurrency)
     if kind in ("network", "latency"):
-        with rig(config, sections, inference=1) as machine:
+        with rig(config, config.run_sections(), inference=1) as machine:
             return (throughput if kind == "network" else latency)(machine, seconds, at_most)
     from azq.bench.learner import training
 
-    learner = {"device": device, "batch_size": case.learner_batch}
-    config = changed(config, run=sections.run, network=sections.network, learner=learner)
     return training(config, seconds, TINY_WINDOW if case.learner_batch < 128 else WINDOW_SAMPLES)
 
 
-def sections_of(case: Case, num_simulations: int, seconds: float) -> RunSections:
-    """A run of the case: groups of games in turn, each one batch."""
-    base = RunSections(run=RunConfig(game=case.game, params=dict(case.params)), network=case.network)
-    search = {"num_simulations": num_simulations} if num_simulations else {}
-    games = {"games_in_flight": case.groups * case.batch, "groups": case.groups, "threads": case.threads}
-    return changed(base, search=search, selfplay={**games, "slice_s": seconds + min(WARM_UP_S, 4 * seconds)})
+def config_of(case: Case, num_simulations: int, device: str, max_batch: int, overrides: Sequence[str] = ()) -> Config:
+    """The settings of a case under those of the command line: of one process that plays each group is one batch, of several half of one."""
+    chosen = parse_overrides(overrides)
+    processes = Config(**chosen).worker.concurrency or 1
+    batch, groups = (case.batch, case.groups) if processes == 1 else (case.batch // 2, 2)
+    values = {
+        "run": {"game": case.game, "params": case.params},
+        "network": case.network.model_dump(),
+        "search": {"num_simulations": num_simulations} if num_simulations else {},
+        "selfplay": {"games_in_flight": groups * batch, "groups": groups, "threads": case.threads},
+        "learner": {"device": device, "batch_size": case.learner_batch},
+        # One thread on a CPU: chosen by measurement, the bare network and the worker might choose differently.
+        "inference": {"device": device, "max_batch": max_batch, "threads": 1},
+        "worker": {"concurrency": processes},
+    }
+    return Config(**merge(values, chosen))

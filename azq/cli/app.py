@@ -68,6 +68,7 @@ GROUPS = {
     "jobs": rest.jobs_app,
     "fleet": fleet.fleet_app,
     "config": look.config_app,
+    "devices": look.devices_app,
     "games": play.games_app,
     "bench": bench_app,
     "drill": drill_app,

@@ -140,6 +140,7 @@ def bench_all(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
     write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
     reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
+    overrides: Overrides = None,
 ) -> Answer:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.bench.report import markdown, replace_section
@@ -149,7 +150,7 @@ def bench_all(
         if out is not None:
             write_tables(so_far, out)
 
-    result = run_all(size, minutes, device, keep=keep) if reuse is None else read(reuse)
+    result = run_all(size, minutes, device, overrides or (), keep=keep) if reuse is None else read(reuse)
     if out is not None:
         write(result, out)
     if write_docs is not None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, RunName, emit, with_settings
+from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, emit, with_answer, with_settings
 from azq.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     from azq.config import Config
 
+devices_app = typer.Typer(no_args_is_help=True, help="GPUs and cores of this machine, and what each does.")
 config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
 
 
@@ -108,3 +109,22 @@ def config_check(settings: Config) -> Answer:
     problems = check_config(settings)
     values = {"ok": not problems, "problems": problems}
     return Answer(values, problems or "configuration is sound", ExitCode.CONFIG if problems else ExitCode.OK)
+
+
+@devices_app.command("plan")
+@with_answer
+def devices_plan(
+    game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
+    run: RunName = None,
+    preset: Preset = "",
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+) -> Answer:
+    """Show what `azq up` with these options would have each device of this machine do, and why."""
+    from azq.console.up import UpRequest, read_start
+    from azq.host.devices import Wishes, described, plan
+    from azq.host.hardware import detect
+
+    machine = detect()
+    found = plan(machine, Wishes.of(read_start(UpRequest(game, run, overrides or (), None, config, preset)).config))
+    return Answer({"machine": asdict(machine), "plan": asdict(found)}, described(machine, found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, Command, ConfigFile, Overrides, RunName, names, offering
+from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, names, offering
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def up(
     game: Annotated[str | None, typer.Option("--game", help="Game to learn; connect_four by default.")] = None,
     run: RunName = None,
-    preset: Annotated[str, typer.Option("--preset", help="Settings for another machine than two cores: gpu, sprint.")] = "",
+    preset: Preset = "",
     overrides: Overrides = None,
     until: Annotated[
         str | None,
@@ -66,7 +66,7 @@ def worker(
     """Run a Celery worker for self-play and evaluation jobs."""
     from workers.worker import main
 
-    return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency)
+    return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency or 1)
 
 
 @_process

@@ -152,7 +152,7 @@ class WorkerConfig(Section):
     """This host's Celery workers."""
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
-    concurrency: Few = 1  # jobs at once in one worker
+    concurrency: FewOrNone = 0  # jobs at once in one worker; 0: as many as suit the machine in `azq up`, one elsewhere
     game_files: tuple[Path, ...] = ()  # Python files, or folders of them, that runs may have as games on this host
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
@@ -163,6 +163,7 @@ class InferenceConfig(Section):
     """This host's inference worker."""
 
     device: str = "auto"
+    devices: tuple[str, ...] = ()  # of `azq up`, a worker each; empty: by its device plan
     precision: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
     batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start

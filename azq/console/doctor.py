@@ -19,6 +19,8 @@ from azq.config.access import check_binding, check_tls, with_own_token
 from azq.console.show import ASK_TIMEOUT_S
 from azq.errors import AzqError, BrokerUnavailable, ConfigError
 from azq.host import brokers
+from azq.host.devices import Wishes, plan
+from azq.host.hardware import Machine, detect, vanished
 from azq.host.join import checks
 from azq.host.join.checks import Check
 from azq.host.rundir import check_folder
@@ -40,6 +42,7 @@ def examine(config: Config) -> Iterator[Check]:
     yield from _guarded("game", lambda: [_game(config)])
     yield from _guarded("home", lambda: [_home(config.home)])
     yield from _guarded("rest", lambda: [_rest(config)])
+    yield from judge_devices(config, detect())
     if not config.broker.control_url:
         yield from _guarded("server", lambda: [_server(config.home)])
     try:
@@ -80,6 +83,16 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list
     if lacking:
         return [Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
     return [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
+
+
+def judge_devices(config: Config, machine: Machine) -> list[Check]:
+    """What devices do in an `azq up` with these settings, and which cannot be used, are gone, or are asked for and not there."""
+    found = plan(machine, Wishes.of(config))
+    checks = [Check("devices", "warn", f"{gpu}: {why}") for gpu, why in (found.left_out | vanished(config.home, machine)).items()]
+    named = {device for device in (*found.inference, *found.training) if device.startswith("cuda")}
+    missing = named - {gpu.device for gpu in machine.gpus if gpu.device not in found.left_out}
+    checks += [Check("devices", "fail", f"{device} is asked for and not there; set auto or cpu") for device in sorted(missing)]
+    return checks or [Check("devices", "ok", str(found))]
 
 
 def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:

@@ -10,8 +10,9 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from azq import logs
 from azq.clock import now_ms
@@ -22,14 +23,15 @@ from azq.console.table import Screen
 from azq.errors import BrokerError, ExitCode, StateConflict
 from azq.host import rundir
 from azq.host.brokers import Brokers
+from azq.host.devices import DevicePlan
 from azq.host.fronts import children
-from azq.host.hardware import inference_children, usable_cuda_devices
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor
+from azq.queue import KNOWN_TAGS
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
@@ -52,6 +54,7 @@ class Start:
     run: rundir.RunDir
     until: dict[str, float]
     as_json: bool
+    host: Mapping[str, Any] = field(default_factory=dict)  # what the run's preset sets of the host
 
 
 @dataclass
@@ -60,6 +63,7 @@ class Session:
 
     start: Start
     config: Config
+    devices: DevicePlan
     ledger: Ledger
     supervisor: Supervisor
     watch: Watch
@@ -92,10 +96,10 @@ class Session:
         """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
         yield from children(self.brokers.fronts, self.start.run.path / "logs")
         tag = self.config.run.tag
-        tags = [] if tag in ("cpu", "cuda", "mps") else ["--tags", tag]
+        tags = [] if tag in KNOWN_TAGS else ["--tags", tag]
         searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
-        serves = self.config.selfplay.evaluator == "stream" or self.config.arena.every_s
-        inference = inference_children(self.config.inference, usable_cuda_devices()) if serves else {}
+        searches[Kind.SELFPLAY] += ["--concurrency", str(self.devices.processes)]
+        inference = self.devices.inference_children(named=bool(self.config.inference.devices))
         learner = {"learner": ["learner", "--run", self.start.run.name]}
         of_role = in_roles(self.config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
@@ -106,7 +110,7 @@ class Session:
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0
         while not self.interrupts.count:
-            if failed := self._revive():
+            if (failed := self._revive()) and not self._goes_on_without(failed):
                 return next(iter(failed.values()))
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self.brokers.silent(time.monotonic()):
@@ -116,6 +120,10 @@ class Session:
                     return end
             self.interrupts.pause(TICK_S)
         return int(ExitCode.OK)
+
+    def _goes_on_without(self, failed: Mapping[str, int]) -> bool:
+        """Whether all that was given up are inference workers, whose device is gone perhaps, and another one is left."""
+        return failed.keys() < set(self.devices.inference_children())
 
     def _revive(self) -> dict[str, int]:
         """Ends brokers that hang, and starts what died again: children after their delay, brokers at once; as `Supervisor.look`."""

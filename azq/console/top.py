@@ -27,6 +27,7 @@ from azq.console.show import brokers_text, planes_of
 from azq.console.table import clock, count, elo, error_share
 from azq.errors import BrokerError
 from azq.host import brokers
+from azq.metrics import gpu_texts
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import Watch
 from azq.status.queues import QueueStatus
@@ -207,7 +208,8 @@ def hosts_table(workers: Sequence[WorkerStatus], folded: bool) -> RenderableType
 def _does(worker: WorkerStatus) -> str:
     shown = (("games_per_s", "games/s"), ("simulations_per_s", "sims/s"), ("evaluations_per_s", "evals/s"), ("samples_per_s", "samples/s"))
     rates = ((worker.rates.get(name, 0.0), unit) for name, unit in shown)
-    return "  ".join(f"{rate:.1f} {unit}" if rate < 100 else f"{count(rate)} {unit}" for rate, unit in rates if rate)
+    shares = [f"{rate:.1f} {unit}" if rate < 100 else f"{count(rate)} {unit}" for rate, unit in rates if rate]
+    return "  ".join([*shares, *gpu_texts(worker.rates)])
 
 
 def _age(seconds: float) -> Text:

@@ -11,20 +11,23 @@ import msgspec
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import RunSections, load
+from azq.config import Config, RunSections, load
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
 from azq.games.files import absolute
 from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
+from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.fronts import parse_listen
+from azq.host.hardware import detect, remember, vanished
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.rules.runs import check_run_name
 from azq.ledger.types import RunState, RunView
+from azq.presets import host_preset
 from azq.presets import preset as preset_of
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import HANG_AFTER_S
@@ -71,7 +74,18 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         write_command(watch.bus, "azq up", start.run.name)
         supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
-            return Session(start, config, ledger, supervisor, watch, interrupts, brokers).run(view)
+            return Session(start, config, plan_devices(config), ledger, supervisor, watch, interrupts, brokers).run(view)
+
+
+def plan_devices(config: Config) -> DevicePlan:
+    """What each device of this machine does; says it, and which are left out, or gone since an earlier start."""
+    machine = detect()
+    found = plan(machine, Wishes.of(config))
+    log.info("device_plan", plan=str(found))
+    for device, reason in (found.left_out | vanished(config.home, machine)).items():
+        log.warning("gpu_left_out", device=device, reason=reason)
+    remember(config.home, machine)
+    return found
 
 
 def read_start(asked: UpRequest) -> Start:
@@ -83,15 +97,15 @@ def read_start(asked: UpRequest) -> Start:
     if folder.exists():
         if preset := asked.preset:
             raise ConfigError(f"run {name!r} exists and keeps its settings; choose another --run for --preset {preset}, or leave it out")
-        base = folder.values()
+        base, host = folder.values(), folder.host_values()
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
-        base = preset_of(game or machine.run.game, asked.preset)
+        base, host = (read(game or machine.run.game, asked.preset) for read in (preset_of, host_preset))
     chosen = [f'run.game="{game}"'] if game else []
-    config = load(asked.config_file, [*chosen, *asked.overrides], base=base)
+    config = load(asked.config_file, [*chosen, *asked.overrides], base=base | host)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
-    return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json)
+    return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json, host)
 
 
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
@@ -103,7 +117,7 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
             f"the broker remembers run {start.run.name!r}, but its folder {start.run.path} with games and weights is gone; "
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
-    start.run.create(sections)
+    start.run.create(sections, start.host)
     record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
         return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)

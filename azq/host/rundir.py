@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,12 @@ class RunDir:
     def exists(self) -> bool:
         return self.settings.is_file()
 
-    def create(self, sections: RunSections) -> None:
-        """Makes the folders and writes `run.toml` atomically (again, when settings changed)."""
+    def create(self, sections: RunSections, host: Mapping[str, Any] | None = None) -> None:
+        """Makes the folders and writes `run.toml`, and `host.toml` where a preset sets something of the host; each whole at any moment."""
         for part in PARTS:
             make_folder(self.path / part)
+        if host:
+            publish_file(self.path / "host.toml", to_toml(host).encode())
         publish_file(self.settings, to_toml(dump_run(sections)).encode())
 
     def values(self) -> dict[str, Any]:
@@ -48,6 +51,11 @@ class RunDir:
         if not self.exists():
             raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
         return read_toml(self.settings)
+
+    def host_values(self) -> dict[str, Any]:
+        """What the run's preset sets of the host that runs it."""
+        file = self.path / "host.toml"
+        return read_toml(file) if file.is_file() else {}
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))

@@ -106,13 +106,7 @@ class Ledger(LedgerRuns):
         A record that does not decode is abandoned with the reason and left out.
         """
         _, *answer = self._commit("games.adopt", lease, max(0, count))
-        games = []
-        for uid, frame in zip(answer[::2], answer[1::2], strict=True):
-            try:
-                games.append(decode(frame, GameRecord) if frame else GameRecord(int(uid)))
-            except WireError as error:
-                self.abandon(lease, int(uid), f"record does not decode: {error}")
-        return games
+        return self._games(lease, answer)
 
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
@@ -123,8 +117,14 @@ class Ledger(LedgerRuns):
 
         Raises `LeaseLost`, also for a game that the lease does not hold: nothing of the call is committed then.
         """
+        return self.replace_games(lease, events, 0)[0]
+
+    def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
+        """Finishes games and adopts `count` others, as `finish_games` and `adopt` do, in one step and one round trip."""
         numbered = zip(distinct(events), events, strict=True)
-        return self._directive("games.finish", lease, *(item for uid, event in numbered for item in (uid, encode(event))))
+        pairs = (item for uid, event in numbered for item in (uid, encode(event)))
+        _, directive, *answer = self._commit("games.replace", lease, *pairs, max(0, count))
+        return Directive(directive.decode()), self._games(lease, answer)
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
@@ -209,6 +209,15 @@ class Ledger(LedgerRuns):
             game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
             raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
         return answer
+
+    def _games(self, lease: Lease, answer: Sequence[bytes]) -> list[GameRecord]:
+        games = []
+        for uid, frame in zip(answer[::2], answer[1::2], strict=True):
+            try:
+                games.append(decode(frame, GameRecord) if frame else GameRecord(int(uid)))
+            except WireError as error:
+                self.abandon(lease, int(uid), f"record does not decode: {error}")
+        return games
 
     def _directive(self, command: str, lease: Lease, *arguments: Argument) -> Directive:
         return Directive(self._commit(command, lease, *arguments)[1].decode())

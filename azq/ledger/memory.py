@@ -207,13 +207,13 @@ class MemoryLedger(Ledger):
             self._change(lease.job.run, rules.games.journal, lease, records)
             return self.renew(lease)
 
-    def finish_games(self, lease: Lease, events: Sequence[SampleEvent]) -> Directive:
+    def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
         with self._lock:
             state = rules.games.finish_games(self.state(lease.job.run), lease, rules.games.distinct(events))
             for event in events:  # first, so that a bus that is down leaves the games open
                 self._bus.publish(keys.samples(lease.job.run), encode(event))
             self._keep(state)
-            return self.renew(lease)
+            return self.renew(lease), self.adopt(lease, count)
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
         self._change(lease.job.run, rules.games.abandon, lease, uid, reason)

@@ -8,36 +8,79 @@ from typing import cast
 
 import torch
 
+from azq import logs
 from azq.errors import ConfigError
 from azq.phases import DeviceEvent
+from azq.process.cards import drivers
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
 LARGEST_BLOCK_BYTES = 32 << 20  # the largest that glibc lets come from the heap
+#: a part of what CUDA says, in small letters -> what to do about it
+REMEDIES = {
+    "not compiled with cuda": "install the build of torch for CUDA or, where the card is AMD's, for ROCm",
+    "no nvidia driver": "install NVIDIA's driver, so that `nvidia-smi` shows the card",
+    "too old": "update NVIDIA's driver, or install a torch for an older CUDA",
+    "driver version is insufficient": "update NVIDIA's driver, or install a torch for an older CUDA",
+    "busy or unavailable": "another process has the card to itself: end it, or let several in with `nvidia-smi -c DEFAULT`",
+    "out of memory": "`nvidia-smi` shows who has its memory: end that, or take another card",
+    "no kernel image": "this torch has no kernels for such a card; install another build",
+    "no cuda gpus": "CUDA_VISIBLE_DEVICES may hide them, else look at `nvidia-smi` and `dmesg`",
+}
+
+log = logs.get(__name__)
 
 
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
-    """The device of a setting; `auto` takes CUDA, then MPS, then the CPU. Raises `ConfigError` for one that is not there.
+    """The device of a setting; `auto` takes the first GPU that works, then MPS, then the CPU, and says why it passes one over.
 
-    Without a number, CUDA is the GPU of this host's process `local`, and what is returned has one. It becomes this thread's own: marks
-    on a queue of work, and NCCL, go by that.
+    Raises `ConfigError` for one that is named and not there or not to be used. Without a number, CUDA is the GPU of this host's process
+    `local`, and what is returned has one. It becomes this thread's own: marks on a queue of work, and NCCL, go by that.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        return _best(setting, local)
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"{setting} = {name!r} is not a device; use cpu, cuda, cuda:1, mps or auto") from None
     there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(device.type, 0)
     if (device.index or 0) >= there:
-        raise ConfigError(f"{setting} = {name!r} is not on this host; use cpu or auto")
+        why = f" ({no_cuda()})" if device.type == "cuda" and not there else ""
+        raise ConfigError(f"{setting} = {name!r} is not on this host{why}; use cpu or auto")
     if device.type == "cuda":
         device = torch.device("cuda", local % there if device.index is None else device.index)
         try:
-            torch.cuda.set_device(device)
+            torch.cuda.set_device(device)  # which makes a context there, and so fails where none can be had
         except (RuntimeError, AssertionError) as error:
-            raise ConfigError(f"{setting} = {name!r} cannot be used here: {str(error).splitlines()[0]}; choose cpu or auto") from None
+            raise ConfigError(f"{setting} = {name!r} cannot be used here: {explained(error)}; choose cpu or auto") from None
     return device
+
+
+def _best(setting: str, local: int) -> torch.device:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0  # the former may count cards that CUDA cannot use
+    names = [f"cuda:{(local + further) % count}" for further in range(count)] or ["cuda"] * bool(drivers())
+    for name in names:
+        try:
+            return pick_device(name, setting)
+        except ConfigError as error:
+            log.warning("gpu_passed_over", reason=str(error))
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def no_cuda() -> str:
+    """Why torch counts no GPU, and the remedy."""
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return explained(error)
+    return "CUDA_VISIBLE_DEVICES hides them all"
+
+
+def explained(error: Exception) -> str:
+    """The first line of what CUDA says and, where it is known, the remedy."""
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    remedies = [remedy for part, remedy in REMEDIES.items() if part in reason.lower()]
+    return "; ".join([reason, *remedies[:1]])
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:

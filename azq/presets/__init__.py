@@ -1,29 +1,51 @@
-"""Settings that learn each game: one file for two cores, others over it for larger machines."""
+"""Settings that learn each game: one file for two cores, others over it for larger machines; and, for any game, files of machines.
+
+What a file has under `[host]` are settings of the host that runs it. They do not travel with a run, and lie below the host's own file.
+"""
 
 from __future__ import annotations
 
 import importlib.resources
 import tomllib
+from collections.abc import Collection
 from typing import Any
 
 from azq.config import merge
 from azq.errors import ConfigError
 
+HOST = "host"
+BOX = "box-"  # begins the names of machines; one stands over the game's `gpu` where no other variant is named with it
+
 
 def preset(game: str, variant: str = "") -> dict[str, Any]:
-    """The settings that learn this game on two cores, or its `variant` over them; only the game's name where there is no preset.
+    """The settings of a run that learns this game on two cores, or its `variant` over them, or several (`sprint,box-8gpu`).
 
-    Raises `ConfigError` naming the variants of the game where there is no such one.
+    Only the game's name where there is no preset. Raises `ConfigError` naming the variants of the game where there is no such one.
     """
+    return {name: section for name, section in _layered(game, variant).items() if name != HOST}
+
+
+def host_preset(game: str, variant: str = "") -> dict[str, Any]:
+    """The host's settings that go with it; raises as `preset`."""
+    return dict(_layered(game, variant).get(HOST, {}))
+
+
+def _layered(game: str, variant: str) -> dict[str, Any]:
     folder = importlib.resources.files("azq.presets")
     base = folder / ("python.toml" if ":" in game else f"{game}.toml")
     values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
     values["run"]["game"] = game
-    if not variant:
-        return values
-    overlay = folder / f"{game}-{variant}.toml"
-    if not overlay.is_file():
-        names = sorted(entry.name for entry in folder.iterdir() if entry.name.startswith(f"{game}-"))
-        known = ", ".join(name.removeprefix(f"{game}-").removesuffix(".toml") for name in names)
-        raise ConfigError(f"{game} has no preset {variant!r}; it has: {known or 'only the one for two cores'}")
-    return merge(values, tomllib.loads(overlay.read_text("utf-8")))
+    files = {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir()}
+    known = {name.removeprefix(f"{game}-"): name for name in sorted(files) if name.startswith(f"{game}-")}
+    known |= {name: name for name in sorted(files) if name.startswith(BOX)}
+    for name in _names(variant, known):
+        if name not in known:
+            raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(known)}")
+        values = merge(values, tomllib.loads(files[known[name]].read_text("utf-8")))
+    return values
+
+
+def _names(variant: str, known: Collection[str]) -> list[str]:
+    names = [name.strip() for name in variant.split(",")] if variant else []
+    only_boxes = names and all(name.startswith(BOX) for name in names)
+    return ["gpu", *names] if only_boxes and "gpu" in known else names

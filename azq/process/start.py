@@ -15,6 +15,7 @@ from azq import logs
 from azq.config import Config, load
 from azq.config.loading import section_of
 from azq.errors import AzqError, ExitCode
+from azq.process.cards import ORDER
 from azq.wire.keys import Role
 
 AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
@@ -37,6 +38,7 @@ def run_main(role: str, main: Callable[[], int]) -> int:
     """Runs a process's main under its role's log; an `AzqError` becomes one line and its exit code."""
     logs.setup(role)
     die_with_parent()
+    os.environ.setdefault(*ORDER)
     try:
         return main()
     except AzqError as error:

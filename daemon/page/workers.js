@@ -17,8 +17,12 @@ const DOES = {
   learner: [["samples_per_s", (value) => `${count(value)} samples/s`]],
 };
 
+/** What the driver of the GPU that a process computes on tells of it. */
+const GPU = [["gpu_busy", (value) => `GPU ${percent(value, 0)}`], ["gpu_memory_used_bytes", (value) => `${count(value)}B`],
+  ["gpu_power_w", (value) => `${value.toFixed(0)} W`], ["gpu_temperature_c", (value) => `${value.toFixed(0)} °C`]];
+
 const tone = (age_s) => (age_s >= SILENT_S ? "bad" : age_s >= LATE_S ? "warn" : "good");
-const rates = (worker) => (DOES[worker.role] ?? []).filter(([rate]) => rate in worker.rates).map(([rate, text]) => text(worker.rates[rate]));
+const rates = (worker) => [...(DOES[worker.role] ?? []), ...GPU].filter(([rate]) => rate in worker.rates).map(([rate, text]) => text(worker.rates[rate]));
 const does = (worker) => [...rates(worker), worker.note].filter(Boolean).join(" · ");
 
 export class Fleet {

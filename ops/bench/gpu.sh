@@ -58,8 +58,9 @@ if [ "$tests" != 0 ]; then
   say "tests ended with code $code"
 fi
 
-say "azq bench all, $(minutes_left) minutes"
 cd "$out" || exit 2
+say "$("$bin/azq" devices plan --preset gpu 2>&1)"
+say "azq bench all, $(minutes_left) minutes"
 AZQ_PEERS_SCRIPT=$repo/ops/bench/peers.py "$bin/azq" bench all --minutes "$(minutes_left)" --out "$out" "$@" 2>&1 | tee -a "$out/log.txt" || failed=1
 say "done"
 exit $failed

@@ -20,22 +20,22 @@ step() {
   echo "$1 $2: $([ "$code" = 0 ] && echo done || echo "FAILED with code $code") after $((SECONDS - began)) s: $(tail -n 1 "$out/$1-$2.txt" | cut -c 1-160)" | tee -a "$out/summary.txt"
 }
 
-# A part of azq bench all: KIND SIMULATIONS [THREADS].
+# A part of azq bench all: KIND SIMULATIONS [PROCESSES THREADS].
 part() {
-  "$bin/python" -m azq.bench.rig azq.bench.suite measure_part "{\"kind\":\"$1\",\"num_simulations\":$2,\"seconds\":15,\"device\":\"$device\",
+  "$bin/python" -m azq.bench.rig azq.bench.suite measure_part "{\"kind\":\"$1\",\"num_simulations\":$2,\"overrides\":[\"worker.concurrency=${3:-1}\"],\"seconds\":15,\"device\":\"$device\",
     \"case\":{\"name\":\"c4\",\"game\":\"connect_four\",\"network\":{\"kind\":\"resnet\",\"blocks\":${BLOCKS:-5},\"channels\":${CHANNELS:-128}},
-    \"batch\":${BATCH:-8192},\"learner_batch\":${LEARNER_BATCH:-16384},\"threads\":${3:-4},\"params\":{},\"groups\":3}}"
+    \"batch\":${BATCH:-8192},\"learner_batch\":${LEARNER_BATCH:-16384},\"threads\":${4:-3},\"params\":{},\"groups\":3}}"
 }
 export -f part
 
 step 1 machine 60 'nvidia-smi; lscpu | grep -i model; nproc; "$python" -c "import torch as t; print(t.__version__, t.backends.cudnn.version(), t.cuda.is_available())"'
 step 2 build 300 'cd "$repo" && MINUTES=4 TESTS=0 PYTHON="$python" VENV="$venv" ops/bench/gpu.sh "$wheels" "$out/tiny" --size tiny'
-step 3 device 60 '"$bin/python" -c "from azq.nets.device import pick_device as pick; print(pick(\"auto\", \"learner.device\"), pick(\"$device\", \"learner.device\"))"'
+step 3 device 60 '"$bin/python" -c "from azq.nets.device import pick_device as pick; print(pick(\"auto\", \"learner.device\"), pick(\"$device\", \"learner.device\"))" && "$bin/azq" devices plan --preset gpu'
 step 4 tests 180 '"$bin/python" -P -m pytest -x -q -c /dev/null --rootdir "$repo" -o pythonpath="$repo/tests $repo/tests/support" --import-mode=importlib \
   -p no:cacheprovider -W ignore -m "gpu and not slow" "$repo/tests/unit/inference/test_inference_gpu.py" "$repo/tests/unit/learner/test_learner_gpu.py"'
 step 5 stream 150 'part network 0'
 step 6 network 150 '"$bin/python" "$repo/ops/bench/gpu_network.py" --device "$device" --blocks "${BLOCKS:-5}" --channels "${CHANNELS:-128}" --batch "${BATCH:-8192}"'
-step 7 selfplay 200 'part selfplay 200 & sleep 45; nvidia-smi dmon -s u -c 15; top -b -H -n 1 | head -n 30; wait $!'
+step 7 selfplay 200 'part selfplay 200 "${PROCESSES:-4}" & sleep 45; nvidia-smi dmon -s u -c 15; top -b -H -n 1 | head -n 30; wait $!'
 step 8 cpu 120 '"$bin/azq" bench search --seconds 5 --json; "$bin/azq" bench bus --seconds 4 --clients 3 --bytes 90112 --json
   "$bin/azq" bench selfplay --network-clock 2.2ms --seconds 20 --json'
 step 9 learner 150 'part learner 0'

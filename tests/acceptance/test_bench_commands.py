@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from azq.bench.plan import cases, parts
+from azq.bench.rig import command_of
+from azq.bench.suite import described, measure_part
 
 SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
 
@@ -56,6 +58,17 @@ def test_bus_over_tls(tmp_path: Path) -> None:
     figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--tls")
     for party in ("client", "consumer", "broker", "front"):
         assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
+
+
+@pytest.mark.slow
+def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
+    task = {"kind": "selfplay", "case": described(cases("tiny")[0]), "num_simulations": 8, "seconds": 3.0, "device": "cpu"}
+    command = command_of(measure_part, **task, overrides=["worker.concurrency=2", "selfplay.journal_s=1"])
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True)
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (figures["processes"], figures["threads"]) == (2, 1)
+    assert 8 < figures["mean_batch"] <= 16  # half of the case's batch each
+    assert figures["games_per_s"] > 0
 
 
 @pytest.mark.slow

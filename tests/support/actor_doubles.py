@@ -76,7 +76,7 @@ class Table:
         def call(lease: Lease, *arguments: Any) -> Any:
             def do() -> Any:
                 answer = method(lease, *arguments)
-                if name == "finish_games":
+                if name == "replace_games":
                     self.events += arguments[0]
                 if name == "journal":
                     self.journals.append(len(arguments[0]))

@@ -138,17 +138,17 @@ void bind_search(nb::module_& module) {
         .def("state", &PySearch::state, nb::arg("slot"))
         .def("tree", &PySearch::tree, nb::arg("slot"))
         .def_prop_ro("num_slots", &PySearch::num_slots)
-        .def_prop_ro("simulations", [](const PySearch& self) { return self.totals().simulations; })
-        .def_prop_ro("exact_simulations", [](const PySearch& self) { return self.totals().exact; })
+        .def_prop_ro("simulations", [](PySearch& self) { return self.totals().simulations; })
+        .def_prop_ro("exact_simulations", [](PySearch& self) { return self.totals().exact; })
         .def_prop_ro("evaluations",
-                     [](const PySearch& self) {
+                     [](PySearch& self) {
                          const Totals totals = self.totals();
                          return totals.leaves - totals.cache_hits - self.merged();
                      })
-        .def_prop_ro("cache_lookups", [](const PySearch& self) { return self.totals().cache_lookups; })
-        .def_prop_ro("cache_hits", [](const PySearch& self) { return self.totals().cache_hits; })
+        .def_prop_ro("cache_lookups", [](PySearch& self) { return self.totals().cache_lookups; })
+        .def_prop_ro("cache_hits", [](PySearch& self) { return self.totals().cache_hits; })
         .def_prop_ro("merged_leaves", &PySearch::merged)
-        .def_prop_ro("plies", [](const PySearch& self) { return self.totals().plies; })
+        .def_prop_ro("plies", [](PySearch& self) { return self.totals().plies; })
         .def_prop_ro("memory_bytes", &PySearch::memory_bytes);
 }
 

@@ -2,7 +2,9 @@
 
 #include "python_search.hpp"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 namespace azq::bind {
 
@@ -44,8 +46,9 @@ void PySearch::check_filled(int slot) const {
 }
 
 /// A slot whose leaves are out for evaluation must not change before `apply` has had them.
-void PySearch::check_still(int slot) const {
+void PySearch::check_still(int slot) {
     check_slot(slot);
+    if (search_->pending(slot) > 0) give_answers();
     if (search_->pending(slot) > 0) raise_runtime("slot " + std::to_string(slot) + " waits for evaluations; call apply first");
 }
 
@@ -118,15 +121,18 @@ int PySearch::collect(const Output<std::uint8_t, 2>& packed, const Output<std::i
     std::uint8_t* rows = packed.data();
     std::int32_t* owners = slots.data();
     const nb::gil_scoped_release release;
-    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, rows, batch_.counts()); });
+    const Answers given = answers();
+    if (answered_) remember(given);
+    const Answers* due = std::exchange(answered_, false) ? &given : nullptr;
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->collect(first, last, due, rows, batch_.counts()); });
     awaited_ = batch_.gather(rows, owners, search_->names(), merged_);
     return awaited_;
 }
 
 static void check_numbers(const Half* numbers, std::size_t count, const char* name) {
-    bool found = false;
-    for (std::size_t i = 0; i < count; ++i) found |= is_nan(numbers[i]);
-    if (found) throw nb::value_error((std::string(name) + " holds NaN: the evaluator is broken; nothing was applied").c_str());
+    std::uint16_t largest = 0;  // of the magnitudes, for a NaN's is above infinity's; so that lanes are compared at once
+    for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, static_cast<std::uint16_t>(numbers[i].bits & 0x7fffu));
+    if (largest > 0x7c00u) throw nb::value_error((std::string(name) + " holds NaN: the evaluator is broken; nothing was applied").c_str());
 }
 
 void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values, std::uint32_t weight_version) {
@@ -141,19 +147,37 @@ void PySearch::apply(const Input<Half, 2>& logits, const Input<Half, 2>& values,
     check_numbers(logits.data(), leaves * actions, "logits");
     check_numbers(values.data(), leaves * each, "values");
     const Working working(working_);
-    const Half* logit_rows = logits.data();
-    const Half* value_rows = values.data();
-    const nb::gil_scoped_release release;
-    search_->use_version(weight_version);
-    threads_.run(num_slots(), piece(), [&](int first, int last) {
-        search_->apply(first, last, batch_, logit_rows, value_rows, weight_version);
-    });
+    logits_.assign(logits.data(), logits.data() + leaves * actions);
+    values_.assign(values.data(), values.data() + leaves * each);
+    version_ = weight_version;
     awaited_ = 0;
+    answered_ = true;
+}
+
+/// As the cache is asked from now on.
+void PySearch::remember(const Answers& given) {
+    search_->use_version(version_);
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->remember(first, last, given); });
+}
+
+void PySearch::give_answers() {
+    if (!std::exchange(answered_, false)) return;
+    const Working working(working_);
+    const Answers given = answers();
+    const nb::gil_scoped_release release;
+    remember(given);
+    threads_.run(num_slots(), piece(), [&](int first, int last) { search_->apply(first, last, given); });
+}
+
+Totals PySearch::totals() {
+    if (!working_.load()) give_answers();
+    return search_->totals();
 }
 
 std::uint64_t PySearch::run_uniform(std::uint64_t max_simulations) {
     if (awaited_ > 0) raise_runtime("run_uniform: leaves of the last collect wait for apply");
     if (!autoplay_) raise_runtime("run_uniform plays games and needs autoplay");
+    give_answers();
     const Working working(working_);
     const auto slots = static_cast<std::uint64_t>(num_slots());
     const std::uint64_t rest = max_simulations % slots;
@@ -212,8 +236,9 @@ PyState PySearch::state(int slot) const {
     return PyState(game_, search_->state(slot), {record.actions.begin(), record.actions.end()});
 }
 
-nb::dict PySearch::tree(int slot) const {
+nb::dict PySearch::tree(int slot) {
     check_filled(slot);
+    give_answers();
     const TreeTable table = search_->tree(slot);
     const std::size_t nodes = table.parent.size();
     const auto actions = static_cast<std::size_t>(game_.dimensions.actions);

@@ -50,10 +50,10 @@ class PySearch {
     RootStatistics result(int slot) const;
     void play(int slot, int action);
     PyState state(int slot) const;
-    nb::dict tree(int slot) const;
+    nb::dict tree(int slot);
 
     int num_slots() const { return search_->num_slots(); }
-    Totals totals() const { return search_->totals(); }
+    Totals totals();
     std::uint64_t merged() const { return merged_; }
     std::size_t memory_bytes() const { return search_->memory_bytes(); }
 
@@ -74,7 +74,10 @@ class PySearch {
 
     void check_slot(int slot) const;
     void check_filled(int slot) const;
-    void check_still(int slot) const;
+    void check_still(int slot);
+    Answers answers() const { return {batch_, logits_.data(), values_.data(), version_}; }
+    void remember(const Answers& given);
+    void give_answers();
     int piece() const;
     GameRecord replayed(int slot, std::uint64_t uid, const Input<std::uint16_t, 1>& actions) const;
 
@@ -87,6 +90,10 @@ class PySearch {
     std::atomic<bool> working_{false};
     Batch batch_;               ///< Of the last collect.
     int awaited_ = 0;           ///< Its rows that apply has not had yet.
+    std::vector<Half> logits_;  ///< What apply had. The next collect gives it to each tree as it comes to it, which then needs no second
+    std::vector<Half> values_;  ///< way into the caches; nothing that can be asked of a slot before depends on it but its tree.
+    std::uint32_t version_ = 0;
+    bool answered_ = false;     ///< The trees have not had it yet.
     std::uint64_t merged_ = 0;  ///< Leaves so far that shared the row of another tree's.
 };
 

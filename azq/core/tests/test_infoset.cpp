@@ -14,8 +14,8 @@ SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int w
 
 /// Uniform priors and value 0 until no slot asks any more.
 void run(ManyGames<KuhnPoker>& search, int leaves) {
-    std::uint64_t merged = 0;
-    while (step(search, leaves, merged, [](const std::uint8_t*, Half*, Half*) {})) {
+    Driver<KuhnPoker> driver(search, leaves);
+    while (driver.next(true, [](const std::uint8_t*, Half*, Half*) {})) {
     }
 }
 

@@ -23,18 +23,17 @@ float hashed(const std::uint8_t* packed, int size, std::uint32_t salt) {
 template <Game G>
 struct Harness {
     Harness(const SearchConfig& config, int slots, bool autoplay, const Sharing& sharing = {nullptr, false})
-        : search(G{}, config, slots, 42, autoplay, sharing), leaves_per_step(config.leaves_per_step) {}
+        : search(G{}, config, slots, 42, autoplay, sharing), driver(search, config.leaves_per_step) {}
 
-    bool next() {
-        return step(search, leaves_per_step, merged, [](const std::uint8_t* packed, Half* logits, Half* values) {
+    bool next(bool at_once = true) {
+        return driver.next(at_once, [](const std::uint8_t* packed, Half* logits, Half* values) {
             for (std::uint32_t a = 0; a < G::kNumActions; ++a) logits[a] = to_half(hashed(packed, kPackedSize<G>, a));
             values[0] = to_half(hashed(packed, kPackedSize<G>, G::kNumActions));
         });
     }
 
     ManyGames<G> search;
-    int leaves_per_step;
-    std::uint64_t merged = 0;
+    Driver<G> driver;
 };
 
 template <Game G>
@@ -46,18 +45,27 @@ void test_self_play(const SearchConfig& config, const Sharing& sharing) {
         record.uid = static_cast<std::uint64_t>(slot) + 1;
         harness.search.start(slot, std::move(record));
     }
+    Harness<G> other(config, kSlots, true, {sharing.cache == nullptr ? nullptr : std::make_shared<ErasedCache<G>>(512), sharing.merge_symmetries});
+    for (int slot = 0; slot < kSlots; ++slot) {
+        GameRecord record;
+        record.uid = static_cast<std::uint64_t>(slot) + 1;
+        other.search.start(slot, std::move(record));
+    }
     while (harness.next()) {
         CHECK(harness.search.memory_bytes() > 0);
+        CHECK(other.next(false));
     }
+    CHECK(!other.next(false));  // answers given with the next collect make the same games
     for (int slot = 0; slot < kSlots; ++slot) {
         CHECK(harness.search.status(slot) == SlotStatus::kFinished);
         const GameRecord& record = harness.search.record(slot);
         CHECK(record.plies() <= G::kMaxLength);
+        CHECK(record.actions == other.search.record(slot).actions && record.root_values == other.search.record(slot).root_values);
         CHECK(record.policies.size() == record.actions.size() * G::kNumActions);
         CHECK(record.simulations.back() > 0);
     }
     const Totals totals = harness.search.totals();
-    CHECK(sharing.cache != nullptr || totals.cache_lookups + harness.merged == 0);
+    CHECK(sharing.cache != nullptr || totals.cache_lookups + harness.driver.merged == 0);
     CHECK((sharing.cache == nullptr || config.leaves_per_step > 1) == (totals.cache_hits == 0));
     CHECK(totals.simulations > 0 && totals.leaves > totals.cache_hits && totals.plies > 0 && totals.exact > 0);
 }

@@ -15,10 +15,11 @@ from azq import logs
 from azq.config import Config, load
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError, ExitCode
-from azq.host.hardware import Machine, Service, detect, parse_roles, services
+from azq.host import devices
+from azq.host.hardware import Machine, detect
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
-from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, plan_files
+from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, Service, parse_roles, plan_files, services
 from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
@@ -69,7 +70,7 @@ class Joined:
 
     def values(self) -> dict[str, Any]:
         return {
-            "machine": asdict(self.machine),
+            "machine": asdict(self.machine) | {"cuda_devices": len(self.machine.gpus)},
             "services": [{"unit": service.unit, "concurrency": service.concurrency} for service in self.services],
             "checks": [asdict(check) for check in self.checks],
             "done": list(self.done),
@@ -101,6 +102,7 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
     member = look(wish, roles, home, kept, note)
     note(Check("machine", "ok", _describe(machine)))
+    note(*(Check("gpu", "warn", f"{device}: {why}") for device, why in devices.plan(machine, devices.Wishes()).left_out.items()))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
         tell(f"     {line}")
@@ -179,8 +181,8 @@ def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_system
 
 
 def _describe(machine: Machine) -> str:
-    devices = f", {machine.cuda_devices} CUDA devices" if machine.cuda_devices else ""
-    return f"{machine.host}: {machine.cores} cores, {machine.memory_bytes / (1 << 30):.1f} GiB{devices}, tags {', '.join(machine.tags)}"
+    gpus = f", {len(machine.gpus)} GPUs" if machine.gpus else ""
+    return f"{machine.host}: {machine.cores} cores, {machine.memory_bytes / (1 << 30):.1f} GiB{gpus}, tags {', '.join(machine.tags)}"
 
 
 def work(config: Config, services: Sequence[Service], folder: Path) -> int:

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers
 from azq.host.systemd.steps import MakeFolder, RemoveFile, RunCommand, Step, WriteFile, carry_out
+from azq.process.cards import drivers
 from azq.wire.acl import ROLES, SINCE
 from azq.wire.shards import data_names
 
@@ -43,6 +44,8 @@ class Places:
     data_brokers: int = 1
     users: bool = True  # whether this host's brokers keep them; False too where there are none
     listen: Listen | None = None  # where other machines reach the brokers, over TLS
+    # Whose files AMD's cards are; NVIDIA's are everybody's.
+    groups: tuple[str, ...] = field(default_factory=lambda: ("render", "video") if "rocm" in drivers() else ())
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -128,8 +131,9 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
 
 def first_steps(root: Path, places: Places, *options: str) -> list[Step]:
     """The user and the folders, with which every installation begins. `options`: of systemd-sysusers."""
+    sysusers = [f'u {places.user} - "azq" {places.state}', *(f"m {places.user} {group}" for group in places.groups)]
     return [
-        WriteFile(below(root, SYSUSERS_FILE), lambda: f'u {places.user} - "azq" {places.state}\n', 0o644),
+        WriteFile(below(root, SYSUSERS_FILE), lambda: "\n".join(sysusers) + "\n", 0o644),
         RunCommand(("systemd-sysusers", *options, str(SYSUSERS_FILE))),
         MakeFolder(below(root, places.config), 0o755),
         MakeFolder(below(root, UNIT_FOLDER), 0o755),

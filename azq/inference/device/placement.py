@@ -8,7 +8,6 @@ import torch
 
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
-from azq.metrics import GPU_MEMORY_BYTES, GPU_MEMORY_USED_BYTES
 from azq.nets.device import cpu_flags, fastest_dtype, has_int8, pick_device
 from azq.process.proc import usable_cores
 
@@ -27,13 +26,6 @@ class Placement:
     def precision(self) -> str:
         """The lowest precision that networks may be run in here: `int8`, `bfloat16`, `float32`."""
         return "int8" if self.int8 else str(self.dtype).removeprefix("torch.")
-
-    def memory(self) -> dict[str, float]:
-        """A GPU's memory in use, by whomever, and in all; nothing of a CPU."""
-        if self.device.type != "cuda":
-            return {}
-        free, total = torch.cuda.mem_get_info(self.device)
-        return {GPU_MEMORY_USED_BYTES: float(total - free), GPU_MEMORY_BYTES: float(total)}
 
 
 def place(config: InferenceConfig) -> Placement:

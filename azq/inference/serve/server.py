@@ -180,12 +180,12 @@ class InferenceServer:
         return reduce(Rung.lower, filter(None, (served.rung for served in self.served.values())), self._engine.rung)
 
     def rates(self) -> dict[str, float]:
-        """The figures of the last seconds, and the device's memory."""
+        """The figures of the last seconds."""
         if (device_s := self._engine.device_s) > self._device_s:
             self.phases.add_device("forward", device_s - self._device_s)
             self._device_s = device_s
         own = {metrics.FALLBACKS: float(self._engine.falls), metrics.RUNG: float(self._rung.mode)}
-        return {**self.stats.rates(), **self.phases.shares(), **self._engine.placement.memory(), **own}
+        return {**self.stats.rates(), **self.phases.shares(), **own}
 
     def _plan(self) -> BatchPlan:
         """The requests to evaluate now, or none and the seconds to wait; those whose weights are being loaded wait apart."""

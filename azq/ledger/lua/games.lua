@@ -1,10 +1,9 @@
 -- Open games: adopted, journaled, finished, abandoned, given back. All commands take a lease, and answer lost where it is lost.
 
--- Answers ok, then uid and record of each, at most `most`: from the pool first, then new ones.
-function commands.adopt(most)
-  if lost() then return {'lost'} end
-  local games = {'ok'}
-  if not may_work(call('HGET', JOB, 'kind')) then return games end
+-- Appends uid and record of each to `games`, at most `most`: from the pool first, then new ones.
+local function adopted(games, most)
+  local before = #games
+  if most == 0 or not may_work(call('HGET', JOB, 'kind')) then return games end
   local function hand_out(uid, frame)
     call('SADD', HELD, uid)
     games[#games + 1] = uid
@@ -15,15 +14,15 @@ function commands.adopt(most)
     if is_testing() then return games end
     if call('EXISTS', HELD) == 0 and call('HGET', LEDGER, 'sound') == '1' then
       local uid, strikes
-      for have = 0, tonumber(most) - 1 do
+      for have = 0, most - 1 do
         uid, strikes = next_suspect(strikes, have)
         if not uid then break end
         hand_out(uid, call('HGET', OPEN_GAMES, uid))
       end
-      if #games > 1 then return games end
+      if #games > before then return games end
     end
   end
-  for _ = 1, tonumber(most) do
+  for _ = 1, most do
     local uid
     if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end
     if uid then
@@ -37,40 +36,46 @@ function commands.adopt(most)
   return games
 end
 
--- What forbids a commit about the games named in the arguments; nothing is written unless the lease holds all of them.
-local function not_held()
+function commands.adopt(most)
   if lost() then return {'lost'} end
-  for i = FIRST, #ARGV, 2 do
+  return adopted({'ok'}, tonumber(most))
+end
+
+-- What forbids a commit about the games named in the arguments; nothing is written unless the lease holds all of them.
+local function not_held(last)
+  if lost() then return {'lost'} end
+  for i = FIRST, last, 2 do
     if call('SISMEMBER', HELD, ARGV[i]) == 0 then return {'lost', ARGV[i]} end
   end
 end
 
 local function keep_records()
-  moved_on()
+  moved_on(#ARGV)
   for i = FIRST, #ARGV, 2 do call('HSET', OPEN_GAMES, ARGV[i], ARGV[i + 1]) end
 end
 
 -- Takes uid and GameRecord frame of each game.
 function commands.journal()
-  local refusal = not_held()
+  local refusal = not_held(#ARGV)
   if refusal then return refusal end
   keep_records()
   return {'ok', renew()}
 end
 
--- Takes uid and SampleEvent frame of each game. Closes the records and hands over the samples.
-function commands.finish()
-  local refusal = not_held()
+-- Takes uid and SampleEvent frame of each game, and last how many to adopt in their place. Closes the records and hands over the samples.
+function commands.replace()
+  local last = #ARGV - 1
+  local refusal = not_held(last)
   if refusal then return refusal end
-  moved_on()
-  for i = FIRST, #ARGV, 2 do
+  moved_on(last)
+  for i = FIRST, last, 2 do
     call('HDEL', OPEN_GAMES, ARGV[i])
     call('SREM', HELD, ARGV[i])
     call('XADD', SAMPLES, '*', 'f', ARGV[i + 1])
     call('HINCRBY', LEDGER, 'finished', 1)
   end
-  if #ARGV >= FIRST then call('HSET', JOB, 'failures', '0') end
-  return {'ok', renew()}
+  if last >= FIRST then call('HSET', JOB, 'failures', '0') end
+  return adopted({'ok', renew()}, tonumber(ARGV[#ARGV]))
 end
 
 -- A game abandoned already stays so: the first answer may have been lost.
@@ -101,7 +106,7 @@ end
 -- Takes uid and GameRecord frame of each changed game. Ends the job.
 function commands.release()
   if ended_by_me() then return {'ok'} end
-  local refusal = not_held()
+  local refusal = not_held(#ARGV)
   if refusal then return refusal end
   keep_records()
   return end_well(call('HGET', JOB, 'cancel') == '1' and 'cancelled' or 'done')

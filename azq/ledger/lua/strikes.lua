@@ -21,10 +21,10 @@ local function strike(of)
   return tested
 end
 
--- The games named in a lease's arguments moved: they are no suspects, and show that the run is sound.
-local function moved_on()
-  if #ARGV < FIRST or call('EXISTS', STRIKES) == 0 then return end
-  for i = FIRST, #ARGV, 2 do call('HDEL', STRIKES, ARGV[i]) end
+-- The games named in a lease's arguments up to the last of them moved: they are no suspects, and show that the run is sound.
+local function moved_on(last)
+  if last < FIRST or call('EXISTS', STRIKES) == 0 then return end
+  for i = FIRST, last, 2 do call('HDEL', STRIKES, ARGV[i]) end
   call('HSET', LEDGER, 'sound', '1')
 end
 

@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, observations, weights
 from waiting import until
 
@@ -17,6 +18,7 @@ from azq.inference.serve import loading, roster, served
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
+from azq.nets.survey import Gauge
 from azq.status.observe import Watch
 from azq.waiting import Backoff
 from azq.wire import keys
@@ -58,7 +60,7 @@ class Place:
         self.control, self.data = RedisBus(self.client), RedisBus(broker.data_url)
         self.ledger, self.shelves, self.bad = Ledger(self.client), {}, dict(BAD)
         self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, CONFIG, "inference@here:1", spec_of=self._spec)
-        self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05))
+        self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05), Gauge(torch.device("cpu")))
         self.stop, self.failures = threading.Event(), []
         self.thread = threading.Thread(target=self._serve)
 

@@ -33,6 +33,23 @@ def test_finishing_is_all_or_nothing(world):
     assert world.samples() == [1, 2]
 
 
+def test_games_that_ended_are_replaced_in_the_same_step(world):
+    lease = world.lease()
+    world.ledger.adopt(lease, 4)
+    world.ledger.release(lease, [])
+    lease = world.lease()
+    assert [game.uid for game in world.ledger.adopt(lease, 2)] == [1, 2]
+    directive, games = world.ledger.replace_games(lease, [event(1)], 3)
+    assert directive is Directive.GO_ON
+    assert [game.uid for game in games] == [3, 4, 5], "the pool's first, then a new one"
+    assert world.samples() == [1]
+    with pytest.raises(LeaseLost):
+        world.ledger.replace_games(lease, [event(1)], 2)
+    assert world.ledger.counts("r") == LedgerCounts(5, 1, 4, 0, 0, 1, 0), "a refused call adopts nothing"
+    world.ledger.set_run_state("r", RunState.PAUSED)
+    assert world.ledger.replace_games(lease, [event(2)], 2) == (Directive.RELEASE, []), "a paused run ends games and starts none"
+
+
 def test_journaling_is_all_or_nothing_and_renews(world):
     lease = world.lease()
     world.ledger.adopt(lease, 2)

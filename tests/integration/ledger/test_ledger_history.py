@@ -198,7 +198,9 @@ def requeue(pair: Pair, index: int, behind: int) -> None:
 
 
 def finish(pair: Pair, lease: Lease, numbers: list[int]) -> None:
-    pair.both("finish_games", lease, [SampleEvent(pair.record(uid), (1.0, -1.0), "w", 1) for uid in numbers])
+    """Ends games; an odd number of them, and as many others begin."""
+    others = len(numbers) if len(numbers) % 2 else 0
+    pair.both("replace_games", lease, [SampleEvent(pair.record(uid), (1.0, -1.0), "w", 1) for uid in numbers], others)
 
 
 def stall(pair: Pair, run: str, on: bool) -> None:

@@ -142,7 +142,7 @@ def test_a_stall_of_the_limiter_gives_the_games_back(table: Table) -> None:
     assert table.all_in_the_pool()
 
 
-@pytest.mark.parametrize("where", ["adopt", "journal", "finish_games", "release", "renew"])
+@pytest.mark.parametrize("where", ["adopt", "journal", "replace_games", "release", "renew"])
 def test_a_lost_lease_drops_everything_at_once(table: Table, where: str) -> None:
     lost = False
     later: list[str] = []
@@ -258,7 +258,7 @@ def test_a_finish_whose_answer_was_lost_counts_once(table: Table) -> None:
 
     def hook(name: str, call: Callable[[], Any]) -> Any:
         answer = call()
-        if name == "finish_games" and next(lost, False):
+        if name == "replace_games" and next(lost, False):
             raise BrokerUnavailable("the connection broke before the answer")
         return answer
 

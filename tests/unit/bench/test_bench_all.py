@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from azq.bench.plan import CASES, Case, Part, cases, parts, split
 from azq.bench.report import BEGIN, END, markdown, number, pictures, ratio, replace_section, summary
-from azq.bench.suite import measured, processor, read, run_all, sections_of, write, write_tables
+from azq.bench.selfplay import together
+from azq.bench.suite import config_of, measured, processor, read, run_all, write, write_tables
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, EvaluationTimeout
 
@@ -60,10 +61,12 @@ def test_every_case_of_a_size_has_its_parts_and_a_run_that_fits_it(size: str, on
     assert {part.case for part in todo} == {case.name for case in which}
     assert [part.case for part in todo if part.kind in ("pgx", "openspiel")] == [which[0].name] * 3
     for case in which:
-        sections = sections_of(case, 32, 5.0)
-        assert sections.selfplay.games_in_flight == sections.selfplay.groups * case.batch
-        assert sections.selfplay.groups == case.groups
-        assert sections.search.num_simulations == 32
+        alone = config_of(case, 32, "cpu", case.batch)
+        assert (alone.selfplay.games_in_flight, alone.selfplay.groups) == (case.groups * case.batch, case.groups)
+        assert (alone.search.num_simulations, alone.worker.concurrency, alone.inference.threads) == (32, 1, 1)
+        several = config_of(case, 32, "cpu", case.batch, ["worker.concurrency=4", "inference.compile=true", "selfplay.journal_s=20"])
+        assert (several.selfplay.games_in_flight, several.selfplay.groups) == (case.batch, 2)
+        assert (several.worker.concurrency, several.inference.compile, several.selfplay.journal_s) == (4, True, 20.0)
 
 
 def test_nine_minutes_hold_all_of_a_small_machines_parts_and_the_most_telling_of_a_large_ones() -> None:
@@ -77,6 +80,30 @@ def test_nine_minutes_hold_all_of_a_small_machines_parts_and_the_most_telling_of
 def test_a_size_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="huge"):
         cases("huge")
+
+
+def test_settings_of_the_command_line_reach_each_part_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def part(device: str, overrides: list[str], *_: object) -> None:
+        seen.append((device, overrides))
+        raise EvaluationTimeout("not today")
+
+    monkeypatch.setattr("azq.bench.suite._in_a_process", part)
+    monkeypatch.setattr("azq.bench.suite.why_no_peer", lambda _peer: "not here")
+    told = run_all("tiny", 1.0, "cpu", ["selfplay.journal_s=20"])
+    assert seen[0] == ("cpu", ["worker.concurrency=1", "selfplay.journal_s=20"])
+    assert told["settings"] == ["worker.concurrency=1", "selfplay.journal_s=20"]
+    assert "--size tiny --set worker.concurrency=1 --set selfplay.journal_s=20`" in markdown(told)
+    with pytest.raises(ConfigError, match="selfplay"):
+        run_all("tiny", 1.0, "cpu", ["selfplay.journal=20"])
+
+
+def test_processes_side_by_side_count_together_in_the_time_of_the_first() -> None:
+    first, second = {"wall_s": 2.0, "evaluations": 10.0}, {"wall_s": 4.0, "evaluations": 40.0, "cache_hits": 4.0}
+    assert together([first]) == first
+    assert together([first])["cache_hits"] == 0.0
+    assert together([first, second]) == {"wall_s": 2.0, "evaluations": 30.0, "cache_hits": 2.0}
 
 
 def test_ratios_of_what_is_not_known_are_not_known() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.resources
+from pathlib import Path
 
 import pytest
 
-from azq.config import InferenceConfig, parse_run
+from azq.config import InferenceConfig, load, parse_run
 from azq.errors import ConfigError
-from azq.presets import preset
+from azq.presets import host_preset, preset
 
 FILES = [entry.name for entry in importlib.resources.files("azq.presets").iterdir() if entry.name.endswith(".toml")]
-NAMES = sorted(name.removesuffix(".toml") for name in FILES if name != "python.toml")
+BOXES = sorted(name.removesuffix(".toml") for name in FILES if name.startswith("box-"))
+NAMES = sorted(name.removesuffix(".toml") for name in FILES if name != "python.toml" and not name.startswith("box-"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,5 +31,34 @@ def test_no_request_of_a_preset_is_larger_than_an_inference_worker_takes(name: s
 
 
 def test_variants_are_named() -> None:
-    with pytest.raises(ConfigError, match="gpu, sprint"):
+    with pytest.raises(ConfigError, match="it has: gpu, sprint, box-2gpu, box-8gpu"):
         preset("connect_four", "tpu")
+    with pytest.raises(ConfigError, match="no preset ''"):
+        preset("connect_four", "gpu,")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("box", BOXES)
+def test_a_machine_stands_over_any_games_preset_for_a_gpu(name: str, box: str) -> None:
+    game, _, variant = name.partition("-")
+    assert preset(game, box) == preset(game, "gpu")
+    assert preset(game, f"{variant},{box}" if variant else box) == preset(game, variant or "gpu")
+    assert preset("mine.py:Mine", box) == preset("mine.py:Mine")
+    assert host_preset(game, variant) == {}
+
+
+@pytest.mark.parametrize(
+    ("box", "devices", "shards"), [("box-2gpu", ("cuda:1", "cuda:0"), 1), ("box-8gpu", tuple(f"cuda:{n}" for n in range(1, 8)), 2)]
+)
+def test_the_hosts_part_lies_below_its_own_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: str, devices: tuple[str, ...], shards: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = preset("connect_four", box) | host_preset("connect_four", box)
+    config = load(base=base)
+    assert (config.inference.devices, config.broker.data_shards) == (devices, shards)
+    (tmp_path / "azq.toml").write_text('[inference]\ndevices = ["cuda:3"]\nmax_batch = 64\n')
+    assert load(base=base).inference.devices == ("cuda:3",)
+    monkeypatch.setenv("AZQ_INFERENCE__DEVICES", '["cuda:4"]')
+    assert load(base=base).inference.devices == ("cuda:4",)
+    assert load(None, ['inference.devices=["cuda:5"]'], base).inference.devices == ("cuda:5",)

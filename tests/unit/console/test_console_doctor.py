@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.config import Config, load
-from azq.console.doctor import examine, judge_workers
+from azq.console.doctor import examine, judge_devices, judge_workers
 from azq.host.brokers import Brokers
+from azq.host.hardware import Machine, remember
 from azq.ledger.types import RunState, RunView
+from azq.process.cards import Gpu
 from azq.wire.messages import Heartbeat, RunRecord
 
 
@@ -41,7 +44,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_new_folder_is_sound_and_told_how_to_begin(tmp_path: Path) -> None:
     found = {check.name: check for check in examine(settings(tmp_path / "runs"))}
     assert {name: check.verdict for name, check in found.items()} == {
-        "game": "ok", "home": "ok", "rest": "ok", "server": "ok", "brokers": "warn",
+        "game": "ok", "home": "ok", "rest": "ok", "devices": "ok", "server": "ok", "brokers": "warn",
     }  # fmt: skip
     assert "`azq up` starts them" in found["brokers"].detail
     assert list(tmp_path.iterdir()) == []
@@ -51,7 +54,7 @@ def test_every_broker_is_looked_at_and_a_dead_one_named(tmp_path: Path) -> None:
     config = settings(tmp_path, "broker.data_shards=2")
     with Brokers(config, tmp_path) as running:
         assert verdicts(config) == dict.fromkeys(
-            ("game", "home", "rest", "server", "control", "durable", "data", "data1", "users", "clock", "daemon", "workers", "weights"),
+            ("game", "home", "rest", "devices", "server", "control", "durable", "data", "data1", "users", "clock", "workers", "weights"),
             "ok",
         ) | {"daemon": "warn"}
         running._servers["data1"].stop()
@@ -93,3 +96,31 @@ def test_the_exit_code_says_whether_anything_failed(overrides: list[str], code: 
     told = CliRunner().invoke(app, ["doctor", "--json", *overrides])
     assert told.exit_code == code
     assert json.loads(told.stdout)["ok"] == (code == 0)
+
+
+CARDS = (Gpu("cuda:0", "H200", free_bytes=8 << 30, uuid="0"), Gpu("cuda:1", "H200", free_bytes=8 << 30, uuid="1"))
+GONE = [("warn", f"cuda:{number} (H200): gone; look") for number in range(2)]
+BOX = Machine("box", 16, 64 << 30, ("cpu", "cuda"), CARDS)
+
+
+@pytest.mark.parametrize(
+    ("machine", "overrides", "said"),
+    [
+        (BOX, [], [("ok", "inference on cuda:0, cuda:1, training on cuda:0")]),
+        (replace(BOX, gpus=CARDS[:1]), [], GONE[1:]),
+        (
+            replace(BOX, gpus=(), trouble="no driver; install it"),
+            [],
+            [("warn", "GPU: no driver; install it"), *GONE],
+        ),
+        (replace(BOX, gpus=(CARDS[0], replace(CARDS[1], trouble="busy"))), [], [("warn", "cuda:1: busy")]),
+        (BOX, ["inference.device=cuda:2"], [("fail", "cuda:2 is asked for and not there")]),
+        (BOX, ["learner.device=cuda:2"], [("fail", "cuda:2 is asked for and not there")]),
+        (BOX, ['inference.devices=["cuda:1", "cuda:2"]'], [("warn", "cuda:2: asked for and not there")]),
+    ],
+)
+def test_devices_that_cannot_be_used_are_told(tmp_path: Path, machine: Machine, overrides: list[str], said: list[tuple[str, str]]) -> None:
+    remember(tmp_path, BOX)
+    found = judge_devices(settings(tmp_path, *overrides), machine)
+    assert [check.verdict for check in found] == [verdict for verdict, _ in said]
+    assert all(text in check.detail for check, (_, text) in zip(found, said, strict=True))

@@ -26,6 +26,7 @@ from azq.console.table import panel, workers_table
 from azq.console.top import Frame, run_live, screen, top
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
+from azq.metrics import GPU_BUSY, GPU_MEMORY_USED_BYTES, GPU_POWER_W, GPU_TEMPERATURE_C
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather, read_workers
 from azq.status.queues import queue_table
@@ -73,6 +74,12 @@ def test_nothing_of_status_and_top_is_cut_or_wrapped_at_the_usual_widths(frame: 
     lines = [f"{line.rstrip()}\n" for line in re.sub(r"\d\d:\d\d:\d\d", "hh:mm:ss", output.getvalue()).splitlines()]
     assert not any("…" in line or len(line) > width + 1 for line in lines)
     assert "".join(lines) == (GOLDEN / f"{width}.txt").read_text("utf-8")
+
+
+def test_what_the_driver_of_a_gpu_tells_stands_beside_its_process(frame: Frame) -> None:
+    figures = {GPU_BUSY: 0.934, GPU_MEMORY_USED_BYTES: 12.25 * 2**30, GPU_POWER_W: 412.5, GPU_TEMPERATURE_C: 61.0}
+    trains = replace(frame.workers[0], role="learner", rates={"samples_per_s": 50_000.0} | figures)
+    assert "50k samples/s  GPU 93%  12.2 GiB in use  412 W  61 °C" in text_of(replace(frame, workers=(trains,)))
 
 
 def test_each_broker_is_named_with_its_memory_or_as_away(frame: Frame) -> None:

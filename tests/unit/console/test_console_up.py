@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from azq.cli.app import app
 from azq.console import up
 from azq.console.session import Start
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.host.brokers import home_lock
+from azq.host.devices import Wishes, plan
+from azq.host.hardware import Machine
 from azq.host.rundir import RunDir
+from azq.process.cards import Gpu
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +51,47 @@ def test_a_stored_run_keeps_its_settings(tmp_path: Path) -> None:
         read(run="mine", game="connect_four")
     with pytest.raises(ConfigError, match="'mine' exists and keeps its settings"):
         read(run="mine", preset="gpu")
+
+
+def test_what_a_preset_sets_of_the_host_stays_with_the_run(tmp_path: Path) -> None:
+    first = read(run="mine", preset="sprint,box-2gpu", overrides=["inference.max_batch=64"])
+    assert (first.config.inference.devices, first.config.inference.max_batch) == (("cuda:1", "cuda:0"), 64)
+    assert (first.config.learner.publish_every_s, first.host) == (3.0, {"inference": {"devices": ["cuda:1", "cuda:0"]}})
+    RunDir(tmp_path / "runs", "mine").create(first.config.run_sections(), first.host)
+    again = read(run="mine")
+    assert (again.config.inference.devices, again.config.inference.max_batch) == (("cuda:1", "cuda:0"), 8192)
+    assert (again.host, again.run.sections().learner.publish_every_s) == (first.host, 3.0)
+
+
+def test_the_devices_of_a_machine_are_told_and_those_gone_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, object]] = []
+
+    def note(event: str, **facts: object) -> None:
+        said.append((event, facts))
+
+    cards = [Gpu(f"cuda:{number}", "H200", free_bytes=8 << 30, uuid=str(number)) for number in range(2)]
+    machine = Machine("box", 16, 64 << 30, ("cpu", "cuda"), tuple(cards))
+    config = read(overrides=[f'home="{tmp_path}"']).config
+    monkeypatch.setattr(up, "log", SimpleNamespace(info=note, warning=note))
+    monkeypatch.setattr(up, "detect", lambda: machine)
+    assert up.plan_devices(config).inference == ("cuda:0", "cuda:1")
+    assert said == [("device_plan", {"plan": str(plan(machine, Wishes.of(config)))})]
+    said.clear()
+    machine = replace(machine, gpus=(cards[0], replace(cards[1], uuid="", trouble="busy; end it")))
+    assert up.plan_devices(config).inference == ("cuda:0",)
+    assert [event for event, _ in said] == ["device_plan", "gpu_left_out", "gpu_left_out"]
+
+
+def test_the_plan_can_be_read_beforehand_by_people_and_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = tuple(Gpu(f"cuda:{number}", "H200", 80 << 30, 80 << 30) for number in range(8))
+    monkeypatch.setattr("azq.host.hardware.detect", lambda: Machine("box", 192, 512 << 30, ("cpu", "cuda"), cards))
+    answer = CliRunner().invoke(app, ["devices", "plan", "--preset", "box-8gpu"])
+    lines = answer.output.splitlines()
+    assert lines[0] == "cuda:0    H200, 80 GiB: trains"
+    assert [line.rpartition(": ")[2] for line in lines[1:8]] == ["infers"] * 7
+    assert lines[8] == "self-play 28 x 3 threads on 192 cores: 12 cores keep a GPU busy"
+    told = json.loads(CliRunner().invoke(app, ["devices", "plan", "--set", "worker.concurrency=5", "--json"]).output)
+    assert (told["plan"]["processes"], told["plan"]["training"], len(told["machine"]["gpus"])) == (5, ["cuda:0"], 8)
 
 
 def test_a_python_file_that_was_named_is_allowed_to_this_runs_own_processes(tmp_path: Path) -> None:

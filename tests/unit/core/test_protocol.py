@@ -69,6 +69,29 @@ def test_a_slot_holds_still_while_its_leaf_is_out(search: Search) -> None:
     assert search.collect(*buffers(2)) == 2
 
 
+def test_what_was_applied_counts_before_the_next_collect_and_is_nobody_elses_afterwards(connect_four: Game) -> None:
+    packed, slots = buffers(2)
+    seen = []
+    for look in ("tree", "simulations", "not at all"):
+        search = Search(connect_four, SETTINGS.core(), num_slots=2, seed=1)
+        search.start(0, 5, NO_ACTIONS)
+        search.start(1, 6, NO_ACTIONS)
+        for done in range(5):
+            logits, values = zeros(search.collect(packed, slots))
+            values[:] = 0.5
+            search.apply(logits, values)
+            values[:] = np.nan  # the caller's again
+            if look == "tree":
+                assert search.tree(0)["visits"][0] == search.tree(1)["visits"][0] > 0
+            elif look == "simulations":
+                assert search.simulations == 2 * done
+        search.clear(1)
+        assert search.empty_slots() == [1]
+        seen.append(search.tree(0)["q"])
+    for other in seen[1:]:
+        assert np.array_equal(seen[0], other, equal_nan=True)
+
+
 def test_a_leaf_is_the_observation_of_the_tree(search: Search, connect_four: Game) -> None:
     search.start(0, 5, np.array([3, 3, 2], np.uint16))
     packed, slots = buffers(2)

@@ -1,70 +1,79 @@
-"""One inference worker a CUDA device."""
+"""What a machine has: GPUs that a process of their own looks at, and those that are gone since an earlier start."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from azq.bus.memory import MemoryBus
-from azq.config import Config, InferenceConfig
-from azq.console import session as sessions
-from azq.host.hardware import inference_children, visible
-from azq.host.rundir import RunDir
-from azq.status.audit import line_of
-from azq.wire import keys
+from azq.host.hardware import Machine, detect, remember, vanished
+from azq.process import cards
+from azq.process.cards import Gpu, drivers, survey
+
+HANG = "import time; time.sleep(60)"
+MACHINE = Machine("box", 16, 64 << 30, ("cpu", "cuda"), (Gpu("cuda:0", "H200", uuid="a"), Gpu("cuda:1", "H200", uuid="b")))
 
 
 @pytest.mark.parametrize(
-    ("devices", "environment", "version", "left"),
+    ("nodes", "tags"),
     [
-        (4, {}, "2.13.0+cu130", 4),
-        (4, {}, "2.13.0", 4),
-        (4, {}, "2.13.0+cpu", 0),
-        (4, {"CUDA_VISIBLE_DEVICES": ""}, "2.13.0", 0),
-        (4, {"CUDA_VISIBLE_DEVICES": "-1"}, "2.13.0", 0),
-        (4, {"CUDA_VISIBLE_DEVICES": "2, 3"}, "2.13.0", 2),
-        (4, {"CUDA_VISIBLE_DEVICES": "2,9,3"}, "2.13.0", 1),
-        (4, {"CUDA_VISIBLE_DEVICES": "GPU-8932f937,GPU-1a2b3c4d"}, "2.13.0", 2),
-        (0, {"CUDA_VISIBLE_DEVICES": "GPU-8932f937"}, "2.13.0", 0),
+        (("nvidia0", "nvidia1", "nvidiactl"), ("cuda",)),
+        (("kfd",), ("rocm",)),
+        (("nvidia0", "kfd"), ("cuda", "rocm")),
+        (("nvidiactl",), ()),
     ],
 )
-def test_devices_that_may_be_used(devices, environment, version, left):
-    assert visible(devices, environment, version) == left
+def test_gpus_are_seen_without_touching_them(tmp_path: Path, nodes: tuple[str, ...], tags: tuple[str, ...]) -> None:
+    for name in nodes:
+        (tmp_path / name).touch()
+    assert drivers(tmp_path) == tags
 
 
-@pytest.mark.parametrize("devices", [0, 1])
-def test_one_worker_chooses_by_itself(devices):
-    assert inference_children(InferenceConfig(), devices) == {"inference": ["inference"]}
+def test_a_host_without_gpus_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cards, "SURVEY", ("false",))
+    assert survey(tmp_path) == ((), "")
+    assert detect().cores > 0
 
 
-def test_several_devices_get_a_worker_each_unless_one_was_named():
-    assert inference_children(InferenceConfig(), 3) == {
-        "inference": ["inference", "--device", "cuda:0"],
-        "inference.1": ["inference", "--device", "cuda:1"],
-        "inference.2": ["inference", "--device", "cuda:2"],
-    }
-    assert inference_children(InferenceConfig(device="cuda:1"), 3) == {"inference": ["inference"]}
-    assert inference_children(InferenceConfig(device="cpu"), 3) == {"inference": ["inference"]}
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        (
+            'import json; print("noise"); print(json.dumps([[{"device": "cuda:0", "name": "H200"}], ""]))',
+            ((Gpu("cuda:0", "H200"),), ""),
+        ),
+        ("print('[[], \"driver too old; update it\"]')", ((), "driver too old; update it")),
+    ],
+)
+def test_what_the_survey_prints_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: cards.Cards) -> None:
+    (tmp_path / "kfd").touch()
+    monkeypatch.setattr(cards, "SURVEY", (*cards.SURVEY[:1], "-c", script))
+    assert survey(tmp_path) == found
 
 
-def test_azq_up_starts_and_stops_them_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(sessions, "usable_cuda_devices", lambda: 2)
-    start: Any = SimpleNamespace(run=RunDir(tmp_path, "mine"))
-    supervisor: Any = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
-    bus = MemoryBus()
-    watch: Any = SimpleNamespace(bus=bus)
-    interrupts: Any = SimpleNamespace(pause=None)
-    brokers: Any = SimpleNamespace(fronts=())
-    session = sessions.Session(start, Config(), None, supervisor, watch, interrupts, brokers)
-    supervisor.children = {spec.name: spec for spec in session.specs()}
-    assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
-    assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
-    ledger: Any = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
-    screen: Any = SimpleNamespace(note=lambda _text: None)
-    session.ledger = ledger
-    session.drain(screen)
-    assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
-    (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
-    assert (noted.what, noted.about) == ("azq up was stopped", "mine")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("import os; os.abort()", "SIGABRT"), ("pass", "IndexError"), ("print(1)", "ValidationError"), (HANG, "timed out after 2")],
+)
+def test_a_survey_that_dies_or_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(cards, "SURVEY", (*cards.SURVEY[:1], "-c", script))
+    monkeypatch.setattr(cards, "SURVEY_S", 2.0)
+    found, trouble = survey(tmp_path)
+    assert (found, trouble.count("\n")) == ((), 0)
+    assert said in trouble
+
+
+def test_a_gpu_that_is_gone_is_named_until_its_note_is_deleted(tmp_path: Path) -> None:
+    assert vanished(tmp_path, MACHINE) == {}
+    remember(tmp_path, replace(MACHINE, gpus=()))
+    assert not list(tmp_path.iterdir())
+    remember(tmp_path, MACHINE)
+    assert vanished(tmp_path, MACHINE) == {}
+    less = replace(MACHINE, gpus=MACHINE.gpus[:1])
+    remember(tmp_path, less)
+    note = tmp_path / ".gpus.json"
+    assert vanished(tmp_path, less) == {"cuda:1 (H200)": f"gone; look at `nvidia-smi` and `dmesg`, or delete {note} where that is meant"}
+    note.write_text("broken")
+    assert vanished(tmp_path, less) == {}

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from azq.config import Config, load
 from azq.errors import ConfigError, StateConflict, UnknownTagError
 from azq.host.fronts import Listen, parse_listen
-from azq.host.hardware import Machine, Service, detect, parse_roles, services, slots
+from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
-from azq.host.join.plan import Membership, plan_files
+from azq.host.join.plan import Membership, Service, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile, carry_out
+from azq.process.cards import Gpu
 from azq.wire.messages import Fleet
 
 GIB = 1 << 30
-PC = Machine("pc", cores=8, memory_bytes=32 * GIB, cuda_devices=0, tags=("cpu",))
-GPU = Machine("gpu", cores=16, memory_bytes=64 * GIB, cuda_devices=2, tags=("cpu", "cuda"))
+CARDS = tuple(Gpu(f"cuda:{number}", free_bytes=8 * GIB) for number in range(2))
+PC = Machine("pc", cores=8, memory_bytes=32 * GIB, tags=("cpu",))
+GPU = Machine("gpu", cores=16, memory_bytes=64 * GIB, tags=("cpu", "cuda"), gpus=CARDS)
 MEMBER = Membership("redis://:s3cret@first:6379/0", ("redis://:s3cret@first:6380/0",), "redis", 20.0, 2.0, 8.0, ("box",))
 
 
@@ -164,15 +166,10 @@ def test_services_fit_the_machine() -> None:
         "azq-worker@eval.cpu:eval.box.service",
     ]
     assert services(GPU, parse_roles("", GPU))[:2] == (Service("inference", "cuda:0"), Service("inference", "cuda:1"))
-    assert (slots(PC, ("selfplay",)), slots(GPU, ("selfplay", "inference")), slots(PC, ("selfplay", "inference"))) == (8, 14, 4)
-    assert slots(Machine("small", 8, 2 * GIB, 0, ("cpu",)), ("selfplay",)) == 1
+    alone, both = ("selfplay",), ("inference", "selfplay")
+    assert [services(*given)[-1].concurrency for given in ((PC, alone), (GPU, both), (PC, both))] == [8, 14, 4]
+    assert services(Machine("small", 8, 2 * GIB, ("cpu",)), alone)[0].concurrency == 1
     assert services(PC, ("selfplay",), (), 3)[0].command == ("worker", "--queues", "selfplay.cpu", "--concurrency", "3")
-
-
-def test_devices_are_counted_without_touching_them(tmp_path: Path) -> None:
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    assert detect(tmp_path).cuda_devices == 2
 
 
 @pytest.mark.parametrize("text", ["learner", "selfplay,broker", ","])

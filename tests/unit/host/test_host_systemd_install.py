@@ -48,6 +48,13 @@ def test_units_name_the_environment_that_azq_is_installed_in(tmp_path: Path) -> 
     assert "User=azq" in unit
 
 
+@pytest.mark.parametrize(("groups", "lines"), [((), 1), (("render", "video"), 3)])
+def test_the_services_user_may_use_the_cards_that_are_there(tmp_path: Path, groups: tuple[str, ...], lines: int) -> None:
+    file = next(step for step in systemd.first_steps(tmp_path, replace(PLACES, groups=groups)) if isinstance(step, WriteFile))
+    said = file.content().splitlines()
+    assert said == ['u azq - "azq" /var/lib/azq', "m azq render", "m azq video"][:lines]
+
+
 def test_passwords_are_generated_private_and_the_same_on_both_sides(tmp_path: Path) -> None:
     carry_out_files(tmp_path)
     config = tmp_path / "etc/azq"

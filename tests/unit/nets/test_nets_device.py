@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from azq.errors import ConfigError
+from azq.nets import device
 from azq.nets.device import cpu_flags, has_bfloat16, pick_device
 
 # Each tensor is larger than all before it, which by default malloc maps anew.
@@ -50,25 +53,98 @@ def test_cpu_flags_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "local", "gpus", "device"),
+    ("name", "local", "gpus", "chosen"),
     [("auto", 0, 1, "cuda:0"), ("cuda", 0, 1, "cuda:0"), ("cuda", 5, 4, "cuda:1"), ("cuda:2", 1, 4, "cuda:2"), ("cpu", 1, 4, "cpu")],
 )
-def test_a_cuda_device_is_told_with_its_number(monkeypatch: pytest.MonkeyPatch, name: str, local: int, gpus: int, device: str) -> None:
+def test_a_cuda_device_is_told_with_its_number(monkeypatch: pytest.MonkeyPatch, name: str, local: int, gpus: int, chosen: str) -> None:
     taken: list[torch.device] = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     monkeypatch.setattr("torch.cuda.set_device", taken.append)
-    assert pick_device(name, "learner.device", local) == torch.device(device)
-    assert taken == ([torch.device(device)] if device != "cpu" else [])
+    assert pick_device(name, "learner.device", local) == torch.device(chosen)
+    assert taken == ([torch.device(chosen)] if chosen != "cpu" else [])
 
 
-def test_a_device_that_is_not_there_or_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(device: torch.device) -> None:
-        raise RuntimeError("driver too old\nand more")
+REFUSALS = [  # what CUDA says -> the remedy
+    ("The NVIDIA driver on your system is too old (found version 11040).\nPlease update", "update NVIDIA's driver"),
+    ("Unexpected error: CUDA driver version is insufficient for CUDA runtime version", "update NVIDIA's driver"),
+    ("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCompile with", "let several in with `nvidia-smi -c DEFAULT`"),
+    ("CUDA error: out of memory", "`nvidia-smi` shows who has its memory"),
+    ("CUDA error: no kernel image is available for execution on the device", "install another build"),
+    ("CUDA error: something else\nand more", "something else; choose cpu or auto"),
+]
+ABSENCES = [
+    (AssertionError("Torch not compiled with CUDA enabled"), "install the build of torch for CUDA"),
+    (RuntimeError("Found no NVIDIA driver on your system. Please check"), "install NVIDIA's driver"),
+    (RuntimeError("The NVIDIA driver on your system is too old (found version 11040)."), "update NVIDIA's driver"),
+    (RuntimeError("No CUDA GPUs are available"), "look at `nvidia-smi`"),
+    (None, "CUDA_VISIBLE_DEVICES hides them all"),
+]
 
+
+def raising(error: Exception | None) -> Callable[..., None]:
+    def fails(*_: object) -> None:
+        if error:
+            raise error
+
+    return fails
+
+
+def refused(name: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        pick_device(name, "learner.device")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def falls_back(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said while `auto` takes the CPU."""
+    said: list[str] = []
+    monkeypatch.setattr(device, "log", SimpleNamespace(warning=lambda _event, reason: said.append(reason)))
+    monkeypatch.setattr(device, "drivers", lambda: ("cuda",))
+    assert pick_device("auto", "learner.device") == torch.device("cpu")
+    return " ".join(said)
+
+
+@pytest.mark.parametrize("available", [True, False])
+@pytest.mark.parametrize(("says", "remedy"), REFUSALS)
+def test_a_card_that_refuses_is_an_error_by_name_and_passed_over_by_auto(
+    monkeypatch: pytest.MonkeyPatch, says: str, remedy: str, available: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: available)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr("torch.cuda.set_device", fails)
-    with pytest.raises(ConfigError, match=r"learner\.device = 'cuda:1' is not on this host"):
-        pick_device("cuda:1", "learner.device")
-    with pytest.raises(ConfigError, match="'cuda' cannot be used here: driver too old; choose"):
-        pick_device("cuda", "learner.device")
+    monkeypatch.setattr("torch.cuda.set_device", raising(RuntimeError(says)))
+    for name in ("cuda", "cuda:0"):
+        assert remedy in refused(name)
+    assert remedy in falls_back(monkeypatch)
+    assert "'cuda:1' is not on this host; use cpu or auto" in refused("cuda:1")
+
+
+@pytest.mark.parametrize(("error", "remedy"), ABSENCES)
+def test_cards_that_torch_does_not_see_are_an_error_by_name_and_passed_over_by_auto(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, remedy: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("torch.cuda.init", raising(error))
+    assert remedy in refused("cuda")
+    assert remedy in falls_back(monkeypatch)
+
+
+def test_without_a_card_auto_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "drivers", lambda: ())
+    monkeypatch.setattr(device, "log", None)
+    assert pick_device("auto", "learner.device") == torch.device("cpu")
+
+
+def test_auto_takes_the_first_gpu_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(chosen: torch.device) -> None:
+        if chosen.index == 0:
+            raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
+
+    said: list[str] = []
+    monkeypatch.setattr(device, "log", SimpleNamespace(warning=lambda _event, reason: said.append(reason)))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", busy)
+    assert [pick_device("auto", "learner.device", local).index for local in (0, 1, 2)] == [1, 1, 1]
+    assert len(said) == 2

@@ -60,10 +60,11 @@ def test_tasks_are_named_by_kind():
 @pytest.mark.parametrize(
     ("host", "found"),
     [
-        (("Linux", "x86_64", False), ("cpu",)),
-        (("Linux", "x86_64", True), ("cpu", "cuda")),
-        (("Darwin", "arm64", False), ("cpu", "mps")),
-        (("Darwin", "x86_64", False), ("cpu",)),
+        (("Linux", "x86_64", ()), ("cpu",)),
+        (("Linux", "x86_64", ("cuda",)), ("cpu", "cuda")),
+        (("Linux", "x86_64", ("cuda", "rocm")), ("cpu", "cuda", "rocm")),
+        (("Darwin", "arm64", ()), ("cpu", "mps")),
+        (("Darwin", "x86_64", ()), ("cpu",)),
     ],
 )
 def test_tags_of_hosts(host, found):

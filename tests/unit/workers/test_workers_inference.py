@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from azq.bus.memory import MemoryBus
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable
+from azq.nets.survey import Gauge
 from azq.wire import codec, keys
 from azq.wire.messages import Heartbeat
 from workers.inference import ServingBeat, serve
@@ -18,7 +20,7 @@ from workers.inference import ServingBeat, serve
 
 def make(control, heartbeat_s=1e-9):
     server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves")
-    return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s))
+    return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s), Gauge(torch.device("cpu")))
 
 
 def test_the_first_one_must_arrive():

@@ -94,14 +94,17 @@ class AnySearch {
     virtual void clear(int slot) = 0;
     virtual void play(int slot, int action) = 0;
 
-    /// For slots first <= s < last: writes leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
-    virtual void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) = 0;
+    /// For slots first <= s < last: gives the leaves that are out their `answers`, where there are any, and searches on; then writes
+    /// leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s].
+    virtual void collect(int first, int last, const Answers* answers, std::uint8_t* packed, std::int32_t* counts) = 0;
     /// The leaves' names by their numbers, or null where nobody asked for them.
     virtual const NamedLeaf* names() const = 0;
     /// The weight version under which the cache is asked from now on; not while another thread collects or applies.
     virtual void use_version(std::uint32_t version) = 0;
-    /// For the same slots: gives the leaves the evaluations of their rows, and remembers them.
-    virtual void apply(int first, int last, const Batch& batch, const Half* logits, const Half* values, std::uint32_t version) = 0;
+    /// For the same slots: keeps the answers in the cache, before anybody asks it anew.
+    virtual void remember(int first, int last, const Answers& answers) = 0;
+    /// For the same slots: gives the leaves their answers.
+    virtual void apply(int first, int last, const Answers& answers) = 0;
     /// Runs quota(s) simulations on each of these slots, one after the other, so that a slot's tree stays in the cache.
     virtual std::uint64_t run_uniform(int first, int last, const std::function<std::uint64_t(int)>& quota) = 0;
 

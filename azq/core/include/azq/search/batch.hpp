@@ -27,6 +27,7 @@ class Batch {
     }
 
     std::int32_t* counts() { return counts_.data(); }  ///< Leaves of each slot, to be written by the collect.
+    int leaves(int slot) const { return counts_[static_cast<std::size_t>(slot)]; }
     std::int32_t row(std::size_t leaf) const { return rows_[leaf]; }
     bool owns(std::size_t leaf) const { return owners_[static_cast<std::size_t>(rows_[leaf])] == static_cast<std::int32_t>(leaf); }
 
@@ -79,6 +80,14 @@ class Batch {
     std::vector<std::int32_t> owners_;  ///< By row: the first leaf that asked.
     std::vector<Place> places_;         ///< Names of this round, open addressing.
     std::uint64_t round_ = 0;
+};
+
+/// What the leaves of a batch were evaluated to: rows of logits of all actions and of values, under a weight version.
+struct Answers {
+    const Batch& batch;
+    const Half* logits;
+    const Half* values;
+    std::uint32_t version;
 };
 
 }  // namespace azq

@@ -17,6 +17,7 @@
 
 #include "azq/game.hpp"
 #include "azq/math.hpp"
+#include "azq/prefetch.hpp"
 
 namespace azq {
 
@@ -75,14 +76,12 @@ class EvaluationCache {
     std::size_t entries() const { return entries_; }
 
     /// Starts fetching what `find` reads first.
-    void prefetch(const Name& name) const { __builtin_prefetch(&at(name)); }
+    void prefetch(const Name& name) const { prefetch_lines(&at(name)); }
 
     /// Starts fetching what `put` writes (its first lines, where it is much).
     void prefetch_put(const Name& name) const {
-        constexpr std::size_t kLine = 64;
         constexpr std::size_t kLines = sizeof(Entry) / kLine < 5 ? sizeof(Entry) / kLine + 1 : 5;
-        auto* place = reinterpret_cast<char*>(&at(name));
-        for (std::size_t line = 0; line < kLines; ++line) __builtin_prefetch(place + line * kLine, 1);
+        prefetch_lines(&at(name), kLines);
     }
 
     /// Reads the evaluation of an observation under a weight version; false where it is not here.

@@ -87,6 +87,7 @@ class GameSearch {
     }
 
     void prefetch_root() const { search_.prefetch_root(); }
+    void prefetch_path() const { search_.prefetch_path(); }
     void prefetch_pending() const { search_.prefetch_pending(); }
 
     /// Searches with prior logits 0 and value 0 until `quota` simulations are done; a finished game starts anew under uid + stride.

@@ -45,7 +45,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
 
     InfosetSearch(const SearchContext<G>& context, const Room& room) : Base(context) { tree_.attach(room.block, context.node_capacity()); }
 
-    static std::size_t capacity_lines(int node_capacity) { return (TreeT::memory_bytes(node_capacity) + TreeT::kLine - 1) / TreeT::kLine; }
+    static std::size_t capacity_lines(int node_capacity) { return (TreeT::memory_bytes(node_capacity) + kLine - 1) / kLine; }
     static std::size_t usual_lines(int node_capacity) { return capacity_lines(node_capacity); }
 
     const State& pending_state(int which) const { return pending_states_[static_cast<std::size_t>(which)]; }
@@ -59,7 +59,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
         root_state_ = state;
         std::uint16_t actions[TreeT::kMaxStride] = {};
         const int count = context_->rules.legal(state, actions);
-        tree_.create(context_->rules.actor(state), actions, count, {kNoChild, 0});
+        tree_.create(context_->rules.actor(state), actions, count, {kNoChild, 0, 0});
     }
 
     /// As TreeSearch::advance.
@@ -114,7 +114,7 @@ class InfosetSearch : public PlySearch<G, InfosetTree<G>> {
         if (tree_.node(cursor_).status == NodeStatus::kPending) return drop_path(Progress::kWaiting);
         const int edge = choose_edge();
         if (cursor_ == TreeT::kRoot) begin_simulation(edge);
-        path_.push_back({cursor_, edge});
+        path_.push_back(tree_.step(cursor_, edge));
         actions_[0] = tree_.edges(cursor_).action[edge];
         num_actions_ = 1;
         while (num_actions_ == 1) {

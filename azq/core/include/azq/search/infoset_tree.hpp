@@ -44,7 +44,7 @@ class NodeTable {
     void clear() { ++generation_; }
 
     /// Starts fetching what `at` touches first.
-    void prefetch(std::uint64_t key) const { __builtin_prefetch(&table_[static_cast<std::size_t>(key) & mask_], 1); }
+    void prefetch(std::uint64_t key) const { prefetch_lines(&table_[static_cast<std::size_t>(key) & mask_]); }
 
     /// Where the node is, or is to be written: kNoChild where it is new.
     std::int32_t& at(std::uint64_t key) {
@@ -78,12 +78,12 @@ class InfosetTree : public TreeRows<InfosetNode, G::kMaxLegal> {
     using NodeT = InfosetNode;
 
     static std::size_t memory_bytes(int node_capacity) {
-        return Base::capacity_lines(node_capacity) * Base::kLine + NodeTable::memory_bytes(node_capacity);
+        return Base::capacity_lines(node_capacity) * kLine + NodeTable::memory_bytes(node_capacity);
     }
 
     void attach(std::byte* memory, int node_capacity) {
         this->attach_rows(Room{memory, static_cast<std::int32_t>(Base::capacity_lines(node_capacity))});
-        nodes_.attach(memory + Base::capacity_lines(node_capacity) * Base::kLine, node_capacity);
+        nodes_.attach(memory + Base::capacity_lines(node_capacity) * kLine, node_capacity);
     }
 
     void reset() {

@@ -99,15 +99,16 @@ class ManyGames final : public AnySearch {
         return result;
     }
 
-    /// Steps a window of trees in turn: while one tree's next node is fetched from memory, the others work.
-    void collect(int first, int last, std::uint8_t* packed, std::int32_t* counts) override {
+    /// Steps a window of trees in turn: while one tree's next node is fetched from memory, the others work. A tree that gets its
+    /// evaluations now is searched on at once, for what they touched is what the next simulation begins with.
+    void collect(int first, int last, const Answers* answers, std::uint8_t* packed, std::int32_t* counts) override {
         std::vector<std::int32_t> remap = scratch();
         Turn window[kWindow];
         int open = 0;
         int next = first;
         std::uint64_t lookups = 0;
         std::uint64_t hits = 0;
-        while (open < kWindow && next < last) window[open++] = admit(next++);
+        while (open < kWindow && next < last) window[open++] = admit(next++, last, answers);
         while (open > 0) {
             for (int i = 0; i < open;) {
                 Turn& turn = window[i];
@@ -119,7 +120,7 @@ class ManyGames final : public AnySearch {
                 counts[turn.slot] = at(turn.slot).pending();
                 settle(turn.slot);
                 if (next < last) {
-                    window[i++] = admit(next++);
+                    window[i++] = admit(next++, last, answers);
                 } else {
                     window[i] = window[--open];
                 }
@@ -132,18 +133,21 @@ class ManyGames final : public AnySearch {
     const NamedLeaf* names() const override { return shared_ == nullptr ? nullptr : names_.data(); }
     void use_version(std::uint32_t version) override { version_ = version; }
 
-    void apply(int first, int last, const Batch& batch, const Half* logits, const Half* values, std::uint32_t version) override {
+    void remember(int first, int last, const Answers& answers) override {
+        if (shared_ == nullptr) return;
         for (int slot = first; slot < last; ++slot) {
-            if (slot + kAhead < last) prefetch_apply(slot + kAhead);
-            const int leaves = at(slot).pending();
-            for (int which = 0; which < leaves; ++which) {
+            if (slot + kAhead < last) shared_->cache().prefetch_put(names_[number(slot + kAhead, 0)].name);
+            for (int which = 0; which < answers.batch.leaves(slot); ++which) {
                 const std::size_t leaf = number(slot, which);
-                const auto row = static_cast<std::size_t>(batch.row(leaf));
-                const Half* of_actions = logits + row * G::kNumActions;
-                const Half* of_seats = values + row * kValueSize<G>;
-                if (shared_ != nullptr && batch.owns(leaf)) shared_->cache().put(names_[leaf].name, of_actions, of_seats, version);
-                give(slot, which, of_actions, of_seats, version);
+                if (answers.batch.owns(leaf)) shared_->cache().put(names_[leaf].name, logits(answers, leaf), values(answers, leaf), answers.version);
             }
+        }
+    }
+
+    void apply(int first, int last, const Answers& answers) override {
+        for (int slot = first; slot < last; ++slot) {
+            fetch_ahead(slot, last);
+            give_all(slot, answers);
         }
     }
 
@@ -177,8 +181,7 @@ class ManyGames final : public AnySearch {
 
   private:
     static constexpr int kWindow = 16;  ///< Trees stepped in turn: about as many cache misses as a core keeps in flight.
-    static constexpr std::size_t kLine = 64;
-    static constexpr int kAhead = 4;    ///< Slots between the fetching of a path and its use.
+    static constexpr int kAhead = 4;    ///< Slots between the fetching of memory and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
     static std::size_t block_lines(std::size_t lines) { return lines | 1; }
@@ -198,7 +201,13 @@ class ManyGames final : public AnySearch {
         bool asking;
     };
 
-    Turn admit(int slot) const {
+    Turn admit(int slot, int last, const Answers* answers) {
+        if (answers != nullptr) {
+            fetch_ahead(slot, last);
+            give_all(slot, *answers);
+        } else if (slot + kAhead < last) {
+            prefetch_slot(slot + kAhead);
+        }
         at(slot).prefetch_root();
         return {slot, false};
     }
@@ -255,6 +264,20 @@ class ManyGames final : public AnySearch {
         symmetries_->turn(names_[leaf].symmetry, packed + leaf * kPackedSize<G>);
     }
 
+    static const Half* logits(const Answers& answers, std::size_t leaf) {
+        return answers.logits + static_cast<std::size_t>(answers.batch.row(leaf)) * G::kNumActions;
+    }
+    static const Half* values(const Answers& answers, std::size_t leaf) {
+        return answers.values + static_cast<std::size_t>(answers.batch.row(leaf)) * kValueSize<G>;
+    }
+
+    void give_all(int slot, const Answers& answers) {
+        for (int which = 0, leaves = at(slot).pending(); which < leaves; ++which) {
+            const std::size_t leaf = number(slot, which);
+            give(slot, which, logits(answers, leaf), values(answers, leaf), answers.version);
+        }
+    }
+
     /// Gives a leaf its evaluation, which is that of its form.
     void give(int slot, int which, const Half* logits, const Half* values, std::uint32_t version) {
         Half turned[G::kNumActions];
@@ -268,10 +291,14 @@ class ManyGames final : public AnySearch {
         at(slot).apply(which, logits, values, version);
     }
 
-    void prefetch_apply(int slot) const {
-        at(slot).prefetch_pending();
-        if (shared_ != nullptr && at(slot).pending() > 0) shared_->cache().prefetch_put(names_[number(slot, 0)].name);
+    /// What `apply` will touch, a step of the way for each of three later slots: a slot tells where its path is, and that its nodes.
+    void fetch_ahead(int slot, int last) const {
+        if (slot + 3 * kAhead < last) prefetch_slot(slot + 3 * kAhead);
+        if (slot + 2 * kAhead < last) at(slot + 2 * kAhead).prefetch_path();
+        if (slot + kAhead < last) at(slot + kAhead).prefetch_pending();
     }
+
+    void prefetch_slot(int slot) const { prefetch_lines(&at(slot), sizeof(GameSearch<G>) / kLine); }
 
     std::vector<std::int32_t> scratch() const {
         if constexpr (kSampled<G>) return {};  // nothing is kept from ply to ply

@@ -67,12 +67,21 @@ class PlySearch {
         return with_algorithm(context_->config, [&](auto algorithm) { return algorithm.decide(tree_, context_->config, key_, plan_); });
     }
 
-    /// Starts fetching what the first step touches.
-    void prefetch_root() const { tree_.prefetch(TreeT::kRoot); }
+    /// Starts fetching what the first step touches, and where the leaf will be.
+    void prefetch_root() const {
+        tree_.prefetch(TreeT::kRoot);
+        tree_.prefetch(tree_.end());
+    }
+
+    /// Starts fetching the names of what `prefetch_pending` fetches.
+    void prefetch_path() const {
+        prefetch_lines(path_.data());
+        prefetch_lines(pending_.data());
+    }
 
     /// Starts fetching what `apply` touches.
     void prefetch_pending() const {
-        for (const Step& step : path_) tree_.prefetch(step.node);
+        for (const Step step : path_) tree_.prefetch(step);
     }
 
   protected:
@@ -129,7 +138,7 @@ class PlySearch {
     Progress await(std::int32_t leaf) {
         tree_.node(leaf).status = NodeStatus::kPending;
         pending_.push_back(leaf);
-        path_.push_back({leaf, kNoChild});
+        path_.push_back(tree_.step(leaf, kNoChild));
         cursor_ = kNoChild;
         return pending() == context_->config.leaves_per_step ? Progress::kWaiting : Progress::kMoving;
     }

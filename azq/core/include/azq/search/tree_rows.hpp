@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "azq/lanes.hpp"
+#include "azq/prefetch.hpp"
 
 namespace azq {
 
@@ -28,10 +29,11 @@ inline constexpr float kMinPrior = 1.17549435e-38f;  ///< Keeps weighted means d
 
 enum class NodeStatus : std::uint8_t { kFresh, kPending, kExpanded, kTerminal };
 
-/// A node on the way of a simulation, and the edge by which it was left.
+/// A node on the way of a simulation, and the edge by which it was left; with its stride the statistics are found without the header.
 struct Step {
     std::int32_t node;
-    std::int32_t edge;
+    std::int16_t edge;  ///< kNoChild at the leaf.
+    std::uint16_t stride;
 };
 
 /// The statistics of a node's legal actions.
@@ -66,7 +68,6 @@ class TreeRows {
     static_assert(std::is_trivially_copyable_v<NodeT>);
 
     static constexpr int kMaxStride = whole_lanes(MaxEdges);
-    static constexpr std::size_t kLine = 64;
     static constexpr std::size_t kEdgeBytes = 24;
     static constexpr std::size_t kHeaderBytes = (sizeof(NodeT) + kLine - 1) / kLine * kLine;
     static constexpr std::int32_t kRoot = 0;
@@ -103,7 +104,21 @@ class TreeRows {
     /// Starts fetching a record into the cache (its first lines, where it is a long one).
     void prefetch(std::int32_t index) const {
         constexpr std::int32_t kFetched = lines(MaxEdges) < 5 ? lines(MaxEdges) : 5;
-        for (std::int32_t line = 0; line < kFetched; ++line) __builtin_prefetch(memory_ + offset(index + line), 1);
+        prefetch_lines(memory_ + offset(index), static_cast<std::size_t>(kFetched));
+    }
+
+    /// Starts fetching what backing up over a step touches: header, q and visits.
+    void prefetch(Step step) const {
+        if (step.edge == kNoChild) return prefetch(step.node);
+        const std::byte* header = memory_ + offset(step.node);
+        const std::byte* q = header + kHeaderBytes + sizeof(float) * (std::size_t{step.stride} + static_cast<std::size_t>(step.edge));
+        prefetch_lines(header);
+        prefetch_lines(q);
+        prefetch_lines(q + sizeof(float) * step.stride);
+    }
+
+    Step step(std::int32_t index, int edge) const {
+        return {index, static_cast<std::int16_t>(edge), static_cast<std::uint16_t>(whole_lanes(node(index).num_edges))};
     }
 
   protected:

@@ -83,7 +83,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     Progress descend(Emit&& emit) {
         if (tree_.node(cursor_).status == NodeStatus::kPending) return drop_path(Progress::kWaiting);
         const int edge = Base::select_edge(cursor_);
-        path_.push_back({cursor_, edge});
+        path_.push_back(tree_.step(cursor_, edge));
         const std::int32_t child = tree_.edges(cursor_).child[edge];
         if (child >= kSolvedChild) return end_exactly(child & ~kSolvedChild);
         if (child == kNoChild) return visit_new(tree_.create_child(context_->rules, cursor_, edge), emit);

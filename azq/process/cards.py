@@ -1,0 +1,52 @@
+"""GPUs of this host: that there are some, as their drivers show in /dev; which of them torch can use, as a process says that has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from azq.errors import reason_of
+
+NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
+ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers are nvidia-smi's, not those of some order of speed
+SURVEY = (sys.executable, "-m", "azq.nets.survey")
+SURVEY_S = 60.0  # loading torch and its libraries, and a context on each card
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as torch counts those of this host."""
+
+    device: str  # cuda:1, also where the card is AMD's
+    name: str = ""
+    memory_bytes: int = 0
+    free_bytes: int = 0
+    uuid: str = ""
+    trouble: str = ""  # why it cannot be used, and the remedy
+    figures: Mapping[str, float] = field(default_factory=dict)  # by their names in azq.metrics
+
+
+Cards = tuple[tuple[Gpu, ...], str]  # and why torch counts none where a driver shows some, with the remedy
+
+
+def drivers(devices: Path = Path("/dev")) -> tuple[str, ...]:
+    """The hardware tags of the GPUs here; no device library is loaded."""
+    return tuple(tag for tag, pattern in NODES.items() if any(devices.glob(pattern)))
+
+
+def survey(devices: Path = Path("/dev")) -> Cards:
+    """Looks at each card from a process of its own: this one needs no torch, and a driver that hangs or crashes harms nobody."""
+    if not drivers(devices):
+        return (), ""
+    try:
+        done = subprocess.run(SURVEY, capture_output=True, timeout=SURVEY_S, check=True, env=dict([ORDER]) | os.environ)
+        found: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
+        return found
+    except (subprocess.SubprocessError, IndexError, msgspec.DecodeError) as error:
+        return (), f"nobody could look at the GPUs ({reason_of(error)}); see `dmesg`"
