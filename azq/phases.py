@@ -150,11 +150,11 @@ def merged(shares: Sequence[Sums]) -> dict[str, float]:
     }
 
 
-def beside(loop: Sums, thread: Sums) -> dict[str, float]:
-    """Shares of a loop and of a thread beside it, whose CPU was counted by whatever phase the loop was in."""
-    together, own = (sum(part(each, CPU).values()) for each in (loop, thread))
-    left = max(0.0, 1.0 - own / together) if together else 1.0
-    return {name: share * left if name.startswith(CPU) else share for name, share in loop.items()} | dict(thread)
+def beside(loop: Sums, name: str, cores: float) -> dict[str, float]:
+    """A loop's shares with the CPU of a thread beside it as a phase, which was counted by whatever phase the loop was in."""
+    together = sum(part(loop, CPU).values())
+    left = max(0.0, 1.0 - cores / together) if together else 1.0
+    return {each: share * left if each.startswith(CPU) else share for each, share in loop.items()} | {CPU + name: cores}
 
 
 def of_heartbeat(rates: Sums) -> dict[str, float]:

@@ -127,7 +127,7 @@ class Learner:
 
     def shares(self) -> dict[str, float]:
         """Where this process's time goes, as heartbeats have it."""
-        return beside(self.phases.shares(), self.taking.shares)
+        return beside(self.phases.shares(), "intake", self.taking.cores)
 
     def status(self) -> LearnerStatus:
         inserted, ranks = self.intake.segments.samples, self.ranks.figures()

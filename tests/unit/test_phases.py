@@ -162,11 +162,9 @@ def test_several_loops_are_one_by_mean_shares_and_summed_cores() -> None:
 
 def test_a_threads_cpu_is_its_own_and_not_that_of_the_loop_beside_it() -> None:
     loop = {"phase_wall_backward": 0.8, "phase_cpu_backward": 1.2, "phase_cpu_load": 0.4}
-    both = beside(loop, {"phase_wall_intake": 0.5, "phase_cpu_intake": 0.4})
-    assert both == pytest.approx(
-        {"phase_wall_backward": 0.8, "phase_cpu_backward": 0.9, "phase_cpu_load": 0.3, "phase_wall_intake": 0.5, "phase_cpu_intake": 0.4}
-    )
-    assert beside({}, {}) == {}
+    both = beside(loop, "intake", 0.4)
+    assert both == pytest.approx({"phase_wall_backward": 0.8, "phase_cpu_backward": 0.9, "phase_cpu_load": 0.3, "phase_cpu_intake": 0.4})
+    assert beside({}, "intake", 0.0) == {"phase_cpu_intake": 0.0}
 
 
 def test_the_figures_of_a_heartbeat_are_found_again() -> None:

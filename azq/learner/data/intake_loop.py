@@ -17,6 +17,7 @@ from functools import partial
 from azq import logs
 from azq.errors import StoreError
 from azq.learner.data.intake import BATCH, Intake
+from azq.phases import CPU
 from azq.process.breaker import CircuitBreaker
 
 IDLE_S = 0.1  # between two reads where the last one took all: games come one by one, and are cheaper to take in together
@@ -41,7 +42,7 @@ class IntakeLoop:
         self._begun_s = self._agreed_s = self.clock()
         self._leftovers = True  # entries read and not acknowledged may wait
         self.agreed = False  # with the ledger, once at least; nothing is to be written before
-        self.shares: dict[str, float] = {}  # of its thread's time, as heartbeats have them
+        self.cores = 0.0  # of the CPU, that its thread uses
 
     def turn(self) -> int:
         """One read; returns how many games were seen. Raises what waiting does not mend, such as `StateConflict`."""
@@ -85,7 +86,7 @@ class IntakeLoop:
             while not ended.is_set():
                 if self.turn() < BATCH:
                     ended.wait(IDLE_S)
-                self.shares = {name: share for name, share in self.intake.phases.shares().items() if name.endswith("intake")}
+                self.cores = self.intake.phases.shares().get(CPU + "intake", 0.0)
         except BaseException as error:  # the learner's thread raises it
             self._error = error
 

@@ -156,11 +156,11 @@ def test_both_threads_tell_where_their_time_goes(place, running):
     learner = place.learner()
     place.finish_games(1, 300)
     end = running(learner)
-    until(lambda: learner.taking.shares.get("phase_wall_intake"))
+    until(lambda: learner.taking.cores and learner.status().step)
     assert end() == []
     shares = learner.shares()
-    assert {"phase_wall_intake", "phase_cpu_intake", "phase_wall_backward", "phase_cpu_backward"} <= shares.keys()
-    assert sum(1 for name in shares if name.endswith("intake")) == 2
+    assert {"phase_cpu_intake", "phase_wall_backward", "phase_cpu_backward"} <= shares.keys()
+    assert "phase_wall_intake" not in shares  # it takes none of the time of the loop, whose shares add up to one
 
 
 def test_a_learner_that_is_stopped_at_once_drains_all_the_same(place):
