@@ -169,6 +169,7 @@ class InferenceConfig(Section):
     batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
     deadline_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
     compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
+    fused: bool = True  # on a GPU cuDNN's fused convolutions are tried; false where a driver breaks on them
     threads: FewOrNone = 0  # 0: chosen by measurement at the start
     resident_versions: Few = 8
     claim_after_s: Seconds = 2.0

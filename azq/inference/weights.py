@@ -118,6 +118,17 @@ class ResidentModels:
         self._spares.append(newest.twin())
         return True
 
+    def renew(self, version: int) -> bool:
+        """Puts a model that is run a faster way in the place of one that fell, when it is time to try that; True when it did."""
+        with self._changing:
+            model = self._models.get(version)
+        if model is None or (risen := model.risen()) is None:
+            return False
+        with self._changing:
+            self._models[version] = risen
+        logs.get(__name__).info("weights_rose", version=version, rung=str(risen.rung))
+        return True
+
     def borrow(self, version: int) -> Model | None:
         """A resident version, which is not overwritten until it is given back."""
         with self._changing:

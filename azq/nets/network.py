@@ -60,12 +60,12 @@ class Network(nn.Module, ABC):
     def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Planes (B, C, H, W) and scalars (B, S) to logits (B, A), unmasked, and values (B, V) in [-1, 1]."""
         wide, narrow = self._features(planes, scalars)
-        return self.policy(wide), self._values(narrow)[0]
+        return self.policy(wide), self.values_of(narrow)[0]
 
     def forward_all(self, planes: Tensor, scalars: Tensor) -> Outputs:
         """The same with every head's output, for training."""
         wide, narrow = self._features(planes, scalars)
-        values, outcomes = self._values(narrow)
+        values, outcomes = self.values_of(narrow)
         said = {name: head(narrow if name == "margin" else wide) for name, head in self.auxiliary.items()}
         if "margin" in said:
             said["margin"] = torch.tanh(said["margin"].squeeze(1))
@@ -97,7 +97,7 @@ class Network(nn.Module, ABC):
         dtype = self.policy.weight.dtype
         return wide.to(dtype), narrow.to(dtype)
 
-    def _values(self, narrow: Tensor) -> tuple[Tensor, Tensor | None]:
+    def values_of(self, narrow: Tensor) -> tuple[Tensor, Tensor | None]:
         """Values (B, V), and the outcomes' logits (B, K) they were combined from."""
         if not self.spec.num_outcomes:
             return torch.tanh(self.value(narrow)), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,20 @@ VALUE_CHANNELS = 8
 VALUE_HIDDEN = 64
 
 
-def _initialise(layer: nn.Conv2d | nn.Linear, scale: float = 1.0) -> None:
+Layer = nn.Conv2d | nn.Linear
+
+
+class Kernels(NamedTuple):
+    """What a layer is computed with together with the relu after it."""
+
+    relu: Callable[[Layer, Tensor], Tensor]  # relu(layer(x))
+    sum_relu: Callable[[Layer, Tensor, Tensor], Tensor]  # relu(layer(x) + z)
+
+
+TORCH = Kernels(lambda layer, x: F.relu(layer(x)), lambda layer, x, z: F.relu(layer(x) + z))
+
+
+def _initialise(layer: Layer, scale: float = 1.0) -> None:
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     with torch.no_grad():
         layer.weight *= scale
@@ -27,15 +41,15 @@ def _initialise(layer: nn.Conv2d | nn.Linear, scale: float = 1.0) -> None:
 class Block(nn.Module):
     """relu(x + b(relu(a(x)))); b starts at zero (Fixup: Zhang et al., ICLR 2019, section 3.2). Shapes stay as they are."""
 
-    def __init__(self, layer: Callable[[], nn.Conv2d | nn.Linear], depth: int) -> None:
+    def __init__(self, layer: Callable[[], Layer], depth: int) -> None:
         super().__init__()
         self.a, self.b = layer(), layer()
         _initialise(self.a, depth**-0.5)
         nn.init.zeros_(self.b.weight)
         nn.init.zeros_(self.b.bias)  # type: ignore[arg-type]
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x + self.b(F.relu(self.a(x))))
+    def forward(self, x: Tensor, kernels: Kernels = TORCH) -> Tensor:
+        return kernels.sum_relu(self.b, kernels.relu(self.a, x), x)
 
 
 class Mlp(Network):
@@ -80,12 +94,17 @@ class ResNet(Network):
 
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Policy channels (B, POLICY_CHANNELS * H * W) and the value's hidden layer (B, VALUE_HIDDEN)."""
-        x = self.stem(planes.to(self.stem.weight.dtype))
-        if self.scalars is not None:
-            x = x + self.scalars(scalars.to(x.dtype))[:, :, None, None]
-        x = F.relu(x)
-        for block in self.blocks:
-            x = block(x)
-        x = F.relu(self.squeeze(x))
+        x = self.trunk(planes, scalars)
         policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
         return policy, F.relu(self.value_hidden(value.to(self.value_hidden.weight.dtype)))
+
+    def trunk(self, planes: Tensor, scalars: Tensor, kernels: Kernels = TORCH) -> Tensor:
+        """Channels of both heads (B, POLICY_CHANNELS + VALUE_CHANNELS, H, W)."""
+        planes = planes.to(self.stem.weight.dtype)
+        if self.scalars is None:
+            x = kernels.relu(self.stem, planes)
+        else:
+            x = kernels.sum_relu(self.stem, planes, self.scalars(scalars.to(planes.dtype))[:, :, None, None])
+        for block in self.blocks:
+            x = block(x, kernels)
+        return kernels.relu(self.squeeze, x)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Tests that need a GPU, then every figure of `azq bench all`, on a machine with Python, PyTorch and a C++ compiler and no network.
+# Tests that need a GPU, a run of `azq up` with all its processes, then every figure of `azq bench all`, on a machine with Python, PyTorch
+# and a C++ compiler and no network.
 # Usage: ops/bench/gpu.sh WHEELS OUT [azq bench all's options]
 # WHEELS is the folder that carry_wheels.py filled. OUT gets setup.txt, tests.txt, log.txt and, after each part that was measured, bench.json
 # and bench.md; pictures at the end. A step that fails is named and the next one goes on, if it can.
-# It all takes MINUTES (9), building azq included, of which tests take at most TESTS (0: none). PYTHON names the interpreter that has
+# It all takes MINUTES (9), building azq included, of which tests take at most TESTS (0: none) and the run UP (1; 0: none). PYTHON names the interpreter that has
 # PyTorch (python3), VENV where azq is put (/tmp/azq-bench-venv); it stays there, and is built again only when the sources changed.
 set -uo pipefail
 began=$(date +%s)
@@ -60,6 +61,15 @@ fi
 
 cd "$out" || exit 2
 say "$("$bin/azq" devices plan --preset gpu 2>&1)"
+if [ "${UP:-1}" != 0 ]; then
+  say "azq up: self-play, inference and a learner"
+  # It ends by itself at that minute; what it takes to start and to drain comes on top.
+  timeout -k 10 "$(awk "BEGIN { print int(60 * ${UP:-1} + 90) }")" "$bin/azq" up --game connect_four --preset "${PRESET:-sprint}" --run up \
+    --until "minutes=${UP:-1}" --json --set daemon.port=0 --set home="$out/runs" >"$out/up.txt" 2>&1
+  code=$?
+  [ "$code" = 0 ] || failed=1
+  say "azq up ended with code $code: $(tail -n 1 "$out/up.txt" | cut -c 1-400)"
+fi
 say "azq bench all, $(minutes_left) minutes"
 AZQ_PEERS_SCRIPT=$repo/ops/bench/peers.py "$bin/azq" bench all --minutes "$(minutes_left)" --out "$out" "$@" 2>&1 | tee -a "$out/log.txt" || failed=1
 say "done"

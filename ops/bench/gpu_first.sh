@@ -29,7 +29,7 @@ part() {
 export -f part
 
 step 1 machine 60 'nvidia-smi; lscpu | grep -i model; nproc; "$python" -c "import torch as t; print(t.__version__, t.backends.cudnn.version(), t.cuda.is_available())"'
-step 2 build 300 'cd "$repo" && MINUTES=4 TESTS=0 PYTHON="$python" VENV="$venv" ops/bench/gpu.sh "$wheels" "$out/tiny" --size tiny'
+step 2 build 300 'cd "$repo" && MINUTES=4 TESTS=0 UP=0 PYTHON="$python" VENV="$venv" ops/bench/gpu.sh "$wheels" "$out/tiny" --size tiny'
 step 3 device 60 '"$bin/python" -c "from azq.nets.device import pick_device as pick; print(pick(\"auto\", \"learner.device\"), pick(\"$device\", \"learner.device\"))" && "$bin/azq" devices plan --preset gpu'
 step 4 tests 180 '"$bin/python" -P -m pytest -x -q -c /dev/null --rootdir "$repo" -o pythonpath="$repo/tests $repo/tests/support" --import-mode=importlib \
   -p no:cacheprovider -W ignore -m "gpu and not slow" "$repo/tests/unit/inference/test_inference_gpu.py" "$repo/tests/unit/learner/test_learner_gpu.py"'

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from math import inf, isfinite
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -19,14 +20,16 @@ import torch
 from numpy.typing import NDArray
 
 from azq import logs
-from azq.inference.device.forward import CaptureRefused, Failure, Flight, Outputs, bucket_of, classify, gather
-from azq.nets import Network, unpack
+from azq.inference.device.forward import CaptureRefused, Failure, Outputs, bucket_of, classify, gather
+from azq.inference.device.ways import Pass
+from azq.nets import NetSpec
 from azq.nets.device import device_mark
 from azq.phases import DeviceEvent
 
 SLOTS = 2  # batches in flight, each on its own stream
 WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torch.compile compiles
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
+APART = 64  # float16 in a buffer before the logits, which are to begin where the device reads and writes best
 TOLD_S = 5.0  # between lines of the log about a recording that lasts
 
 
@@ -106,8 +109,8 @@ class Lanes:
         self._lanes = [Lane(device) for _ in range(SLOTS)]
         self._warm_up_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
-    def slot(self, module: Network, turn: int, largest: int) -> GraphSlot:
-        return GraphSlot(module, self, self._lanes[turn], largest)
+    def slot(self, run: Pass, turn: int, largest: int) -> GraphSlot:
+        return GraphSlot(run, self, self._lanes[turn], largest)
 
     def settle(self) -> None:
         """Waits for what this thread put on its own stream, as copies into parameters; slots' streams do not order themselves after it."""
@@ -138,16 +141,15 @@ class GraphFlight:
     Lets go of the slot once it is over, however it ended: a smaller batch may need the memory.
     """
 
-    def __init__(self, slot: GraphSlot, count: int, begun: DeviceEvent, done: DeviceEvent) -> None:
+    def __init__(self, slot: GraphSlot, count: int, size: int, begun: DeviceEvent, ended: DeviceEvent) -> None:
         self._slot: GraphSlot | None = slot
-        self._count = count
-        self._begun, self._done = begun, done
-        self._landed: tuple[Outputs, bool] | None = None
-        self._error: RuntimeError | None = None
+        self._count, self._size = count, size
+        self.begun, self.ended = begun, ended
+        self._landed: tuple[Outputs, bool] | RuntimeError = RuntimeError("not waited for")
 
     def done(self) -> bool:
         try:
-            return self._slot is None or self._done.query()
+            return self._slot is None or self.ended.query()
         except RuntimeError:
             return True
 
@@ -162,13 +164,21 @@ class GraphFlight:
         if self._slot is not None:
             slot, self._slot = self._slot, None
             try:
-                self._landed = slot.read(self._count, self._begun, self._done)
+                self._landed = slot.read(self._count, self._size, self.begun, self.ended)
             except RuntimeError as error:
-                self._error = error.with_traceback(None)
-        if self._landed is None:
-            assert self._error is not None
-            raise self._error
+                self._landed = error.with_traceback(None)
+        if isinstance(self._landed, RuntimeError):
+            raise self._landed
         return self._landed
+
+
+def _answers(buffer: torch.Tensor, size: int, spec: NetSpec) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Where a batch's outputs lie: all, logits (B, A), values (B, V). One look finds what is not finite, one copy takes everything.
+
+    At the very beginning is the largest magnitude of them all.
+    """
+    whole, end = buffer[: APART + size * (spec.num_actions + spec.value_size)], APART + size * spec.num_actions
+    return whole, whole[APART:end].view(size, -1), whole[end:].view(size, -1)
 
 
 class GraphSlot:
@@ -178,20 +188,20 @@ class GraphSlot:
     which a stream that captures at that moment must not be asked.
     """
 
-    def __init__(self, module: Network, lanes: Lanes, lane: Lane, largest: int) -> None:
-        spec = module.spec
-        self._module = module
+    def __init__(self, run: Pass, lanes: Lanes, lane: Lane, largest: int) -> None:
+        spec = run.network.spec
+        self._run, self._largest = run, largest
         self._lanes = lanes
         self._lane = lane
-        shapes = ((spec.packed_size, torch.uint8), (spec.num_actions, torch.float16), (spec.value_size, torch.float16))
+        width = spec.num_actions + spec.value_size
         with torch.cuda.device(lanes.device):  # else pages are locked by a context on the first GPU, which costs memory there
-            self._input, self._logits, self._values = (_pinned((largest, width), kind) for width, kind in shapes)
-            self._finite = _pinned((1,), torch.bool)
-        on_device = [torch.zeros((largest, width), dtype=kind, device=lanes.device) for width, kind in shapes]
-        self._input_there, self._logits_there, self._values_there = on_device
-        self._finite_there = torch.zeros((1,), dtype=torch.bool, device=lanes.device)
+            self._input = torch.zeros((largest, spec.packed_size), dtype=torch.uint8, pin_memory=True)
+            self._outputs = torch.zeros(APART + largest * width, dtype=torch.float16, pin_memory=True)
+        self._input_there = torch.zeros_like(self._input, device=lanes.device)
+        self._outputs_there = torch.zeros_like(self._outputs, device=lanes.device)
         lanes.settle()  # other streams than that of the zeros are to write there
         self._flight: GraphFlight | None = None
+        self._places: dict[int, tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]] = {}  # by size: here, and on the device
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     @property
@@ -207,22 +217,24 @@ class GraphSlot:
             begun = self._lanes.clock.mark()
             self._input_there[:count].copy_(self._input[:count], non_blocking=True)
             self._graphs[size].replay()
-            self._logits[:count].copy_(self._logits_there[:count], non_blocking=True)
-            self._values[:count].copy_(self._values_there[:count], non_blocking=True)
-            self._finite.copy_(self._finite_there, non_blocking=True)
-            done = self._lanes.clock.mark()
-        self._flight = GraphFlight(self, count, begun, done)
+            here, there = self._places[size]
+            here[0].copy_(there[0], non_blocking=True)
+            ended = self._lanes.clock.mark()
+        self._flight = GraphFlight(self, count, size, begun, ended)
         return self._flight
 
-    def read(self, count: int, begun: DeviceEvent, done: DeviceEvent) -> tuple[Outputs, bool]:
+    def read(self, count: int, size: int, begun: DeviceEvent, ended: DeviceEvent) -> tuple[Outputs, bool]:
         """Waits for the stream, counts the device's time and copies the outputs out of pinned memory."""
-        done.synchronize()
-        self._lanes.clock.landed(begun, done)
-        return (self._logits[:count].numpy().copy(), self._values[:count].numpy().copy()), bool(self._finite[0])
+        ended.synchronize()
+        self._lanes.clock.landed(begun, ended)
+        whole, logits, values = self._places[size][0]
+        return (logits[:count].numpy().copy(), values[:count].numpy().copy()), isfinite(whole[0])
 
     def capture(self, size: int) -> None:
         """Records the graph of a size. Raises CaptureRefused, or what the device raised."""
         self._free()  # warm-ups write into the slot's buffers
+        spec = self._run.network.spec
+        self._places[size] = _answers(self._outputs, size, spec), _answers(self._outputs_there, size, spec)
         try:
             self._graphs[size] = self._lanes.record(self._lane, lambda: self._body(size))
         except RuntimeError as error:
@@ -237,18 +249,11 @@ class GraphSlot:
 
     def _body(self, size: int) -> None:
         # To call the module is to call what was compiled of it, where it was; its method never is.
-        run = self._module if size >= COMPILED_FROM * len(self._input) else self._module.forward
-        logits, values = run(*unpack(self._input_there[:size], self._module.spec))
-        as_sent, also = self._logits_there[:size].copy_(logits), self._values_there[:size].copy_(values)
-        self._finite_there.copy_((torch.isfinite(as_sent).all() & torch.isfinite(also).all()).view(1))
-
-
-class Slots(Protocol):
-    """What GraphForward asks of a device; `Lanes` is the real one."""
-
-    def slot(self, module: Network, turn: int, largest: int) -> Any: ...
-    def settle(self) -> None: ...
-    def tell(self, recorded: int, graphs: int) -> None: ...
+        run = self._run if size >= COMPILED_FROM * self._largest else self._run.forward
+        whole, *outputs = self._places[size][1]
+        for place, output in zip(outputs, run(self._input_there[:size]), strict=True):
+            place.copy_(output)
+        torch.linalg.vector_norm(whole[APART:], inf, out=whole[0])
 
 
 class GraphForward:
@@ -257,32 +262,43 @@ class GraphForward:
     Weights change in place: graphs read the parameters where they lie, so a swap costs a copy and no new capture.
     """
 
-    def __init__(self, module: Network, sizes: tuple[int, ...], lanes: Slots) -> None:
+    def __init__(self, run: Pass, sizes: tuple[int, ...], lanes: Lanes) -> None:
+        self._run = run
         self._sizes = sizes
         self._lanes = lanes
-        self._slots = [lanes.slot(module, turn, sizes[-1]) for turn in range(SLOTS)]
+        self._slots = [lanes.slot(run, turn, sizes[-1]) for turn in range(SLOTS)]
         self._turn = 0
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> GraphFlight:
         """Replays the smallest graph that holds these leaves; raises CaptureRefused where there is none."""
         self._turn = (self._turn + 1) % SLOTS
         slot = self._slots[self._turn]
         count, recorded = sum(map(len, parts)), slot.recorded
         if not recorded or count > recorded[-1]:
             raise CaptureRefused(f"no graph of {count} leaves was recorded")
-        flight: Flight = slot.launch(parts, bucket_of(count, recorded))
-        return flight
+        return slot.launch(parts, bucket_of(count, recorded))
 
-    def refresh(self) -> None:
-        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service."""
+    def refresh(self, *, largest_only: bool = False) -> None:
+        """Waits until the copy into the parameters is done, and captures what is missing; never called for a network in service.
+
+        `largest_only`: to see how fast the largest batch is.
+        """
+        self._run.refresh()
         self._lanes.settle()
-        missing = [(size, slot) for size in reversed(self._sizes) for slot in self._slots if size not in slot.recorded]
+        sizes = self._sizes[-1:] if largest_only else self._sizes[::-1]
+        missing = [(size, slot) for size in sizes for slot in self._slots if size not in slot.recorded]
         try:
             for number, (size, slot) in enumerate(missing):  # the largest first: the others fit into its memory
                 self._lanes.tell(number, len(missing))
                 slot.capture(size)
         finally:
             self._lanes.tell(len(missing), len(missing))
+
+    def device_s(self, packed: NDArray[np.uint8]) -> float:
+        """Seconds that the device takes for a batch, from its first copy to its last."""
+        flight = self.launch(packed)
+        flight.wait()
+        return flight.begun.elapsed_time(flight.ended) / 1e3
 
 
 @contextmanager
@@ -293,8 +309,3 @@ def _searching(search: bool) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
-
-
-def _pinned(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
-    """Page-locked memory, which the device copies from and to by itself."""
-    return torch.zeros(shape, dtype=kind, pin_memory=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -18,7 +18,9 @@ from azq.inference.device import native
 from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
 from azq.inference.device.placement import Placement
+from azq.inference.device.ways import Pass, ways
 from azq.nets import NetSpec, Network
+from azq.nets.device import explained
 from azq.nets.residual import ResNet
 from azq.waiting import Backoff
 
@@ -40,24 +42,19 @@ AGAIN = Backoff(60.0, 600.0)  # until the next version of such a network begins 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """How networks are run: a mode, and the leaves of the largest batch."""
+    """How networks are run: a mode, the leaves of the largest batch, and a way to make graphs of them that is faster than torch's own."""
 
     mode: Mode
     max_batch: int
+    way: str = ""  # in `ways`
 
     def lower(self, other: Rung) -> Rung:
         """The more careful of each."""
-        return Rung(max(self.mode, other.mode), min(self.max_batch, other.max_batch))
+        way = self.way if self.way == other.way else ""
+        return Rung(max(self.mode, other.mode), min(self.max_batch, other.max_batch), way)
 
     def __str__(self) -> str:
-        return f"{self.mode.name.lower()}, at most {self.max_batch} leaves"
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """No rung is left."""
-
-    reason: str
+        return f"{self.way or self.mode.name.lower()}, at most {self.max_batch} leaves"
 
 
 def modes_on(device_type: str) -> tuple[Mode, ...]:
@@ -65,21 +62,23 @@ def modes_on(device_type: str) -> tuple[Mode, ...]:
     return (Mode.FAST, Mode.EAGER, Mode.PLAIN) if device_type == "cpu" else tuple(Mode)
 
 
-def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | Leave:
-    """Where to go from a rung on which a forward pass failed; each step is one down, so it ends."""
+def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | str:
+    """Where to go from a rung on which a forward pass failed, one down, or why there is none left."""
     if failure is Failure.DEVICE_LOST:
-        return Leave("the device is lost to this process")
+        return "the device is lost to this process"
     if failure is Failure.OUT_OF_MEMORY and rung.max_batch >= 2 * SMALLEST_BATCH:
         return replace(rung, max_batch=rung.max_batch // 2)
+    if rung.way:
+        return replace(rung, way="")
     lower = [mode for mode in modes if mode > rung.mode]
     if not lower:
-        return Leave(f"even the plain forward pass failed ({describe(failure)})")
+        return f"even the plain forward pass failed ({describe(failure)})"
     return replace(rung, mode=min(lower))
 
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """Where networks of a shape begin until `until_s`; `times` it came to that."""
+    """Where networks of a shape begin until `until_s`, when one that fell is tried at the top again; `times` it came to that."""
 
     rung: Rung
     times: int
@@ -110,13 +109,17 @@ class Engine:
         self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
-        self._compile = config.compile
+        self._compile, self._fused = config.compile, config.fused
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
         self._learnt: dict[Shape, Demotion] = {}
+        self._fastest: dict[Shape, str] = {}  # of the ways that were measured
         self._changing = threading.Lock()
         self._lanes: Lanes | None = None
         if placement.device.type == "cuda":
-            self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
+            try:
+                self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
+            except RuntimeError as error:
+                raise DeviceError(f"inference on {placement.device} cannot begin: {explained(error)}") from None
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
             if config.compile:
@@ -140,11 +143,29 @@ class Engine:
     def _built(self, module: Network, rung: Rung, sizes: tuple[int, ...], lanes: Lanes | None) -> tuple[Network, Forward]:
         device = self.placement.device
         module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
-        if rung.mode is Mode.FAST and self._compile:
-            module.compile(dynamic=lanes is None)  # graphs are few, so that each size may have kernels of its own
         if rung.mode is Mode.FAST and lanes is not None:
-            return module, GraphForward(module, sizes, lanes)
+            return module, GraphForward(self._ways(module)[rung.way](), sizes, lanes)
+        if rung.mode is Mode.FAST and self._compile:
+            module.compile(dynamic=True)
         return module, EagerForward(module, device, sizes)
+
+    def _ways(self, network: Network) -> Mapping[str, Callable[[], Pass]]:
+        return ways(network, self.placement.dtype, compiled=self._compile, fused=self._fused)
+
+    def to_measure(self, network: Network, rung: Rung, shape: Shape) -> Sequence[str]:
+        """The ways of a rung among which is still to be chosen; none where there is but one."""
+        if self._lanes is None or rung.mode is not Mode.FAST or shape in self._fastest:
+            return ()
+        names = tuple(self._ways(network))
+        return names if len(names) > 1 else ()
+
+    def choose(self, shape: Shape, seconds: Mapping[str, float]) -> str:
+        """The fastest of the ways that did not fail, by what each takes; for all networks of the shape from now on."""
+        if seconds:
+            self._fastest[shape] = fastest = min(seconds, key=seconds.__getitem__)
+            in_ms = {way or "plain": round(taken_s * 1e3, 3) for way, taken_s in seconds.items()}
+            self._log.info("way_chosen", network=shape[1].kind, way=fastest or "plain", in_ms=in_ms)
+        return self._fastest.get(shape, "")
 
     @property
     def in_flight(self) -> int:
@@ -166,31 +187,37 @@ class Engine:
             return gpu_buckets(rung.max_batch)
         return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
 
-    def unrecorded(self, rung: Rung) -> Rung:
-        """The rung for a thread that may not record graphs, because it serves."""
-        return rung if self._lanes is None else rung.lower(Rung(Mode.EAGER, rung.max_batch))
-
     def rung_for(self, shape: Shape) -> Rung:
         """Where networks of a shape begin: at the top, or where they fell to not long ago."""
-        learnt = self._learnt.get(shape)
-        return self.rung.lower(learnt.rung) if learnt and self._now_s() < learnt.until_s else self.rung
+        learnt, top = self._learnt.get(shape), self._top(shape)
+        return top.lower(learnt.rung) if learnt and self._now_s() < learnt.until_s else top
 
-    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape) -> Rung:
+    def may_rise(self, rung: Rung, shape: Shape) -> bool:
+        """Whether a network that fell to a rung waited long enough to be tried at the top again."""
+        learnt = self._learnt.get(shape)
+        return learnt is not None and self._now_s() >= learnt.until_s and rung != self._top(shape)
+
+    def _top(self, shape: Shape) -> Rung:
+        return replace(self.rung, way=self._fastest.get(shape, ""))
+
+    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape, *, serving: bool) -> Rung:
         """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
 
+        While others wait (`serving`), one that needs no graphs: to record them takes long.
         Memory and graphs are learnt for networks of this shape alone, a run's enormous one is to slow no other down, and for a while:
-        what else was on the device may be gone. The rest may be one version's own.
+        what else was on the device may be gone. The rest may be one version's own, and the next begins at the top.
         """
         lower = after(rung, failure, modes_on(self.placement.device.type))
-        if isinstance(lower, Leave):
-            reason = f"{what} on {self.placement.device}: {lower.reason}; others take its requests over"
+        if isinstance(lower, str):
+            reason = f"{what} on {self.placement.device}: {lower}; others take its requests over"
             raise DeviceError(f"{reason}. Look at the device (nvidia-smi, dmesg); a restart makes a new context")
         self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
         with self._changing:
             self.falls += 1
-            if failure in LEARNT:
-                self._learnt[shape] = self._learnt.get(shape, Demotion(self.rung, 0, 0.0)).lowered(lower, self._now_s())
-        return lower
+            top = self._top(shape)
+            learnt = self._learnt.get(shape, Demotion(top, 0, 0.0))
+            self._learnt[shape] = learnt.lowered(lower if failure in LEARNT else top, self._now_s())
+        return lower.lower(Rung(Mode.EAGER, lower.max_batch)) if serving and self._lanes is not None else lower
 
 
 def fastest_layout(module: Network) -> Network:

@@ -111,10 +111,6 @@ def all_finite(values: NDArray[np.float16]) -> bool:
     return not ((values.view(np.uint16) & _EXPONENT) == _EXPONENT).any()
 
 
-def as_float16(logits: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return logits.to(torch.float16), values.to(torch.float16)
-
-
 def gather(parts: tuple[NDArray[np.uint8], ...], into: NDArray[np.uint8]) -> int:
     """Writes arrays (B_i, P) one after the other into a buffer; returns their rows."""
     end = 0
@@ -139,8 +135,8 @@ class EagerForward:
         count = gather(parts, self._input.numpy())
         with torch.inference_mode():
             planes, scalars = unpack(self._input[:size].to(self._device), self._module.spec)
-            logits, values = as_float16(*self._module(planes, scalars))
-        return Landed((logits[:count].cpu().numpy(), values[:count].cpu().numpy()))
+            logits, values = (output.to(torch.float16)[:count].cpu().numpy() for output in self._module(planes, scalars))
+        return Landed((logits, values))
 
     def refresh(self) -> None:
         """Nothing: the module itself is run."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
-from azq.errors import WeightsError
+from azq.errors import DeviceError, WeightsError, reason_of
+from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, Rung, fastest_layout
-from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify
+from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify, describe
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
 PROBE_SIZE = 8  # observations of the self-test
+TRIALS = 20  # batches of each way
 PROBE_TOLERANCE = 0.1  # mean difference of priors and values that low precision may cause
 
 Packed = NDArray[np.uint8]
@@ -43,7 +49,8 @@ class Model:
         self._config = config
         self._engine = engine or Engine(config, placement or place(config))
         self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
-        self.rung = self._engine.rung_for((spec, network))
+        self._shape = spec, network
+        self.rung = self._engine.rung_for(self._shape)
         self.built: tuple[Rung, Network, Forward] | None = None  # for a rung: the module whose weights its forward pass takes, and that
         self._probe = random_observations(spec, PROBE_SIZE)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -63,7 +70,7 @@ class Model:
         self._expected = self.plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        self.rung = self._engine.rung_for((self.spec, self.network))
+        self.rung = self._engine.rung_for(self._shape)
         self._settle(self._try(), serving=False)
         self.version = version
 
@@ -73,6 +80,13 @@ class Model:
         if self.meta is not None:
             twin.take(self.reference.state_dict(), self.meta, self.version)
         return twin
+
+    def risen(self) -> Model | None:
+        """Another model with these weights that is run a faster way, where they fell and it is time to try that again."""
+        if not self._engine.may_rise(self.rung, self._shape):
+            return None
+        twin = self.twin()
+        return twin if twin.rung != self.rung and self.rung.lower(twin.rung) == self.rung else None
 
     def launch(self, *parts: Packed) -> Flight:
         """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""
@@ -107,32 +121,53 @@ class Model:
             return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
     def _settle(self, failure: Failure | None, *, serving: bool) -> None:
-        """Goes down until a rung passes the self-test; while others wait (`serving`), to one that needs no graphs."""
+        """Goes down until a rung passes the self-test."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            lower = self._engine.fall(self.rung, failure, what, (self.spec, self.network))
-            self.rung = self._engine.unrecorded(lower) if serving else lower
+            self.rung = self._engine.fall(self.rung, failure, what, self._shape, serving=serving)
             failure = self._try()
 
     def _try(self) -> Failure | None:
         """Builds what the rung asks for, gives it the weights and compares it with the reference on known observations."""
         try:
-            self._take_over()
-            flight = self.launch(self._probe)
-            if failure := _failure_of(flight):
-                return failure
-            return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+            if self.built is None or self.built[0] != self.rung:
+                self.built = None  # frees its memory first
+                if names := self._engine.to_measure(self.reference, self.rung, self._shape):
+                    self.rung = replace(self.rung, way=self._engine.choose(self._shape, self._measured(names)))
+                self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
+            _, module, forward = self.built
+            if module is not self.reference:
+                module.load_state_dict(self.reference.state_dict())
+            forward.refresh()
+            return self._differs(self.launch(self._probe))
         except (RuntimeError, MemoryError) as error:
             return classify(error)
 
-    def _take_over(self) -> None:
-        if self.built is None or self.built[0] != self.rung:
-            self.built = None  # frees its memory first
-            self.built = (self.rung, *self._engine.forward(self.reference, self.rung))
-        _, module, forward = self.built
-        if module is not self.reference:
-            module.load_state_dict(self.reference.state_dict())
-        forward.refresh()
+    def _differs(self, flight: Flight) -> Failure | None:
+        """What is wrong with an evaluation of the known observations."""
+        if failure := _failure_of(flight):
+            return failure
+        return Failure.WRONG if _gap(flight.wait(), self._expected) > PROBE_TOLERANCE else None
+
+    def _measured(self, ways: Sequence[str]) -> dict[str, float]:
+        """Seconds that the largest batch takes in each way that passes the self-test: the least of some, as others use the device, too."""
+        trials = {way: forward for way in ways if (forward := self._on_trial(replace(self.rung, way=way)))}
+        packed = random_observations(self.spec, self.rung.max_batch)
+        taken = [{way: forward.device_s(packed) for way, forward in trials.items()} for _ in range(TRIALS)]  # in turns
+        return {way: min(one[way] for one in taken) for way in trials}
+
+    def _on_trial(self, rung: Rung) -> GraphForward | None:
+        """For the largest batch alone; None, and said, where it fails: it is not for its speed alone."""
+        try:
+            _, forward = self._engine.forward(self.reference, rung)
+            assert isinstance(forward, GraphForward)
+            forward.refresh(largest_only=True)
+            if failure := self._differs(forward.launch(self._probe)):
+                raise DeviceError(describe(failure))
+            return forward
+        except Exception as error:  # of a compiler, or of a torch that lacks it
+            logs.get(__name__).warning("way_skipped", rung=str(rung), network=self.network.kind, reason=reason_of(error))
+            return None
 
     def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
         """Evaluates more than the rung's largest batch."""

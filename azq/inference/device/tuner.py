@@ -18,13 +18,18 @@ from azq.inference.device.tuning import Tuned, choose_batch, choose_threads, mea
 BUDGET_S = 0.5  # for batches, and half of it for threads
 
 
-def tune(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callable[[], float] = time.monotonic) -> Tuned:
+def tune(
+    model: Model, engine: Engine, config: InferenceConfig, before: Tuned | None = None, clock_s: Callable[[], float] = time.monotonic
+) -> Tuned:
     """The limits of a model that is not in service, and `engine.threads`; what the operator set is not measured.
 
-    Runs on one thread but for what it measures.
+    A network that grew keeps those from `before` where there are no threads to measure: what filled the device then fills it now, and
+    it is at work. Runs on one thread but for what it measures.
     """
     deadline_s = None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
     measures_threads = engine.placement.device.type == "cpu" and not config.threads
+    if before and not measures_threads:
+        return before
     if config.batch and deadline_s is not None and not measures_threads:
         return Tuned(min(config.batch, config.max_batch), deadline_s, deadline_s=deadline_s)
     try:

@@ -79,7 +79,7 @@ class RunLoader:
 
     served: ServedRun
     catalog: WeightCatalog
-    tune: Callable[[Model], Tuned]
+    tune: Callable[[Model, Tuned | None], Tuned]  # of the network before, where there was one
     first: Callable[[], AbstractContextManager[None]]  # surrounds the loading of the first weights
     problem: str = field(default="", init=False)  # why the newest weights are not used
 
@@ -119,11 +119,12 @@ class RunLoader:
         return bool(wanted)
 
     def prepare(self) -> bool:
-        """Makes a spare model ahead; True when it made one."""
+        """Makes a spare model ahead, or has weights that fell tried anew; True when it did."""
         if time.monotonic() < self._prepare_at_s:
             return False
+        models = self.served.models
         try:
-            return self.served.models.prepare()
+            return models.renew(self.served.current) or models.prepare()
         except NOT_THE_RUNS:
             raise
         except Exception as error:  # the next version is loaded without, or says why not
@@ -147,7 +148,7 @@ class RunLoader:
             with nullcontext() if served.current else self.first():
                 model = served.models.get(event, keep=served.current)
                 if self._tuned_for != model.network:
-                    served.tuned, self._tuned_for = self.tune(model), model.network
+                    served.tuned, self._tuned_for = self.tune(model, served.tuned), model.network
         except NOT_THE_RUNS:
             raise
         except Exception as error:
@@ -198,7 +199,7 @@ class Admission:
 
         models = ResidentModels(make, self.fetch(view), self.config.resident_versions, game=sections.run.game)
         served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run)
-        return RunLoader(served, catalog, lambda model: tune(model, self.engine, self.config), noted)
+        return RunLoader(served, catalog, lambda model, before: tune(model, self.engine, self.config, before), noted)
 
 
 def host_of(worker: str) -> str:

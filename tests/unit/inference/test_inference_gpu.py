@@ -218,12 +218,25 @@ def test_outputs_that_are_not_finite_are_seen_on_the_device():
     assert np.abs(logits.astype(np.float32) - expected).max() <= 0.15
 
 
-@pytest.mark.slow
-def test_compiled_networks_run_as_graphs():
-    config = BRIEF.model_copy(update={"compile": True})
-    model = loaded(engine_of(config), config=config)
-    packed = observations(100)
-    assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15
+@pytest.mark.parametrize("way", ["fused", pytest.param("compiled", marks=pytest.mark.slow), ""])
+def test_every_way_to_run_a_network_computes_it(way):
+    network = NETWORK.model_copy(update={"blocks": 2, "channels": 64})
+    engine = engine_of(BRIEF.model_copy(update={"compile": True}))
+    engine.choose((SPEC, network), {way: 0.001})
+    model = loaded(engine, network=network)
+    assert model.rung.way == way
+    for count in (100, 512):
+        packed = observations(count)
+        assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15
+
+
+def test_the_ways_are_measured_once_and_none_is_passed_over(capsys):
+    engine = engine_of(BRIEF)
+    for seed in (1, 2):
+        loaded(engine, seed)
+    said = capsys.readouterr().out
+    assert said.count("way_chosen") == 1
+    assert "way_skipped" not in said  # a torch that lacks the kernels, or a cuDNN that refuses them, would show here first
 
 
 def test_a_capture_that_torch_refuses_leaves_a_device_that_works(monkeypatch):

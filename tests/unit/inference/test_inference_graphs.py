@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cuda_doubles import GraphEngine
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, raising, serving, weights
@@ -19,17 +18,28 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.cuda import SLOTS, GraphSlot, Lane
+from azq.inference.device.cuda import SLOTS, GraphForward, GraphSlot, Lane
 from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
-from azq.inference.device.forward import CaptureRefused, EagerForward
+from azq.inference.device.forward import CaptureRefused, EagerForward, buckets
 from azq.inference.device.model import Model
-from azq.inference.device.placement import Placement
+from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuner import tune
 from azq.nets import build, from_bytes
 
-EXACT = CONFIG.model_copy(update={"precision": "float32", "max_batch": 64, "batch": 64})
+BRIEF = CONFIG.model_copy(update={"device": "cuda", "precision": "bfloat16", "max_batch": 64, "batch": 64})
+EXACT = BRIEF.model_copy(update={"precision": "float32"})
 CPU = torch.device("cpu")
 QUICK = settings(max_examples=12, deadline=None, phases=(Phase.generate,), suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class GraphEngine(Engine):
+    """An engine with few sizes, so that each is met often."""
+
+    def __init__(self, config: InferenceConfig) -> None:
+        super().__init__(config, place(config))
+
+    def sizes(self, rung: Rung) -> tuple[int, ...]:
+        return buckets(rung.max_batch, per_octave=2, smallest=4)
 
 
 @pytest.fixture
@@ -241,11 +251,11 @@ def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine,
 def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
     """Nor does cuDNN search but where graphs are recorded: what it finds it keeps for each thread apart."""
     torch.set_num_threads(1)
-    engine = GraphEngine(EXACT)
+    engine = GraphEngine(BRIEF)
     bus = MemoryBus()
     shelf = Shelf(bus)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
-    server = make_server(bus, bus, shelf, config=EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto"}), engine=engine)
+    server = make_server(bus, bus, shelf, config=BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"}), engine=engine)
     with serving(server):
         for version in (1, 2):
             shelf.publish(version, weights(version, version=version))
@@ -307,16 +317,19 @@ def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch
     options, compiled = [], []
 
     def compile_(module, **given):
-        def call(planes, scalars):
-            compiled.append(len(planes))
-            return module.forward(planes, scalars)
+        def call(packed):
+            compiled.append(len(packed))
+            return module.forward(packed)
 
         options.append(given)
         module._compiled_call_impl = call
 
     monkeypatch.setattr(torch.nn.Module, "compile", compile_)
-    model = loaded(GraphEngine(EXACT.model_copy(update={"compile": True})))
-    assert options == [{"dynamic": False}]
+    monkeypatch.setattr(GraphForward, "device_s", lambda forward, _packed: float(forward._run._compiled_call_impl is None))
+    model = Model(SPEC, NETWORK, EXACT, engine=GraphEngine(EXACT.model_copy(update={"compile": True})))
+    model.load(weights(1))
+    assert model.rung == Rung(Mode.FAST, 64, "compiled")
+    assert options == [{"dynamic": False}] * 2  # to measure it, and to serve
     assert set(compiled) == {16, 24, 32, 48, 64}
     compiled.clear()
     model.evaluate(observations(3))

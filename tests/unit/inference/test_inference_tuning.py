@@ -163,7 +163,7 @@ def test_threads_are_chosen_by_what_they_bring(monkeypatch):
     monkeypatch.setattr(model, "launch", lambda packed: machine.evaluate(len(packed)))
     monkeypatch.setattr(model, "land", lambda _flight, _packed: np.empty(0))
     before = torch.get_num_threads()
-    tuned = tune(model, engine, config, machine.clock_s)
+    tuned = tune(model, engine, config, clock_s=machine.clock_s)
     assert engine.threads == 2
     assert tuned.limits == (32, pytest.approx(0.0021 / 4))
     torch.set_num_threads(before)

@@ -1,0 +1,114 @@
+"""Ways to run a network on a CUDA device, of which the fastest is found by measurement, once for each shape of network (`Model`).
+
+Letters: B batch, P bytes of a packed observation, A actions, V values per leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from azq.nets import Network, unpack
+from azq.nets.residual import POLICY_CHANNELS, TORCH, VALUE_CHANNELS, Kernels, Layer, ResNet
+
+ALIGNED = 8  # channels, and columns of a product, that cuDNN's and cuBLAS's fast kernels want a multiple of
+
+
+class Pass(nn.Module):
+    """A network from packed observations on: what a graph holds."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+        """Packed observations (B, P) to logits (B, A) and values (B, V)."""
+        logits, values = self.network(*unpack(packed, self.network.spec))
+        return logits, values
+
+    def refresh(self) -> None:
+        """Takes over the network's weights after they changed in place."""
+
+
+class ResNetPass(Pass):
+    """A ResNet in bfloat16 up to the first layer of each head, which are one matrix product, summed in float32.
+
+    That reads the trunk's channels where they lie, the last dimension of a cell; hence weights of its own.
+    """
+
+    network: ResNet
+    _heads: Tensor
+    _bias: Tensor
+
+    def __init__(self, network: ResNet, kernels: Kernels) -> None:
+        super().__init__(network)
+        self._kernels = kernels
+        self._layers = {network.policy: slice(0, POLICY_CHANNELS), network.value_hidden: slice(POLICY_CHANNELS, None)}
+        columns, weight = sum(layer.out_features for layer in self._layers), network.squeeze.weight
+        shape = (network.spec.cells, POLICY_CHANNELS + VALUE_CHANNELS, columns - columns % -ALIGNED)
+        self.register_buffer("_heads", weight.new_zeros(shape), persistent=False)
+        self.register_buffer("_bias", weight.new_zeros(shape[-1], dtype=torch.float32), persistent=False)
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Lays the heads' weights (outputs, channels * cells) side by side as (cells, channels, outputs)."""
+        end = 0
+        for layer, channels in self._layers.items():
+            begin, end = end, end + layer.out_features
+            by_cell = self._heads[:, channels, begin:end]
+            by_cell.copy_(layer.weight.view(layer.out_features, -1, len(by_cell)).permute(2, 1, 0))
+            self._bias[begin:end] = layer.bias
+
+    def forward(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+        network = self.network
+        planes, scalars = unpack(packed, network.spec, self._heads.dtype)
+        x = network.trunk(planes.contiguous(memory_format=torch.channels_last), scalars, self._kernels)
+        both = torch.mm(x.permute(0, 2, 3, 1).flatten(1), self._heads.flatten(0, 1), out_dtype=torch.float32) + self._bias
+        logits, hidden = both[:, : network.policy.out_features], both[:, network.policy.out_features :]
+        return logits, network.values_of(F.relu(hidden[:, : network.value_hidden.out_features]))[0]
+
+
+def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[], Pass]]:
+    """By name those that suit a network in a precision; "" is as torch runs it, and there always."""
+    found: dict[str, Callable[[], Pass]] = {"": partial(Pass, network)}
+    if compiled:
+        found = {"compiled": lambda: _compiled(Pass(network)), **found}
+    if isinstance(network, ResNet) and dtype == torch.bfloat16:
+        if compiled:
+            found["compiled"] = lambda: _compiled(ResNetPass(network, TORCH))
+        if fused and network.stem.out_channels % ALIGNED == 0:
+            found = {"fused": partial(ResNetPass, network, CUDNN), **found}
+    return found
+
+
+def _compiled(made: Pass) -> Pass:
+    """With kernels for each size of its own, made when it is called first; `made.forward` stays as it is."""
+    made.compile(dynamic=False)
+    return made
+
+
+def _relu(layer: Layer, x: Tensor) -> Tensor:
+    return torch.cudnn_convolution_relu(_padded(x), _padded(layer.weight), layer.bias, *_same(layer))
+
+
+def _sum_relu(layer: Layer, x: Tensor, z: Tensor) -> Tensor:
+    z = z.expand(len(x), len(layer.weight), *x.shape[2:])
+    return torch.cudnn_convolution_add_relu(_padded(x), _padded(layer.weight), z, 1.0, layer.bias, *_same(layer))
+
+
+def _padded(x: Tensor) -> Tensor:
+    """With further channels of zeros, where their number is none that cuDNN's fused kernels take."""
+    return F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % ALIGNED)) if x.shape[1] % ALIGNED else x
+
+
+def _same(layer: Layer) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
+    """Stride, padding, dilation and groups of a convolution that keeps the picture's size."""
+    edge = layer.weight.shape[-1] // 2
+    return (1, 1), (edge, edge), (1, 1), 1
+
+
+CUDNN = Kernels(_relu, _sum_relu)  # of convolutions: bias, sum and relu cost no way through memory

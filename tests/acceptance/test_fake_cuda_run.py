@@ -1,0 +1,75 @@
+"""A whole run on a GPU that is none: `azq up`, its inference and learner on the fake device, through swaps and growth to the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_cuda
+import pytest
+
+RUN = "faked"
+SETTINGS = (
+    "daemon.port=0",
+    "inference.device=cuda:0",
+    "inference.max_batch=64",
+    "learner.device=cuda",  # without a number, as operators write it
+    'network.kind="resnet"',
+    "network.blocks=1",
+    "network.channels=16",
+    "learner.growth=[{at=0.4,blocks=2,channels=16}]",
+    "learner.min_window=500",
+    "learner.batch_size=64",
+    "learner.publish_every_s=1",
+    "selfplay.games_in_flight=128",
+    "selfplay.slice_s=2",
+    "selfplay.cache_entries=0",
+    "search.num_simulations=8",
+    "arena.every_s=0",
+)
+
+
+def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
+    lines = (folder / "logs" / f"{role}.log").read_text("utf-8", "replace").splitlines()
+    return [found for line in lines if line.startswith("{") and (found := json.loads(line))["event"] == name]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+def test_a_run_learns_grows_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
+    settings = [word for text in SETTINGS for word in ("--set", text)]
+    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--until", "minutes=0.5", "--json", *settings]
+    site = Path(fake_cuda.__file__).with_name("fake_cuda_site")
+    env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json", "PYTHONPATH": str(site)}
+    up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=140)
+    assert up.returncode == 0, up.stderr
+    folder = tmp_path / RUN
+    assert len(events(folder, "inference", "way_chosen")) == 2  # once for each size of the network, whatever the versions
+    assert {event["way"] for event in events(folder, "inference", "way_chosen")} <= {"fused", "plain"}
+    assert events(folder, "inference", "recording_graphs")[0]["device"] == "cuda:0"
+    for role, name in (("inference", "forward_pass_failed"), ("inference", "way_skipped"), ("inference", "weights_refused")):
+        assert not events(folder, role, name)
+    assert [event["blocks"] for event in events(folder, "learner", "network_grown")] == [2]
+    published = [event["version"] for event in events(folder, "learner", "weights_published")]
+    switched = [event["version"] for event in events(folder, "inference", "weights_switched")]
+    assert len(switched) >= len(published) // 2
+    assert events(folder, "learner", "learner_stopped")
+    assert events(folder, "inference", "stopped")
+    last = json.loads(up.stdout.splitlines()[-1])
+    assert last["ledger"]["balanced"]
+    assert last["ledger"]["finished"] > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+def test_all_ways_to_run_a_network_are_measured_by_the_script_for_gpus(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "ops" / "bench" / "gpu_network.py"
+    command = [sys.executable, str(script), "--blocks=1", "--channels=16", "--batch=64", "--seconds=0.3"]
+    site = Path(fake_cuda.__file__).with_name("fake_cuda_site")
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True, timeout=140, check=True)
+    figures = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [one["way"] for one in figures] == ["fused", "compiled", "plain"]
+    assert all(one["evaluations_per_s"] > 0 for one in figures)

@@ -1,0 +1,210 @@
+"""Ways to run a network on a CUDA device: what each computes, and which of them is taken, on a fake device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
+from waiting import until
+
+from azq.bus.memory import MemoryBus
+from azq.config import NetworkConfig
+from azq.errors import DeviceError
+from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device.cuda import GraphForward
+from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.forward import Failure
+from azq.inference.device.model import TRIALS, Model
+from azq.inference.device.placement import place
+from azq.inference.device.tuner import tune
+from azq.inference.device.ways import CUDNN, ResNetPass, ways
+from azq.nets import NetSpec, build, unpack
+from azq.nets.residual import TORCH, ResNet
+
+BRIEF = CONFIG.model_copy(update={"device": "cuda:0", "precision": "bfloat16", "max_batch": 64, "batch": 64})
+NO_ENGINE = RuntimeError("FIND was unable to find an engine to execute this computation")
+SPECS = {
+    "three planes": NetSpec(3, 6, 7, 0, 7, 1),
+    "scalars": NetSpec(5, 4, 4, 3, 17, 2),
+    "outcomes": NetSpec(2, 8, 8, 0, 65, 1, outcome_weights=(1.0, -1.0)),
+}
+
+
+@pytest.fixture
+def fastest(fake_cuda, monkeypatch):
+    """Names the way that is to be measured as the fastest; others take a second."""
+    named = ["fused"]
+    fits = {"fused": lambda run: isinstance(run, ResNetPass) and run._kernels is CUDNN, "": lambda run: not isinstance(run, ResNetPass)}
+    monkeypatch.setattr(GraphForward, "device_s", lambda forward, _rows: 1.0 - 0.5 * fits[named[0]](forward._run))
+    torch.set_num_threads(1)
+    return named
+
+
+def model_of(network=NETWORK, config=BRIEF, engine=None):
+    return Model(SPEC, network, config, engine=engine or Engine(config, place(config)))
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+@pytest.mark.parametrize("kernels", [CUDNN, TORCH], ids=["cudnn", "torch"])
+def test_packed_heads_and_fused_kernels_compute_the_network(fake_cuda, spec, kernels):
+    module = ResNet(spec, blocks=2, channels=24).eval().requires_grad_(False)
+    for tensor in module.parameters():
+        tensor.add_(0.05 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1)))
+    packed = torch.from_numpy(observations(33, spec=spec))
+    exact = module(*unpack(packed, spec))
+    rough = module.trunk_to(torch.bfloat16)(*unpack(packed, spec))
+    made = ResNetPass(module, kernels)
+    made.refresh()
+    for got, in_float, in_bits in zip(made(packed), exact, rough, strict=True):
+        assert got.shape == in_float.shape
+        assert (got - in_float).abs().max() <= 2 * (in_bits - in_float).abs().max() + 2e-3 * in_float.abs().max()
+
+
+def test_which_ways_suit():
+    def names(kind, dtype=torch.bfloat16, compiled=False, fused=True, **changes):
+        network = NetworkConfig(kind=kind, blocks=1, **{"channels": 16, **changes})
+        return tuple(ways(build(network, SPEC), dtype, compiled=compiled, fused=fused))
+
+    assert names("resnet", fused=False) == ("",)
+    assert names("resnet") == ("fused", "")
+    assert names("resnet", compiled=True) == ("fused", "compiled", "")
+    assert names("resnet", channels=20) == ("",)
+    assert names("resnet", torch.float32) == names("mlp") == names("transformer") == ("",)
+    assert names("mlp", compiled=True) == names("resnet", torch.float32, compiled=True) == ("compiled", "")
+
+
+@pytest.mark.parametrize("name", ["fused", ""])
+def test_the_fastest_is_taken_and_measured_once_for_a_shape(fastest, name, monkeypatch):
+    fastest[0] = name
+    measured = []
+    device_s = GraphForward.device_s
+    monkeypatch.setattr(GraphForward, "device_s", lambda forward, rows: measured.append(len(rows)) or device_s(forward, rows))
+    model = model_of()
+    engine = model._engine
+    for version in (1, 2):
+        model.load(weights(version, version=version))
+        packed = observations(30)
+        assert all(np.allclose(got, wanted, atol=0.03) for got, wanted in zip(model.evaluate(packed), model.plain(packed), strict=True))
+    assert model.twin().rung == model.rung == engine.rung_for((SPEC, NETWORK)) == Rung(Mode.FAST, 64, name)
+    assert measured == [64] * 2 * TRIALS
+    grown = NETWORK.model_copy(update={"blocks": 2})
+    model_of(grown, engine=engine).load(weights(1, network=grown))
+    assert len(measured) == 4 * TRIALS
+    mlp = NETWORK.model_copy(update={"kind": "mlp"})
+    model_of(mlp, engine=engine).load(weights(1, network=mlp))
+    assert len(measured) == 4 * TRIALS
+    assert engine.falls == 0
+
+
+def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
+    torch.set_num_threads(1)
+    fake_cuda.slow["cudnn_convolution_add_relu"] = 0.01
+    model = model_of()
+    model.load(weights(1))
+    assert model.rung == Rung(Mode.FAST, 64)
+
+
+@pytest.mark.parametrize("spoil", [NO_ENGINE, torch.OutOfMemoryError("CUDA out of memory"), "wrong", "nan"])
+def test_a_way_that_fails_is_passed_over_and_said(fastest, fake_cuda, spoil, monkeypatch, capsys):
+    if isinstance(spoil, Exception):
+        fake_cuda.refused["cudnn_convolution_relu"] = spoil
+    else:
+        bad = float("nan") if spoil == "nan" else 9.0
+        monkeypatch.setattr(ResNetPass, "refresh", lambda made: made._bias.fill_(bad).__setitem__(0, -bad))
+    model = model_of()
+    model.load(weights(1))
+    assert model.rung == Rung(Mode.FAST, 64)
+    assert model._engine.falls == 0
+    assert capsys.readouterr().out.count("way_skipped") == 1
+
+
+def test_where_all_ways_fail_the_ladder_goes_on(fastest, fake_cuda):
+    fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    model = model_of()
+    model.load(weights(1))
+    assert model.rung == Rung(Mode.EAGER, 64)
+    fake_cuda.fail = None
+    other = model_of(engine=model._engine)
+    model._engine._learnt.clear()  # time went by
+    other.load(weights(1))
+    assert other.rung == Rung(Mode.FAST, 64, "fused")
+
+
+def test_a_version_that_the_fastest_way_fails_is_run_as_torch_runs_it(fastest, fake_cuda):
+    now_s = 0.0
+    model = model_of(engine=Engine(BRIEF, place(BRIEF), lambda: now_s))
+    model.load(weights(1))
+    fake_cuda.refused["cudnn_convolution_relu"] = RuntimeError("no kernel image is available")
+    other = model_of(engine=model._engine)
+    other.load(weights(2, version=2))
+    assert other.rung == Rung(Mode.FAST, 64)
+    fake_cuda.refused.clear()
+    model.load(weights(3, version=3))
+    assert model.rung.way == ""  # what graphs could not hold is not tried at once
+    now_s = 60.0
+    model.load(weights(4, version=4))
+    assert model.rung.way == "fused"
+
+
+@pytest.mark.parametrize("failure", [Failure.OUT_OF_MEMORY, Failure.CAPTURE, Failure.NOT_FINITE, Failure.BROKEN])
+def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure):
+    now_s = 0.0
+    engine = Engine(BRIEF, place(BRIEF), lambda: now_s)
+    bus = MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    server = make_server(bus, bus, shelf, config=BRIEF, engine=engine)
+    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    packed = observations(40)
+    with serving(server):
+        until(lambda: server.versions == {RUN: 1}, "weights are served")
+        best = server.served[RUN].rung
+        assert best == Rung(Mode.FAST, 64, "fused")
+        for pause_s in (60.0, 120.0):
+            before = server.served[RUN].models.borrow(1)
+            before._settle(failure, serving=True)  # as a batch that failed has it
+            assert before.rung.mode is Mode.EAGER
+            assert not server.served[RUN].models.renew(1)  # not yet
+            now_s += pause_s
+            until(lambda: server.served[RUN].rung == best, "it is recorded again", within_s=20.0)
+            assert len(ask(client, packed).logits) == 40
+            server.served[RUN].models.give_back(1)
+    assert server.note == ""
+
+
+def test_what_does_not_get_further_stays(fastest, fake_cuda):
+    now_s = 0.0
+    engine = Engine(BRIEF, place(BRIEF), lambda: now_s)
+    model = model_of(engine=engine)
+    model.load(weights(1))
+    model._settle(Failure.CAPTURE, serving=True)
+    assert model.risen() is None
+    now_s = 60.0
+    fake_cuda.rows = 1  # all memory is gone
+    assert model.risen() is None
+    assert engine.falls > 1  # it was tried
+    fake_cuda.rows = float("inf")
+    now_s = 179.0  # and is again after so long as twice
+    assert model.risen() is None
+    now_s = 180.0
+    assert model.risen().rung == Rung(Mode.FAST, 64, "fused")
+
+
+def test_a_device_that_another_process_holds_ends_the_worker_with_a_remedy(fake_cuda, monkeypatch):
+    def busy(*_):
+        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be ...")
+
+    monkeypatch.setattr(torch.cuda, "Stream", busy)
+    with pytest.raises(DeviceError, match=r"on cuda:0 cannot begin: CUDA error: .* unavailable; .*`nvidia-smi -c DEFAULT`"):
+        Engine(BRIEF, place(BRIEF))
+
+
+def test_a_network_that_grew_keeps_the_batch_that_was_measured_on_an_idle_device(fastest, monkeypatch):
+    engine = Engine(BRIEF, place(BRIEF))
+    model = model_of(engine=engine)
+    model.load(weights(1))
+    config = BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"})
+    first = tune(model, engine, config)
+    monkeypatch.delattr(Model, "launch")
+    assert tune(model, engine, config, first) is first
