@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fake_cuda_learner import FakeCuda
+from fake_cuda import FakeCuda
 from learner_workplace import run_dry, stopped, turns
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage
@@ -17,11 +17,12 @@ from azq.wire.messages import RunRecord
 
 @pytest.fixture
 def cuda(monkeypatch):
-    def install(devices: int) -> FakeCuda:
-        fake = FakeCuda(devices)
-        fake.install(monkeypatch)
+    def install(devices: int) -> list[str]:
+        fake, chosen = FakeCuda(devices), []
+        fake.install(monkeypatch.setattr)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: fake.set_device(device) or chosen.append(str(device)))
         monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
-        return fake
+        return chosen
 
     return install
 
@@ -31,9 +32,9 @@ def cuda(monkeypatch):
     [(1, "auto", 0, "cuda:0"), (1, "cuda", 0, "cuda:0"), (2, "cuda", 1, "cuda:1"), (2, "cuda", 2, "cuda:0"), (2, "cuda:1", 0, "cuda:1")],
 )
 def test_a_device_is_chosen_with_its_number_and_made_the_threads_own(cuda, devices, name, local, chosen):
-    fake = cuda(devices)
+    asked = cuda(devices)
     assert str(prepare_training(LearnerConfig(device=name), local)) == chosen
-    assert [(what, str(device)) for what, device in fake.asked] == [("set_device", chosen)]
+    assert asked == [chosen]
     assert torch.backends.cudnn.benchmark
 
 
@@ -47,7 +48,7 @@ def test_ranks_whose_batches_change_search_for_no_kernels_and_an_absent_gpu_is_n
 
 @pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, {"compile": True}])
 def test_it_learns_publishes_grows_drains_and_resumes(cuda, place, monkeypatch, options):
-    fake = cuda(1)
+    asked = cuda(1)
     monkeypatch.setattr(torch, "compile", lambda plain, *, dynamic: plain)
     monkeypatch.setattr("torch._dynamo.reset", lambda: None)
     monkeypatch.setattr("azq.learner.learner.STATUS_EVERY_S", 0.0)
@@ -65,7 +66,7 @@ def test_it_learns_publishes_grows_drains_and_resumes(cuda, place, monkeypatch, 
     _, meta = from_bytes(place.store.blobs[place.weights()[-1].sha256])
     assert (meta.network["blocks"], meta.step) == (2, learner.status().step)
     assert {"phase_wall_backward", "phase_device_backward"} <= learner.shares().keys()
-    assert {str(device) for _, device in fake.asked} == {"cuda:0"}
+    assert set(asked) == {"cuda:0"}
     again = place.learner(device="cuda", **grown, **options)
     run_dry(again)
     assert again.status().step >= checkpoint.load_newest(place.folder / "checkpoints").state.step > 0
