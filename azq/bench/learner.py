@@ -117,10 +117,7 @@ def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None
 
 
 def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) -> Callable[[], None] | None:
-    """The least a training loop does: forward, loss, backward, fused AdamW on tensors that are there already, channels last.
-
-    None where compiling gains nothing.
-    """
+    """The least a training loop does, on tensors that are there already, channels last; None where compiling gains nothing."""
     spec, batch, dtype = NetSpec.of(rules(config.run_sections())), config.learner.batch_size, autocast_dtype(config.learner, device)
     module = build(config.network, spec, seed=0).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if compiled:
