@@ -150,6 +150,13 @@ def merged(shares: Sequence[Sums]) -> dict[str, float]:
     }
 
 
+def beside(loop: Sums, name: str, cores: float) -> dict[str, float]:
+    """A loop's shares with the CPU of a thread beside it as a phase, which was counted by whatever phase the loop was in."""
+    together = sum(part(loop, CPU).values())
+    left = max(0.0, 1.0 - cores / together) if together else 1.0
+    return {each: share * left if each.startswith(CPU) else share for each, share in loop.items()} | {CPU + name: cores}
+
+
 def of_heartbeat(rates: Sums) -> dict[str, float]:
     """The phase figures among a heartbeat's rates."""
     return {name: value for name, value in rates.items() if name.startswith(PREFIXES)}

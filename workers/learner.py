@@ -26,7 +26,6 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.survey import Gauge
-from azq.phases import Phases
 from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
@@ -66,7 +65,7 @@ def main(config: Config, run: str) -> int:
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
-            beat.turn(status, learner.phases)
+            beat.turn(status, learner.shares, learner.trainer.note)
             launcher.turn()
 
         learner.run(stop, on_turn)
@@ -145,16 +144,16 @@ class LearnerBeat:
         self._outage = CircuitBreaker()
         self.gauge: Gauge | None = None  # of the device, once there is one
 
-    def turn(self, status: LearnerStatus | None, phases: Phases | None = None) -> None:
+    def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict, note: str = "") -> None:
         """Beats when it is time; `status` is None before the learner is open."""
         if not self._presence.due():
             return
         if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
             notify(WATCHDOG)
-        rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **(phases.shares() if phases else {}), **self._disk()}
+        rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **shares(), **self._disk()}
         rates |= self.gauge.figures if self.gauge else {}
         versions = {self._run: status.weight_version} if status else {}
-        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions))
+        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions, note=note))
 
     def end(self) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out."""

@@ -91,7 +91,7 @@ class _Rank:
         return train_together(self.group, self.sync, self.trainer, self.feed, planned, self._order())
 
     def _order(self) -> Order:
-        return Order(self.trainer.step, self.rows, WINDOW)
+        return self.feed.order(self.trainer.step, self.rows, WINDOW)
 
 
 @validate_call

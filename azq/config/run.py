@@ -135,6 +135,7 @@ class LearnerConfig(Section):
     symmetries: bool = True
     threads: FewOrNone = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False  # torch.compile, which takes a minute when training begins; used where a step is then measured to be faster
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them

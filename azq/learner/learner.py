@@ -1,11 +1,10 @@
-"""The learner's loop: take in games, train while the limiter allows, publish, checkpoint; one thread, so no locks.
+"""The learner's loop: train while the limiter allows, publish, checkpoint; games are taken in by a thread beside it.
 
-Phases are bounded by time, so that neither training nor intake keeps the other waiting for more than a fraction of a second.
+Rounds of training are bounded by time, so that nothing that is due waits for more than a fraction of a second.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, replace
@@ -19,7 +18,8 @@ from azq.errors import StoreError
 from azq.goals import Done, Goals
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
-from azq.learner.data.intake import BATCH, Intake
+from azq.learner.data.intake import Intake
+from azq.learner.data.intake_loop import IntakeLoop
 from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
 from azq.learner.step.growth import RunNetworks
@@ -28,7 +28,7 @@ from azq.learner.tracking import ResultCurves, Tracker
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
-from azq.phases import Phases
+from azq.phases import beside
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
@@ -36,10 +36,9 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus
 
-PHASE_S = 0.25  # longest intake or training phase
-IDLE_S = 0.1  # between two reads while there is nothing to train on: games come one by one, and are cheaper to take in together
+PHASE_S = 0.25  # longest round of training
+IDLE_S = 0.1  # between two looks while there is nothing to train on
 STATUS_EVERY_S = 2.0
-RENEW_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
 NO_LOSSES = MeanLosses(0.0, 0.0, 0)
@@ -79,6 +78,8 @@ class Learner:
         # A server without memory takes none, and must be drained.
         self._voice = CircuitBreaker(lines=("status_unsaid", "status_said"), clock=self.clock)
         self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
+        self.phases = self.trainer.phases
+        self.taking = IntakeLoop(self.intake, self.clock)
         self._results = ResultCurves()
         self._rate = Rate()
         self._consumed, self._losses = start.consumed, start.losses
@@ -86,46 +87,37 @@ class Learner:
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
-        self._agreed = False  # with the ledger; nothing is written before
-        self._leftovers = True  # entries read and not acknowledged may wait
         self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
-        `on_turn` is called at least every second. Raises `BrokerRefused` when the broker turns us away, `NotFound` when the run is gone,
-        `WeightsError` when training diverges, `StateConflict` when another learner took its place; an absent broker and a disk that
-        takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the last checkpoint cannot be written.
+        `on_turn` is called at least every second while both threads get on. Raises `BrokerRefused` when the broker turns us away,
+        `NotFound` when the run is gone, `WeightsError` when training diverges, `StateConflict` when another learner took its place; an
+        absent broker and a disk that takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the
+        last checkpoint cannot be written.
         """
-        while not stop.is_set():
-            self.turn(stop)
-            on_turn(self.status())
+        with self.taking.beside():
+            while not stop.is_set():
+                self.turn(stop)
+                if self.taking.lives():
+                    on_turn(self.status())
         self.finish(on_turn)
 
     def turn(self, stop: StopSign) -> None:
-        """One round: what is due, intake, training."""
-        if not self._agreed:
-            self.take_in()
-        if self._agreed:
+        """What is due, and a round of training."""
+        if self.taking.agreed:
             self._do_due()
-        busy = self._steps_allowed() > 0
-        if not busy:
+        if not self._steps_allowed():
             with self.phases("idle"):
                 stop.wait(IDLE_S)
-        self.take_in()
         self.ranks.look()
         if not stop.is_set():
             self._train()
 
     def finish(self, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
-        end = self.clock() + DRAIN_S
-        while self.clock() < end:
-            if not self.take_in() and not self._leftovers:
-                break
-            if self._broker.active or self._disk.active:
-                threading.Event().wait(0.05)
-            on_turn(self.status())
+        self.taking.drain(DRAIN_S, lambda: on_turn(self.status()))
         self._publish_if_possible()
         self.save()
         self._voice.attempt(self.report)
@@ -133,9 +125,9 @@ class Learner:
         self.tracker.flush()
         log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
 
-    @property
-    def phases(self) -> Phases:
-        return self.trainer.phases
+    def shares(self) -> dict[str, float]:
+        """Where this process's time goes, as heartbeats have it."""
+        return beside(self.phases.shares(), "intake", self.taking.cores)
 
     def status(self) -> LearnerStatus:
         inserted, ranks = self.intake.segments.samples, self.ranks.figures()
@@ -163,28 +155,6 @@ class Learner:
             scaling_efficiency=ranks.efficiency,
         )
 
-    def take_in(self) -> int:
-        """Takes in what the stream holds, for a phase at most; returns how many games were seen."""
-        end, total = self.clock() + PHASE_S, 0
-        while True:
-            seen = self._broker.attempt(partial(self._disk.attempt, self._read))
-            if seen is None:  # what was read and not acknowledged is asked for again
-                self._leftovers = True
-                return total
-            total += seen
-            if seen < BATCH or self.clock() >= end:
-                return total
-
-    def _read(self) -> int:
-        if self._leftovers:
-            self.intake.agree_with_ledger()
-            self._agreed = True
-            claimed = self.intake.claim_leftovers()
-            self._leftovers = False
-            if claimed:
-                log.info("leftovers_claimed", games=claimed)
-        return self.intake.read()
-
     def _steps_allowed(self) -> int:
         return steps_allowed(self.intake.segments.samples, self._consumed, self.config) if self._running else 0
 
@@ -202,12 +172,8 @@ class Learner:
         self._rate.add(done * batch)
 
     def _do_due(self) -> None:
-        if self.intake.lease and self._is_due("place", RENEW_EVERY_S):
-            self._broker.attempt(partial(self.intake.ledger.renew_learner, self.intake.lease))
         if self._is_due("status", STATUS_EVERY_S):
             self._voice.attempt(self.report)
-            # A broker may die, lose its last commands and be back before the next call, which then says nothing of it.
-            self._leftovers = True
         if self._is_due("publish", self.config.publish_every_s):
             self._publish_if_possible()
         if self._is_due("checkpoint", self.config.checkpoint_every_s):

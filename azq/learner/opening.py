@@ -59,6 +59,8 @@ def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
     """Settles this process for training, and says where it trains; raises as `training_device`."""
     device = training_device(config, local)
     prepare_process(pick_threads(config, device))
+    # Kernels are searched for once a shape, and the rows of a rank change all the time.
+    torch.backends.cudnn.benchmark = device.type == "cuda" and config.ranks == 1
     return device
 
 
@@ -94,7 +96,7 @@ class LearnerSetup:
         """
         config = self.sections.learner
         networks, trainer, columns = _trained(self.sections, self.game, self.place)
-        intake = self._intake(columns, trainer)
+        intake = self._intake(columns)
         publisher = self._publisher()
         start = _restore(self.directory / "checkpoints", intake.segments.game, trainer, publisher, networks)
         publisher.version, intake.duplicates = start.version, start.duplicates
@@ -112,7 +114,7 @@ class LearnerSetup:
             start=start,
         )
 
-    def _intake(self, columns: Columns, trainer: Trainer) -> Intake:
+    def _intake(self, columns: Columns) -> Intake:
         config, count = self.sections.learner, partial(count_trained, self.game)
         folder, key = self.directory / "segments", game_key(self.sections)
         segments = SegmentLog(folder, key, count=count, created_ms=self.created_ms, progress=self.progress)
@@ -127,7 +129,6 @@ class LearnerSetup:
             window=window,
             consumer=self.consumer,
             root_value_fraction=config.root_value_fraction,
-            phases=trainer.phases,
             lease=self.lease,
         )
 

@@ -78,7 +78,7 @@ class Ranks:
 
     def train(self, planned: TrainingRound) -> int:
         """Takes a round's steps; returns how many were taken: fewer when a rank was lost over them."""
-        self._timing = run_round(self.trainer, self.feed, planned, Order(planned.step, planned.rows, planned.size))
+        self._timing = run_round(self.trainer, self.feed, planned, self.feed.order(planned.step, planned.rows, planned.size))
         return planned.steps
 
     def figures(self) -> RanksFigures:

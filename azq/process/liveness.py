@@ -7,7 +7,9 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from azq import logs
@@ -18,6 +20,7 @@ WATCHDOG = "WATCHDOG=1"
 STOPPING = "STOPPING=1"
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # how a process learns whom to tell, and how often
 HANG_AFTER_S = 10.0  # who lived and says nothing for so long is killed and started again; the units of systemd say the same
+PATIENCE_EVERY_S = 1.0
 LONGEST_MESSAGE = 4096  # bytes
 
 DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
@@ -44,6 +47,24 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 def more_time(seconds: float) -> str:
     """The state line that asks for so much longer, from now on, before a start counts as failed; to be said again before it is over."""
     return f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}"
+
+
+@contextlib.contextmanager
+def patient(longest_s: float) -> Iterator[None]:
+    """Says that this process lives for the length of a block, `longest_s` at most, whatever the block waits for."""
+    ended, end_s = threading.Event(), time.monotonic() + longest_s
+
+    def say() -> None:
+        while time.monotonic() < end_s and not ended.wait(PATIENCE_EVERY_S):
+            notify(WATCHDOG)
+
+    thread = threading.Thread(target=say, name="patience", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def watchdog_interval_s() -> float | None:

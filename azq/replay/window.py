@@ -45,7 +45,7 @@ def window_size(total: int, config: LearnerConfig) -> int:
 class Window:
     """Ring of the newest `capacity` samples; memory is taken up as samples come, (P + 2 A + 4 V + M) bytes each and optional columns.
 
-    One thread may add while another gathers.
+    One thread may add while others gather.
     """
 
     def __init__(self, game: Rules, capacity: int, columns: Columns = NO_COLUMNS) -> None:
@@ -83,28 +83,22 @@ class Window:
                 ring[: keep - head] = newest[head:]
             self.total += count
 
-    def newest(self, ages: NDArray[np.int64]) -> Samples:
-        """Samples by age, 0 the newest."""
-        places = (self.total - 1 - ages) % self.capacity
-        return Samples(**{name: ring[places] for name, ring in self._rings.items()})
+    def newest(self, ages: NDArray[np.int64], total: int | None = None) -> Samples:
+        """Samples by age, 0 the newest of the first `total` that were ever added, else of all: what was added since then moves none.
 
-    def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> bool:
-        """Samples by age into arrays by column; False, and nothing done, where no longer `total` samples were ever added."""
+        Where the ring had to make room, what took the place of a sample stands for it.
+        """
+        arrays = {name: np.empty((len(ages), *shape), kind) for name, (kind, shape) in self.shapes.items()}
+        self.gather(ages, arrays, total=self.total if total is None else total)
+        return Samples(**arrays)
+
+    def gather(self, ages: NDArray[np.int64], into: Mapping[str, NDArray[Any]], *, total: int) -> None:
+        """The same into arrays by column."""
+        places = (total - 1 - ages) % self.capacity
         with self._lock:
-            if self.total != total:
-                return False
-            places = (total - 1 - ages) % self.capacity
             for name, ring in self._rings.items():
                 # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
-            return True
-
-    def sample(self, rng: np.random.Generator, batch: int, size: int) -> Samples:
-        """`batch` samples drawn uniformly, with replacement, from the newest `size`; raises `ValueError` when there are none."""
-        size = min(size, len(self))
-        if size < 1:
-            raise ValueError("the window is empty")
-        return self.newest(rng.integers(0, size, batch))
 
 
 def rebuild(

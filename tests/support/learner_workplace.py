@@ -13,6 +13,7 @@ from azq import games
 from azq.bus.base import Bus
 from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.learner.data.intake import BATCH
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
@@ -91,19 +92,24 @@ def stopped() -> threading.Event:
     return event
 
 
+def turn(learner: Learner) -> None:
+    """Takes in what is there and then trains a round, in this thread, so that both are where tests expect them."""
+    while learner.taking.turn() >= BATCH:
+        pass
+    learner.turn(threading.Event())
+
+
 def turns(learner: Learner, count: int) -> None:
-    go = threading.Event()
     for _ in range(count):
-        learner.turn(go)
+        turn(learner)
 
 
 def run_dry(learner: Learner) -> None:
     """Turns until the stream is empty and the limiter has stopped training."""
-    go = threading.Event()
     for _ in range(200):
-        learner.turn(go)
+        turn(learner)
         if learner.status().waiting:
-            learner.turn(go)
+            turn(learner)
             if learner.status().waiting:
                 return
     raise AssertionError("the learner never ran dry")

@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 CPU = torch.device("cpu")
 
 
-def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60.0) -> list[Any]:
+def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60.0, timeout_s: float = 20.0) -> list[Any]:
     """What `body` returns in each of `size` ranks, by rank; fails with the first traceback of one that raised.
 
     Forked, so that ranks need not import torch again; each computes in one thread.
@@ -29,7 +29,8 @@ def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60
     doors = [context.Pipe() for _ in range(size)]
     names, folder = context.SimpleQueue(), tempfile.mkdtemp(prefix="azq-ranks-")
     ranks = [
-        context.Process(target=_rank, args=(place, size, body, doors[place][1], names, Path(folder)), daemon=True) for place in range(size)
+        context.Process(target=_rank, args=(place, size, body, doors[place][1], names, Path(folder), timeout_s), daemon=True)
+        for place in range(size)
     ]
     for rank in ranks:
         rank.start()
@@ -48,7 +49,7 @@ def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60
         shutil.rmtree(folder)
 
 
-def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connection, names: Any, folder: Path) -> None:
+def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connection, names: Any, folder: Path, timeout_s: float) -> None:
     torch.set_num_threads(1)
     try:
         if place == 0:
@@ -57,7 +58,7 @@ def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connect
                 names.put(name)
         else:
             store = reach_store(folder, names.get(), HOST, size, timeout_s=20)
-        group = RankGroup(store, 1, place, size, CPU, 20)
+        group = RankGroup(store, 1, place, size, CPU, timeout_s)
         result = body(group)
         group.close()
         door.send((result, ""))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from azq.replay.samples import NO_COLUMNS, Columns, Samples, samples_of
+from azq.replay.window import Window
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -42,6 +43,11 @@ def play_game(game: Any, uid: int, *, searched_from: int = 0, weight_version: in
 def frame(game: Any, uid: int, **options: Any) -> bytes:
     """The frame of `play_game`."""
     return encode(play_game(game, uid, **options))
+
+
+def drawn_from(window: Window, rng: np.random.Generator, batch: int, size: int) -> Samples:
+    """Samples drawn uniformly, with replacement, from the newest."""
+    return window.newest(rng.integers(0, min(size, len(window)), batch))
 
 
 def samples_of_one(game: Any, event: SampleEvent, root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Samples:

@@ -8,7 +8,7 @@ import pytest
 
 from azq import phases
 from azq.inference.device.cuda import DeviceClock
-from azq.phases import CPU, DEVICE, OTHER, WALL, Phases, merged
+from azq.phases import CPU, DEVICE, OTHER, WALL, Phases, beside, merged
 
 
 class Clock:
@@ -158,6 +158,13 @@ def test_several_loops_are_one_by_mean_shares_and_summed_cores() -> None:
     both = merged([{WALL + "search": 0.5, CPU + "search": 1.5}, {WALL + "search": 0.7, CPU + "search": 2.0, WALL + "wait": 0.3}])
     assert both == pytest.approx({WALL + "search": 0.6, CPU + "search": 3.5, WALL + "wait": 0.3})
     assert merged([]) == {}
+
+
+def test_a_threads_cpu_is_its_own_and_not_that_of_the_loop_beside_it() -> None:
+    loop = {"phase_wall_backward": 0.8, "phase_cpu_backward": 1.2, "phase_cpu_load": 0.4}
+    both = beside(loop, "intake", 0.4)
+    assert both == pytest.approx({"phase_wall_backward": 0.8, "phase_cpu_backward": 0.9, "phase_cpu_load": 0.3, "phase_cpu_intake": 0.4})
+    assert beside({}, "intake", 0.0) == {"phase_cpu_intake": 0.0}
 
 
 def test_the_figures_of_a_heartbeat_are_found_again() -> None:

@@ -1,8 +1,8 @@
 """Which samples a step trains on: a pure function of the run's seed, the rank, the step and the window. Nothing else is random.
 
 So a batch does not depend on when it is gathered, or by which thread, and a resumed learner needs no state of a generator. What
-`Prefetcher` gathers ahead of time equals what `Feed` hands out, bit for bit and in the same order: a batch that was gathered before the
-window grew, or for another size, is given back and gathered again.
+`Prefetcher` gathers ahead of time equals what `Feed` hands out, bit for bit and in the same order. An order names the window as it was
+when it was drawn up, so that batches stay what they are while games come in; those gathered for another order are gathered again.
 Letters: B samples of a batch.
 """
 
@@ -30,6 +30,7 @@ class Order:
     step: int  # that trains on it
     rows: int  # B
     size: int  # newest samples of the window that it is drawn from
+    total: int  # samples ever added to the window when it was drawn up
 
     @property
     def following(self) -> Order:
@@ -70,20 +71,21 @@ class Feed:
         self._window = window
         self._draws = draws
 
+    def order(self, step: int, rows: int, size: int) -> Order:
+        """An order of the window as it is now."""
+        return Order(step, rows, size, self._window.total)
+
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
         """The batch of an order, valid within the context; raises what gathering raised."""
         ages, chosen = self._draws.of(order)
-        yield Batch(self._window.newest(ages), chosen)
+        yield Batch(self._window.newest(ages, order.total), chosen)
 
     def close(self) -> None:
         """Ends its threads."""
 
 
 Fence = Callable[[], None]  # returns when the device has read a buffer
-
-
-LONGEST_WAIT_S = 0.05  # between two looks whether the window grew while its batch was gathered
 
 
 def no_fence() -> None:
@@ -132,14 +134,6 @@ class _Slot:
         return flat.numpy()[: empty.nbytes].view(kind).reshape(shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """What a batch depends on."""
-
-    order: Order
-    total: int  # samples ever added to the window
-
-
 class Prefetcher(Feed):
     """Keeps up to `batches` batches ready. Taken from by one thread, while that thread or another adds to the window."""
 
@@ -151,8 +145,8 @@ class Prefetcher(Feed):
         self._make_fence = make_fence or fence_of(device)
         self._state = threading.Condition()
         self._free = deque(_Slot(device.type == "cuda") for _ in range(batches + 1))  # one is in use
-        self._ready: deque[tuple[_Key, _Slot]] = deque()
-        self._wanted: _Key | None = None  # the next to gather
+        self._ready: deque[tuple[Order, _Slot]] = deque()
+        self._wanted: Order | None = None  # the next to gather
         self._error: BaseException | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
@@ -179,39 +173,36 @@ class Prefetcher(Feed):
     def _await(self, order: Order) -> _Slot:
         with self._state:
             while True:
-                key = _Key(order, self._window.total)
-                while self._ready and self._ready[0][0] != key:
+                while self._ready and self._ready[0][0] != order:
                     self._free.append(self._ready.popleft()[1])
                 if self._ready:
                     self._state.notify_all()
                     return self._ready.popleft()[1]
                 if self._error is not None:
                     raise self._error
-                self._wanted = key
+                self._wanted = order
                 self._state.notify_all()
-                self._state.wait(LONGEST_WAIT_S)
+                self._state.wait()
 
     def _run(self) -> None:
         try:
             while (work := self._next_work()) is not None:
-                key, slot = work
+                order, slot = work
                 slot.fence()
-                filled = self._fill(key, slot)
+                self._fill(order, slot)
                 with self._state:
-                    if filled and self._wanted == key:
-                        self._ready.append((key, slot))
-                        self._wanted = _Key(key.order.following, key.total)
-                    else:  # wanted no more, or the window grew meanwhile
+                    if self._wanted == order:
+                        self._ready.append((order, slot))
+                        self._wanted = order.following
+                    else:
                         self._free.append(slot)
-                        if self._wanted == key:
-                            self._wanted = None
                     self._state.notify_all()
         except BaseException as error:  # the thread that takes raises it
             with self._state:
                 self._error = error
                 self._state.notify_all()
 
-    def _next_work(self) -> tuple[_Key, _Slot] | None:
+    def _next_work(self) -> tuple[Order, _Slot] | None:
         with self._state:
             while not self._closed:
                 if self._wanted is not None and self._free and len(self._ready) < self._ahead:
@@ -219,10 +210,8 @@ class Prefetcher(Feed):
                 self._state.wait()
             return None
 
-    def _fill(self, key: _Key, slot: _Slot) -> bool:
-        ages, chosen = self._draws.of(key.order)
-        arrays = slot.rows(self._window, key.order.rows)
-        if not self._window.gather(ages, arrays, total=key.total):
-            return False
+    def _fill(self, order: Order, slot: _Slot) -> None:
+        ages, chosen = self._draws.of(order)
+        arrays = slot.rows(self._window, order.rows)
+        self._window.gather(ages, arrays, total=order.total)
         slot.batch = Batch(Samples(**arrays), chosen)
-        return True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 from azq import logs
 from azq.bus.base import Bus, Entry
@@ -92,7 +94,7 @@ class Intake:
     root_value_fraction: float
     duplicates: int = 0
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
-    phases: Phases = field(default_factory=Phases)
+    phases: Phases = field(default_factory=partial(Phases, cpu_clock=time.thread_time))  # of the thread that takes in
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
     _opened: int = field(default=0, init=False)  # games that the ledger knew of when it was asked last

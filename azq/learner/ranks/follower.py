@@ -14,7 +14,7 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.data.batches import Feed, Order
+from azq.learner.data.batches import Feed
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S
 from azq.learner.ranks.reducing import sync_of, train_together
@@ -159,4 +159,5 @@ class Follower:
         assert planned is not None
         mine = max(1, min(len(self.window), planned.size // max(1, self.place.ranks - 1)))
         sync.share(group.place, word.rows)
-        train_together(group, sync, self.trainer, self.feed, planned, Order(planned.step, word.rows[group.place], mine))
+        order = self.feed.order(planned.step, word.rows[group.place], mine)
+        train_together(group, sync, self.trainer, self.feed, planned, order)

@@ -28,6 +28,7 @@ from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
 
 WORD_BYTES = 4096
+START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
 _NAME = re.compile(r"[0-9a-f]{32}")
 
@@ -43,16 +44,25 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class RankGroup:
-    """The members of an epoch, this process among them; one at a time in a process."""
+    """The members of an epoch, this process among them; one at a time in a process.
+
+    They wait `START_S` for each other until they have trained once, then `timeout_s`.
+    """
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
         self.place, self.size = place, size
+        self._timeout_s = timeout_s
+        self.has_trained = False
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         # A member that is silent: end the kernels that wait for it, and not, as by default, this process.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         try:
             dist.init_process_group(
-                backend, store=PrefixStore(str(epoch), store), rank=place, world_size=size, timeout=timedelta(seconds=timeout_s)
+                backend,
+                store=PrefixStore(str(epoch), store),
+                rank=place,
+                world_size=size,
+                timeout=timedelta(seconds=max(timeout_s, START_S)),
             )
         except RuntimeError:
             self.close()
@@ -68,6 +78,12 @@ class RankGroup:
     def meet(self) -> None:
         """Returns when every member's host has come here."""
         dist.all_reduce(torch.zeros(1))
+
+    def trained(self) -> None:
+        """Every member has taken a step: from now on none needs more than its timeout."""
+        if not self.has_trained:
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout_s))
+        self.has_trained = True
 
     def gather(self, timing: RoundTiming) -> list[RoundTiming]:
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)

@@ -15,13 +15,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
-from azq.learner.data.batches import Order
-from azq.learner.ranks.group import RankGroup, Word, open_store, timeouts
+from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
 from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.trainer import Sync
 from azq.process.breaker import CircuitBreaker
+from azq.process.liveness import patient
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -80,11 +80,14 @@ class Leader(Ranks):
             self._part()
         if self._group is None:
             return super().train(planned)
-        before = self.trainer.snapshot()
-        if self._holds(partial(self._together, planned)):
-            return planned.steps
-        self.trainer.restore(*before)
-        return 0
+        before, has_trained = self.trainer.snapshot(), self._group.has_trained
+        if not has_trained:
+            planned = replace(planned, steps=1)
+        with contextlib.nullcontext() if has_trained else patient(START_S):
+            holds = self._holds(partial(self._together, planned))
+        if not holds:
+            self.trainer.restore(*before)
+        return planned.steps if holds else 0
 
     def _together(self, planned: TrainingRound) -> None:
         group, sync = self._group, self._sync
@@ -92,11 +95,13 @@ class Leader(Ranks):
         assert sync is not None
         rows = shares(self._speeds or [0.0] * group.size, planned.rows, self.config.most_ratio)
         start = time.perf_counter()
+        is_timed = group.has_trained  # the first step tells how long kernels take to load
         group.tell(Word("train", planned=planned, rows=rows))
         sync.share(0, rows)
-        timings = train_together(group, sync, self.trainer, self.feed, planned, Order(planned.step, rows[0], planned.size))
-        self._last = (time.perf_counter() - start, tuple(timings))
-        self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
+        timings = train_together(group, sync, self.trainer, self.feed, planned, self.feed.order(planned.step, rows[0], planned.size))
+        if is_timed:
+            self._last = (time.perf_counter() - start, tuple(timings))
+            self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
@@ -140,7 +145,8 @@ class Leader(Ranks):
         if not table.members:
             log.info("ranks_joined", epoch=table.epoch, ranks=1, of=self.place.ranks)
             return
-        self._holds(partial(self._meet, self._table))
+        with patient(START_S):
+            self._holds(partial(self._meet, self._table))
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)

@@ -214,7 +214,9 @@ def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, p
     group.meet()
     waited_s = sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
-    return group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
+    timings = group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
+    group.trained()
+    return timings
 
 
 def _hook(compression: str) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
+from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, learning_rate
@@ -77,12 +78,14 @@ class Trainer:
         if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
             raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
         self._symmetries = symmetries if symmetries is not None and symmetries.count > 1 else None
+        self._may_compile = config.compile
         self.replace(module)
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
         self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
+        self.note = ""  # what an operator should know of how it trains
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
@@ -113,6 +116,9 @@ class Trainer:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
+        if self._may_compile:
+            self._may_compile = False
+            self.note = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
         found = self._losses(batch)
         with self.phases("backward"):
             self._optimizer.zero_grad(set_to_none=True)
@@ -143,9 +149,11 @@ class Trainer:
 
     def replace(self, module: Network) -> None:
         """Trains this network from now on, with an average and an optimiser of its own."""
-        self.module = module.to(self.device).train()
+        # Channels last: what tensor cores take, and on CPUs 3 to 10 % faster.
+        self.module = module.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         self._ema = Ema(self.module, self._config.ema_decay)
         self._optimizer = adamw(self.module, self._config)
+        self._may_compile = self._config.compile  # tried when the first batch is there
         self.leave()
 
     def grow(self, larger: Network) -> None:
@@ -170,7 +178,7 @@ class Trainer:
         for name, parameter in self.module.named_parameters():
             state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
             if state:
-                self._optimizer.state[parameter] = {key: value.to(self.device) for key, value in state.items()}
+                self._optimizer.state[parameter] = {key: _beside(parameter, value) for key, value in state.items()}
         self.step = step
 
     def snapshot(self) -> tuple[dict[str, Tensor], int]:
@@ -231,6 +239,12 @@ class Trainer:
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+
+def _beside(parameter: Tensor, moment: Tensor) -> Tensor:
+    """An optimiser's state on the device of its parameter, in the order of its memory, as the fused kernels read it; a copy."""
+    empty = torch.empty_like(parameter) if moment.shape == parameter.shape else torch.empty_like(moment, device=parameter.device)
+    return empty.copy_(moment)
 
 
 def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype | None:

@@ -156,6 +156,7 @@ def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
 def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(crew):
     team = crew()
     team.until(lambda figures: figures.healthy == 3, "three ranks train")
+    assert team.said[1] % 4 in (1, 2)  # the first step of each epoch, of one or of two, is taken by itself
     team.steps(20)
     os.kill(team.ranks[2].pid, signal.SIGKILL)
     team.until(lambda figures: figures.failures >= 1 and figures.healthy < 3, "the loss is noticed")

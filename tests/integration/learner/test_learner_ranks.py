@@ -69,9 +69,10 @@ def place(broker: Any, tmp_path: Path) -> Iterator[Ranks]:
 def test_a_killed_rank_is_dropped_and_taken_back_and_nothing_is_lost(place):
     learner = place.learner()
     place.finish_games(40)
+    until(lambda: place.step() > 0, "it trains alone")
+    early = place.status()
     until(lambda: place.healthy() == 3, "three ranks train")
     place.trains_on()
-    early = place.status()
     os.kill(place.member(2), signal.SIGKILL)
     place.finish_games(10)
     until(lambda: "rank_lost" in place.log(learner), "the loss is noticed")

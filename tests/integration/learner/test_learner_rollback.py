@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from learner_doubles import DictStore, ListTracker
+from learner_workplace import turns
 from replay_games import play_game
 
 from azq import games
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.learner import learner as learner_module
+from azq.learner.data import intake_loop
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
@@ -118,30 +118,25 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made.close()
 
 
-def turns(learner: Learner, count: int = 3) -> None:
-    for _ in range(count):
-        learner.turn(threading.Event())
-
-
 def stored(folder: Path) -> list[int]:
     return [decode(frame, SampleEvent).record.uid for frame in SegmentLog(folder / RUN / "segments", "tic_tac_toe").tail(1 << 40)]
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95, 0.98, 1.0])
 def test_cut_anywhere_every_game_is_stored_once_and_the_ledger_balances(fleet, kept, monkeypatch):
-    monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
+    monkeypatch.setattr(intake_loop, "AGREE_EVERY_S", 0.0)
     begin = fleet.size()
     learner = fleet.learner()
-    turns(learner)
+    turns(learner, 3)
     fleet.finish(GAMES // 2)
-    turns(learner)
+    turns(learner, 3)
     fleet.finish(GAMES // 4)
-    turns(learner)
+    turns(learner, 3)
     assert len(stored(fleet.folder)) == GAMES // 2 + GAMES // 4
     fleet.come_back(lambda data: (ends := command_ends(data, begin))[int(kept * (len(ends) - 1))])
-    turns(learner)
+    turns(learner, 3)
     fleet.finish()
-    turns(learner)
+    turns(learner, 3)
     learner.finish()
     counts = fleet.ledger.counts(RUN)
     assert sorted(stored(fleet.folder)) == list(range(1, GAMES + 1))
@@ -151,15 +146,15 @@ def test_cut_anywhere_every_game_is_stored_once_and_the_ledger_balances(fleet, k
 
 def test_an_acknowledgement_lost_between_two_calls_is_made_again(fleet, monkeypatch):
     learner = fleet.learner()
-    turns(learner)
+    turns(learner, 3)
     fleet.finish()
-    turns(learner)
+    turns(learner, 3)
     assert fleet.ledger.counts(RUN).in_transit == 0
     fleet.come_back(lambda data: data.rindex(b"*1\r\n$5\r\nMULTI"))
     pending: dict[str, int] = fleet.client.xpending(keys.samples(RUN), keys.LEARNER_GROUP)
     assert pending["pending"] == fleet.ledger.counts(RUN).in_transit == GAMES
-    monkeypatch.setattr(learner_module, "STATUS_EVERY_S", 0.0)
-    turns(learner)
+    monkeypatch.setattr(intake_loop, "AGREE_EVERY_S", 0.0)
+    turns(learner, 3)
     counts = fleet.ledger.counts(RUN)
     assert (counts.balanced, counts.inserted, counts.in_transit) == (True, GAMES, 0)
     assert sorted(stored(fleet.folder)) == list(range(1, GAMES + 1))

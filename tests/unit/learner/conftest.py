@@ -18,6 +18,7 @@ def one_thread():
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     monkeypatch.setattr("azq.learner.learner.IDLE_S", 0.002)
+    monkeypatch.setattr("azq.learner.data.intake_loop.IDLE_S", 0.002)
 
 
 @pytest.fixture

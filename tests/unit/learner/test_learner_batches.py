@@ -40,7 +40,7 @@ def copied(batch: Batch) -> list[np.ndarray]:
 
 
 def test_a_batch_is_a_function_of_seed_rank_and_step():
-    order = Order(7, 32, 100)
+    order = Order(7, 32, 100, 100)
     ages, chosen = DRAWS.of(order)
     again, turned = Draws(5, 8).of(order)
     assert np.array_equal(ages, again)
@@ -51,7 +51,7 @@ def test_a_batch_is_a_function_of_seed_rank_and_step():
 
 
 def test_draws_are_uniform_over_the_newest_and_the_symmetries():
-    ages, chosen = DRAWS.of(Order(0, 80_000, 40))
+    ages, chosen = DRAWS.of(Order(0, 80_000, 40, 40))
     assert abs(np.bincount(ages, minlength=40) - 2000).max() < 250
     assert abs(np.bincount(chosen, minlength=8) - 10_000).max() < 500
 
@@ -69,11 +69,30 @@ def test_prefetched_batches_are_those_of_a_direct_feed_while_the_window_grows_an
             theirs.add(samples)
         rows, size = int(script.choice([16, 64])), int(script.integers(10, len(ours) + 1))
         for _ in range(int(script.integers(1, 5))):
-            order = Order(step, rows, size)
+            order = prefetcher.order(step, rows, size)
             with prefetcher.take(order) as batch, direct.take(order) as wanted:
                 assert all(np.array_equal(one, other) for one, other in zip(copied(batch), copied(wanted), strict=True))
             step += 1 + int(script.random() < 0.1)  # now and then steps are skipped, as after a lost rank
     prefetcher.close()
+
+
+def test_batches_gathered_ahead_are_kept_while_games_come_in(monkeypatch):
+    window, gathers = Window(games.load("tic_tac_toe"), 1_000), []
+    gather = window.gather
+    monkeypatch.setattr(window, "gather", lambda ages, into, *, total: gathers.append(ages) or gather(ages, into, total=total))
+    window.add(more(100, 1))
+    prefetcher = Prefetcher(window, DRAWS, 2, CPU)
+    order = prefetcher.order(0, 64, 100)
+    for turn in range(8):
+        with prefetcher.take(order) as batch:
+            assert (batch.samples.packed == 1).all()
+        window.add(more(50, 2 + turn))
+        order = order.following
+    with prefetcher.take(prefetcher.order(order.step, 64, 100)) as batch:  # a new order sees them
+        assert set(np.unique(batch.samples.packed)) == {8, 9}
+    prefetcher.close()
+    drawn = [DRAWS.of(order)[0].tobytes() for order in (prefetcher.order(step, 64, 100) for step in range(8))]
+    assert [ages.tobytes() for ages in gathers[:8]] == drawn, "each once, in order"
 
 
 def test_another_thread_that_adds_meanwhile_tears_no_batch():
@@ -92,7 +111,7 @@ def test_another_thread_that_adds_meanwhile_tears_no_batch():
     adder.start()
     try:
         for step in range(30):
-            with prefetcher.take(Order(step, 512, 64)) as batch:
+            with prefetcher.take(prefetcher.order(step, 512, 64)) as batch:
                 samples = batch.samples
                 assert len(np.unique(samples.packed)) == 1  # of one add: none is half of another's
                 assert (samples.values[:, 0] == samples.packed[:, 0]).all()
@@ -113,7 +132,7 @@ def test_a_buffer_is_filled_again_only_behind_its_fence():
 
     prefetcher = Prefetcher(window, DRAWS, 1, CPU, make_fence=make_fence)
     for step in range(6):
-        with prefetcher.take(Order(step, 8, 100)) as batch:
+        with prefetcher.take(prefetcher.order(step, 8, 100)) as batch:
             assert len(batch) == 8
     prefetcher.close()
     passed = [number for kind, number in log if kind == "passed"]
@@ -123,7 +142,7 @@ def test_a_buffer_is_filled_again_only_behind_its_fence():
 
 def test_what_gathering_raises_is_raised_where_the_batch_is_taken():
     prefetcher = Prefetcher(Window(games.load("tic_tac_toe"), 10), DRAWS, 2, CPU)
-    with pytest.raises(ValueError, match="high <= 0"), prefetcher.take(Order(0, 8, 0)):
+    with pytest.raises(ValueError, match="high <= 0"), prefetcher.take(prefetcher.order(0, 8, 0)):
         pass
     prefetcher.close()
 

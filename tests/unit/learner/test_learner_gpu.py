@@ -10,7 +10,7 @@ from azq import games
 from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
-from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
+from azq.learner.data.batches import Draws, Feed, Prefetcher
 from azq.learner.ranks.group import RankGroup, open_store
 from azq.learner.ranks.reducing import Stopwatch, sync_of
 from azq.learner.ranks.rules import LOOPBACK
@@ -35,7 +35,7 @@ def test_training_on_prefetched_batches_equals_training_on_direct_ones():
         trainer = Trainer(network, spec, config, device, Symmetries(game, device))
         feed = make(Draws(3, trainer.num_symmetries))
         for step in range(50):
-            with feed.take(Order(step, 512, 20_000)) as batch:
+            with feed.take(feed.order(step, 512, 20_000)) as batch:
                 trainer.train_on(batch, 0.0)
         feed.close()
         weights.append({name: tensor.cpu().numpy() for name, tensor in trainer.module.state_dict().items()})
@@ -66,7 +66,7 @@ def steps_on(device, *, precision="float32", join=None, count=20):
         trainer.join(join(trainer.module, config))
     feed = Feed(window, Draws(3, trainer.num_symmetries))
     for step in range(count):
-        with feed.take(Order(step, 256, 5_000)) as batch:
+        with feed.take(feed.order(step, 256, 5_000)) as batch:
             trainer.train_on(batch, 0.0)
     losses = trainer.mean_losses()
     return {name: tensor.cpu().numpy() for name, tensor in trainer.module.state_dict().items()}, losses, trainer
@@ -91,7 +91,8 @@ def test_a_checkpoint_of_the_device_goes_on_there_and_on_the_cpu(tmp_path):
         _, _, other = steps_on(device, count=3)
         other.load_tensors(load(path).tensors, trainer.step)
         assert all(torch.equal(tensor.cpu(), other.tensors()[name].cpu()) for name, tensor in trainer.tensors().items())
-        with Feed(full_window(GAME, NetSpec.of(GAME), 1_000), Draws(3, other.num_symmetries)).take(Order(30, 64, 1_000)) as batch:
+        feed = Feed(full_window(GAME, NetSpec.of(GAME), 1_000), Draws(3, other.num_symmetries))
+        with feed.take(feed.order(30, 64, 1_000)) as batch:
             other.train_on(batch, 0.0)
         assert np.isfinite(other.mean_losses().policy)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from learner_doubles import DictStore, ListTracker, OneRunLedger
+from learner_workplace import turn
 from replay_games import frame
 
 from azq import games
@@ -89,11 +89,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def steps(learner: Learner, count: int) -> None:
     """Turns until so many steps are done."""
-    go, goal = threading.Event(), learner.status().step + count
+    goal = learner.status().step + count
     for _ in range(1000):
         if learner.status().step >= goal:
             return
-        learner.turn(go)
+        turn(learner)
     raise AssertionError(f"stands at step {learner.status().step}, not {goal}")
 
 
@@ -114,7 +114,7 @@ def test_a_learner_resumes_before_and_after_growth(place, grown):
     steps(first, 3)
     if grown:
         place.at(60)
-        first.turn(threading.Event())
+        turn(first)
     first.finish()
     kept = place.kept()
     assert kept.state.network["blocks"] == (LARGE if grown else SMALL)[0]
@@ -131,7 +131,7 @@ def test_without_a_checkpoint_it_goes_on_from_published_weights_of_the_grown_net
     first = place.learner()
     steps(first, 3)
     place.at(60)
-    first.turn(threading.Event())
+    turn(first)
     first.finish()
     for path in checkpoint.stored(place.folder / "checkpoints"):
         path.unlink()
@@ -142,7 +142,7 @@ def test_without_a_checkpoint_it_goes_on_from_published_weights_of_the_grown_net
 def test_a_checkpoint_of_a_network_that_the_run_does_not_know_is_refused_by_its_tensors(place):
     place.at(60)
     learner = place.learner()
-    learner.turn(threading.Event())
+    turn(learner)
     learner.finish()
     place.growth = ()
     with pytest.raises(WeightsError, match="do not fit"):

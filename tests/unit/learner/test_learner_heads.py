@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from learner_doubles import SecretSum, train
-from replay_games import play_game, samples_of_one
+from replay_games import drawn_from, play_game, samples_of_one
 
 from azq import games
 from azq.bench.learner import full_window
@@ -46,13 +46,13 @@ def window_of(game, auxiliary, count=200):
 def test_every_loss_falls(kind, players):
     game = SecretSum(players)
     window, trainer, rng = window_of(game, ALL), trainer_for(game, ALL, kind=kind), np.random.default_rng(0)
-    train(trainer, window.sample(rng, 64, 5000), rng)
+    train(trainer, drawn_from(window, rng, 64, 5000), rng)
     first = trainer.mean_losses()
     for _ in range(80):
-        train(trainer, window.sample(rng, 64, 5000), rng)
+        train(trainer, drawn_from(window, rng, 64, 5000), rng)
     trainer.reset_losses()
     for _ in range(10):
-        train(trainer, window.sample(rng, 64, 5000), rng)
+        train(trainer, drawn_from(window, rng, 64, 5000), rng)
     last = trainer.mean_losses()
     assert set(first.others) == {"reply", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
     assert last.value < 0.8 * first.value
@@ -65,7 +65,7 @@ def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
     game = SecretSum(2)
     window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",), hidden_weight=2.0), np.random.default_rng(0)
     for _ in range(300):
-        train(trainer, window.sample(rng, 128, 5000), rng)
+        train(trainer, drawn_from(window, rng, 128, 5000), rng)
     state = game.new_initial_state()
     state.apply_action(1)
     with torch.no_grad():
@@ -93,7 +93,7 @@ def test_training_with_replies_and_symmetries_runs_on_the_real_rules():
     window, rng = window_of(game, ("reply",), 30), np.random.default_rng(0)
     trainer = trainer_for(game, ("reply",), kind="resnet", symmetries=Symmetries(game, CPU))
     for _ in range(5):
-        train(trainer, window.sample(rng, 32, 5000), rng)
+        train(trainer, drawn_from(window, rng, 32, 5000), rng)
     assert 0 < trainer.mean_losses().others["reply"] <= 2.3
 
 
@@ -153,7 +153,7 @@ def test_resumed_training_with_every_head_equals_uninterrupted_training():
     window = window_of(game, ALL, 50)
     whole, first, second = (trainer_for(game, ALL) for _ in range(3))
     rng = np.random.default_rng(3)
-    batches = [window.sample(rng, 32, 5000) for _ in range(12)]
+    batches = [drawn_from(window, rng, 32, 5000) for _ in range(12)]
     for batch in batches:
         train(whole, batch, rng)
     for batch in batches[:6]:
@@ -170,5 +170,5 @@ def test_the_benchs_window_has_every_column():
     game = cast(Game, SecretSum(2))
     columns = Columns.of(game, ALL)
     window = full_window(game, NetSpec.of(game), 100, columns)
-    batch = window.sample(np.random.default_rng(0), 8, 100)
+    batch = drawn_from(window, np.random.default_rng(0), 8, 100)
     assert all(getattr(batch, name) is not None for name in columns.shapes())

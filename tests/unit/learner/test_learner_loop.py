@@ -39,7 +39,7 @@ def test_no_training_before_the_window_has_its_minimum(place):
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
     learner = place.learner(limiter_slack=10)
     place.finish_games(1, 40)
-    learner.take_in()
+    learner.taking.turn()
     learner.report()
     assert place.status().stall_selfplay
     assert place.bus.get(keys.stall(RUN)) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def test_what_ranks_of_one_host_say_leaves_it_by_no_interface(tmp_path, monkeypa
         monkeypatch.delenv(f"{library}_SOCKET_IFNAME")
     open_store(tmp_path, host, 2, timeout_s=1.0)
     assert {os.environ.get(f"{library}_SOCKET_IFNAME") for library in ("GLOO", "NCCL")} == {interface}
+
+
+def test_members_are_waited_for_until_they_have_trained_once_and_then_for_their_timeout():
+    def body(group: RankGroup) -> str:
+        if group.place:
+            time.sleep(1.0)  # kernels are loaded
+        group.meet()
+        group.trained()
+        if group.place:
+            time.sleep(10.0)
+            return "was late"
+        begun = time.monotonic()
+        with pytest.raises(RuntimeError):
+            group.meet()
+        return "waited" if time.monotonic() - begun < 8.0 else "waited too long"
+
+    assert in_ranks(2, body, timeout_s=0.5)[:1] == ["waited"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -194,7 +194,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
         found = []
         for layout in (torch.contiguous_format, torch.channels_last):
             trainer = trainer_of(config, network)
-            trainer.replace(trainer.module.to(memory_format=layout))  # type: ignore[call-overload]
+            trainer.module.to(memory_format=layout)
             places = [parameter.data_ptr() for parameter in trainer.module.parameters()]
             sync = sync_of(trainer.module, config, CPU)
             sync.share(0, (64,))

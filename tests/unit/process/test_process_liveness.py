@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from azq.process import liveness
-from azq.process.liveness import READY, WATCHDOG, more_time, notify
+from azq.process.liveness import READY, WATCHDOG, more_time, notify, patient
 
 
 @pytest.fixture
@@ -57,3 +58,13 @@ def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
 
 def test_more_time_is_asked_for_in_microseconds() -> None:
     assert more_time(1.5) == "EXTEND_TIMEOUT_USEC=1500000"
+
+
+def test_who_waits_for_long_lives_for_so_long_and_no_longer(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "PATIENCE_EVERY_S", 0.01)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.getsockname()))
+    manager.settimeout(20.0)
+    with patient(60.0):
+        assert [manager.recv(100) for _ in range(3)] == [WATCHDOG.encode()] * 3
+    with patient(0.0):
+        until(lambda: "patience" not in {thread.name for thread in threading.enumerate()})

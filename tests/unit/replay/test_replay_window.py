@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from replay_games import play_game, samples_of_one
+from replay_games import drawn_from, play_game, samples_of_one
 
 from azq import games
 from azq.config import LearnerConfig
@@ -112,7 +112,7 @@ def test_rebuilt_window_equals_the_one_that_grew(tmp_path, capacity):
     rebuilt = Window(game, capacity)
     rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25)
     assert len(rebuilt) == len(grown)
-    drawn = [window.sample(np.random.default_rng(5), 64, 90) for window in (grown, rebuilt)]
+    drawn = [drawn_from(window, np.random.default_rng(5), 64, 90) for window in (grown, rebuilt)]
     for one, other in zip(arrays(drawn[0]), arrays(drawn[1]), strict=True):
         assert np.array_equal(one, other)
     ages = np.arange(len(grown))
@@ -127,7 +127,7 @@ def test_sampling_is_uniform_over_the_newest(tmp_path):
         window.add(samples_of_one(game, play_game(game, uid), 0.0))
     size = 50
     newest = window.newest(np.arange(size))
-    drawn = window.sample(np.random.default_rng(1), 20_000, size)
+    drawn = drawn_from(window, np.random.default_rng(1), 20_000, size)
     keys = {row.tobytes() + value.tobytes(): 0 for row, value in zip(newest.policies, newest.values, strict=True)}
     for row, value in zip(drawn.policies, drawn.values, strict=True):
         keys[row.tobytes() + value.tobytes()] += 1
@@ -204,19 +204,22 @@ def test_a_ring_holds_the_newest_of_any_adds(capacity, counts):
 def test_draws_are_of_the_newest_and_of_all_of_these(size, drawn):
     window = ring(5)
     window.add(numbered(1, 7))
-    samples = window.sample(np.random.default_rng(1), 400, size)
+    samples = drawn_from(window, np.random.default_rng(1), 400, size)
     assert len(samples) == 400
     assert set(numbers(samples)) == drawn
 
 
-def test_gathering_is_the_newest_by_age_unless_the_window_moved_on():
+def test_gathering_is_the_newest_by_age_of_the_window_as_it_was():
     window = ring(5)
     window.add(numbered(1, 7))
     into = {name: np.zeros((3, *shape), kind) for name, (kind, shape) in window.shapes.items()}
-    assert window.gather(np.array([4, 0, 2]), into, total=6) is False
-    assert numbers(Samples(**into)) == [0, 0, 0]
-    assert window.gather(np.array([4, 0, 2]), into, total=7) is True
+    window.gather(np.array([4, 0, 2]), into, total=7)
     assert numbers(Samples(**into)) == [3, 7, 5]
+    window.add(numbered(8, 9))
+    window.gather(np.array([4, 0, 2]), into, total=7)
+    assert numbers(Samples(**into)) == [8, 7, 5]  # 3 is there no more, and 8 in its place
+    assert numbers(window.newest(np.array([0, 2]), 7)) == [7, 5]
+    assert numbers(window.newest(np.array([0, 2]))) == [9, 7]
 
 
 @pytest.mark.parametrize(("actions", "mask"), [(1, 1), (8, 1), (9, 2), (16, 2), (17, 3)])
@@ -240,11 +243,6 @@ def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     told: list[str] = []
     rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
     assert told == ["the window's games"] * 2
-
-
-def test_an_empty_window_says_so():
-    with pytest.raises(ValueError, match="empty"):
-        Window(games.load("tic_tac_toe"), 10).sample(np.random.default_rng(0), 4, 10)
 
 
 configs = st.builds(
