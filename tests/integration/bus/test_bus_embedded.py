@@ -120,6 +120,8 @@ def test_the_control_plane_keeps_its_data_and_password(tmp_path, end):
     bus = RedisBus(connect(url))
     for number in range(100):
         bus.publish("s", bytes([number]))
+    # While the disk is slow the server puts writes off for up to two seconds, and a kill loses those.
+    connect(url, timeout_s=30.0).execute_command("WAITAOF", 1, 0, 20_000)
     os.kill(pid, end)
     until(lambda: gone(pid))
     server.stop()
