@@ -20,7 +20,7 @@ SETTINGS = (
     'network.kind="resnet"',
     "network.blocks=1",
     "network.channels=16",
-    "learner.growth=[{at=0.4,blocks=2,channels=16}]",
+    "learner.growth=[{at=0.3,blocks=2,channels=16}]",
     "learner.min_window=500",
     "learner.batch_size=64",
     "learner.publish_every_s=1",
@@ -41,7 +41,7 @@ def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
 @pytest.mark.timeout(150)
 def test_a_run_learns_grows_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
     settings = [word for text in SETTINGS for word in ("--set", text)]
-    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--until", "minutes=0.5", "--json", *settings]
+    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--until", "steps=700", "--json", *settings]
     site = Path(fake_cuda.__file__).with_name("fake_cuda_site")
     env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json", "PYTHONPATH": str(site)}
     up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=140)
