@@ -1,11 +1,12 @@
-"""Waiting: pauses that grow from failure to failure, and looks until something is there."""
+"""Waiting: pauses that grow from failure to failure, looks until something is there, and what a thread does meanwhile."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -36,3 +37,16 @@ def until(look: Callable[[], T | None], failure: str | Callable[[], str], within
             raise EvaluationTimeout(failure if isinstance(failure, str) else failure())
         pause.wait(every_s)
     return answer
+
+
+@contextmanager
+def meanwhile(name: str, work: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Has a thread work for the length of a block, at whose end the event is set and the thread awaited."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

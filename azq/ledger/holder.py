@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azq.errors import BrokerError, NotFound, StateConflict, StoreError
 from azq.files import locked
+from azq.waiting import meanwhile
 
 if TYPE_CHECKING:
     from azq.ledger import Ledger
@@ -109,17 +110,11 @@ def held_place(ledger: Ledger, run: str, pause: Callable[[float], bool]) -> Iter
 @contextmanager
 def renewed(ledger: Ledger, lease: LearnerLease) -> Iterator[None]:
     """Keeps the learner's place while it opens, which takes as long as its log is; the loop renews it by itself."""
-    opened = threading.Event()
 
-    def renew() -> None:
+    def renew(opened: threading.Event) -> None:
         while not opened.wait(lease.life_s / 4):
             with suppress(BrokerError, StateConflict, NotFound):  # the loop's first commit tells who has it now
                 ledger.renew_learner(lease)
 
-    thread = threading.Thread(target=renew, name="learner's place", daemon=True)
-    thread.start()
-    try:
+    with meanwhile("learner's place", renew):
         yield
-    finally:
-        opened.set()
-        thread.join()

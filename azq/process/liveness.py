@@ -14,6 +14,7 @@ from pathlib import Path
 
 from azq import logs
 from azq.metrics import Rate
+from azq.waiting import meanwhile
 
 READY = "READY=1"
 WATCHDOG = "WATCHDOG=1"
@@ -52,19 +53,14 @@ def more_time(seconds: float) -> str:
 @contextlib.contextmanager
 def patient(longest_s: float) -> Iterator[None]:
     """Says that this process lives for the length of a block, `longest_s` at most, whatever the block waits for."""
-    ended, end_s = threading.Event(), time.monotonic() + longest_s
+    end_s = time.monotonic() + longest_s
 
-    def say() -> None:
+    def say(ended: threading.Event) -> None:
         while time.monotonic() < end_s and not ended.wait(PATIENCE_EVERY_S):
             notify(WATCHDOG)
 
-    thread = threading.Thread(target=say, name="patience", daemon=True)
-    thread.start()
-    try:
+    with meanwhile("patience", say):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def watchdog_interval_s() -> float | None:

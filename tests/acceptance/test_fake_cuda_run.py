@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fake_cuda
 import pytest
+from run_logs import events
 
 RUN = "faked"
 SETTINGS = (
@@ -30,11 +31,6 @@ SETTINGS = (
     "search.num_simulations=8",
     "arena.every_s=0",
 )
-
-
-def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
-    lines = (folder / "logs" / f"{role}.log").read_text("utf-8", "replace").splitlines()
-    return [found for line in lines if line.startswith("{") and (found := json.loads(line))["event"] == name]
 
 
 @pytest.mark.slow

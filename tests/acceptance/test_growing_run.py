@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_logs import events
 
 from azq.console.move import weight_version
 from azq.inference.device.model import network_of
@@ -31,11 +32,6 @@ SETTINGS = (
     "search.num_simulations=8",
     "search.schedule=[{at=0.5,num_simulations=16}]",
 )
-
-
-def events(folder: Path, role: str, name: str) -> list[dict[str, object]]:
-    lines = (folder / "logs" / f"{role}.log").read_text("utf-8", "replace").splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{") and f'"event": "{name}"' in line]
 
 
 @pytest.mark.slow

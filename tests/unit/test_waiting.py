@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import EvaluationTimeout
-from azq.waiting import Backoff, until
+from azq.waiting import Backoff, meanwhile, until
 
 BACKOFF = Backoff(0.1, 2.0)
 
@@ -41,3 +43,20 @@ def test_what_did_not_come_is_named() -> None:
         until(lambda: None, "no daemon", 0.0)
     with pytest.raises(EvaluationTimeout, match="no learner"):
         until(lambda: False, lambda: "no learner", 0.0)
+
+
+def test_a_thread_works_meanwhile_and_is_awaited() -> None:
+    said: list[str] = []
+
+    def work(ended: threading.Event) -> None:
+        assert ended.wait(30)
+        said.append(threading.current_thread().name)
+
+    def block() -> None:
+        with meanwhile("helper", work):
+            said.append("block")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+    assert said == ["block", "helper"]

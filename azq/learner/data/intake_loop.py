@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from azq.errors import StoreError
 from azq.learner.data.intake import BATCH, Intake
 from azq.phases import CPU
 from azq.process.breaker import CircuitBreaker
+from azq.waiting import meanwhile
 
 IDLE_S = 0.1  # between two reads where the last one took all: games come one by one, and are cheaper to take in together
 # The learner's place is renewed then; and a broker may die, lose its last commands and be back before a call that would say so.
@@ -62,17 +63,9 @@ class IntakeLoop:
                 threading.Event().wait(0.05)
             on_turn()
 
-    @contextmanager
-    def beside(self) -> Iterator[None]:
+    def beside(self) -> AbstractContextManager[None]:
         """Turns in a thread for the length of the block."""
-        ended = threading.Event()
-        thread = threading.Thread(target=self._run, args=(ended,), name="intake", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return meanwhile("intake", self._run)
 
     def lives(self) -> bool:
         """Whether the thread gets on; raises what ended it."""
