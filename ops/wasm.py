@@ -45,10 +45,12 @@ def build(out: Path, compiler: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         units = [file for file in sources() if file.suffix == ".cpp"]
         objects = [str(Path(folder) / f"{file.stem}.o") for file in units]
-        define = f'-DAZQ_SOURCES="{digest()}"'
+        told = {"exchange.cpp": [f'-DAZQ_SOURCES="{digest()}"']}
 
         def compiled(unit: Path, made: str) -> None:
-            subprocess.run([*compiler, *COMPILE, define, "-c", str(unit.relative_to(ROOT)), "-o", made], check=True, cwd=ROOT)
+            subprocess.run(
+                [*compiler, *COMPILE, *told.get(unit.name, ()), "-c", str(unit.relative_to(ROOT)), "-o", made], check=True, cwd=ROOT
+            )
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(compiled, units, objects))
