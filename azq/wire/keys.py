@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Plane = Literal["control", "data", "either"]
-Role = Literal["daemon", "learner", "inference", "worker", "flower"]
+Role = Literal["daemon", "learner", "inference", "worker", "gateway", "flower"]
 RunKey = Callable[[str], str]  # a key of the run with this name
 
 
@@ -41,33 +41,35 @@ def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
     return replace(_key(pattern, kind, what, **rights), plane="either")
 
 
-AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker")
-_ALL_READ = {"learner": "r", "inference": "r", "worker": "r"}
-_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w"}
-_LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r"}
+AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker", "gateway")
+_ALL_READ = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
+_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w", "gateway": "w"}
+_LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
+_PLAYED = {"daemon": "rw", "worker": "rw", "gateway": "rw"}
+_HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 
 # A server tries a user's patterns one after the other: what is asked for each game and each batch comes first.
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
     _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
-    _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", daemon="rw", learner="r", worker="rw"),
-    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", daemon="rw", worker="rw"),
-    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="rw", learner="rw", worker="w"),
-    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", daemon="rw", learner="rw", worker="rw"),
-    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", daemon="rw", worker="rw"),
-    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", daemon="rw", worker="rw"),
+    _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", learner="r", **_PLAYED),
+    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_PLAYED),
+    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", learner="rw", **_HANDED_OVER),
+    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", learner="rw", **_PLAYED),
+    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", **_PLAYED),
+    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", **_PLAYED),
     _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
     _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
-    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r"),
+    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r", gateway="r"),
     _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
-    _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", daemon="rw", worker="rw"),
-    _key("azq:{run}:abandoned", "hash", "uid -> reason", daemon="rw", learner="rw", worker="rw"),
-    _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", daemon="rw", inference="r", worker="rw"),
-    _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", daemon="rw", worker="rw"),
+    _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", **_PLAYED),
+    _key("azq:{run}:abandoned", "hash", "uid -> reason", learner="rw", **_PLAYED),
+    _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
+    _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
-    _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", daemon="rw", learner="w", worker="w"),
+    _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
@@ -87,7 +89,7 @@ TABLE = (
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
-    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),
+    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", flower="rw", **_PLAYED),
 )
 # fmt: on
 
