@@ -1,0 +1,1 @@
+"""Browsers' tabs that make games: who they are, what they hold, whether what they bring counts."""
