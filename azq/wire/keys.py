@@ -86,6 +86,7 @@ TABLE = (
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
+    _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
@@ -101,6 +102,7 @@ DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 AUDIT = "azq:audit"
+VOLUNTEER_SECRET = "azq:volunteers:secret"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
