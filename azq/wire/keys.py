@@ -68,6 +68,7 @@ TABLE = (
     _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
+    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", worker="rw"),
     _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
@@ -130,6 +131,7 @@ job_prefix = _of_run("job:")
 held_prefix = _of_run("held:")
 samples = _of_run("samples")
 weights = _of_run("weights")
+onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
 learner_status = _of_run("learner")
@@ -181,5 +183,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx),
 )
