@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from azq import games
-from azq.config import RunConfig
+from azq.config import RunConfig, SearchConfig
 from azq.errors import IllegalActionError, WireError
 from azq.games import Game
 from azq.ledger.records import sections_of
@@ -33,6 +33,7 @@ class Batch:
     """Finished games of one contributor, each once, to be accepted or refused."""
 
     run: RunRecord
+    search: SearchConfig  # that tabs were told
     contributor: str
     games: tuple[Returned, ...]
 
@@ -49,7 +50,7 @@ class Judge(Protocol):
     """Decides about batches, one at a time; may take seconds, in a thread that has nothing else to do."""
 
     def batch_games(self, contributor: str) -> int:
-        """How many of a contributor's finished games are judged together, at least one."""
+        """How many of a contributor's finished games are judged together, at least one; answers at once."""
         ...
 
     def judge(self, batch: Batch) -> Verdict:
