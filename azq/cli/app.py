@@ -66,6 +66,7 @@ COMMANDS: dict[str, Command] = {
 GROUPS = {
     "runs": rest.runs_app,
     "jobs": rest.jobs_app,
+    "weights": rest.weights_app,
     "fleet": fleet.fleet_app,
     "config": look.config_app,
     "devices": look.devices_app,

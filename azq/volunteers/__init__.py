@@ -1,1 +1,1 @@
-"""Browsers' tabs that make games: who they are, what they hold, whether what they bring counts."""
+"""Browsers that play for a run: what they are given, and what of theirs is believed."""

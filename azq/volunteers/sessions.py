@@ -174,6 +174,11 @@ class Sessions:
 
     # -- leases
 
+    @property
+    def waiting(self) -> bool:
+        """Whether games wait for a tab."""
+        return bool(self._waiting)
+
     def wanted(self, now_s: float) -> int:
         """Games that the tabs have room for, besides those that wait."""
         return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(self._waiting))
@@ -208,19 +213,19 @@ class Sessions:
         """How many games are under a lease."""
         return sum(game.lease == lease for game in self.games.values())
 
-    def batches(self, batch_games: Callable[[str], int], now_s: float) -> Iterator[tuple[str, tuple[Returned, ...]]]:
-        """Contributors' finished games to be judged now, many together unless they wait too long; each is given out once."""
-        returned: dict[str, list[HeldGame]] = {}
+    def batches(self, batch_games: Callable[[str], int], now_s: float) -> Iterator[tuple[str, str, tuple[Returned, ...]]]:
+        """Lease, contributor and finished games to be judged now, many together unless they wait too long; each is given out once."""
+        returned: dict[tuple[str, str], list[HeldGame]] = {}
         for game in self.games.values():
             if game.place is Place.RETURNED:
-                returned.setdefault(game.contributor, []).append(game)
-        for contributor, games in returned.items():
+                returned.setdefault((game.lease, game.contributor), []).append(game)
+        for (lease, contributor), games in returned.items():
             size = batch_games(contributor)
             while len(games) >= size or (games and now_s - games[0].since_s >= self._patience.batch_s):
                 batch, games = games[:size], games[size:]
                 for game in batch:
                     game.place = Place.JUDGED
-                yield contributor, tuple(_returned(game) for game in batch)
+                yield lease, contributor, tuple(_returned(game) for game in batch)
 
     def judged(self, contributor: str, batch: Collection[Returned], verdict: Verdict, now_s: float) -> None:
         """A batch has its verdict: what counts waits to be committed, the rest is handed out again. Games in neither are judged again."""
@@ -243,19 +248,17 @@ class Sessions:
         accepted = (game for game in self.games.values() if game.lease == lease and game.place is Place.ACCEPTED)
         return [_event(game, finished_ms) for game in islice(accepted, most)]
 
-    def committed(self, events: Sequence[SampleEvent], totals: Callable[[str, Sequence[SampleEvent]], Mapping[str, int]]) -> None:
-        """Games are closed, their samples handed over; `totals` tells a contributor's sums with these among them."""
-        by_tab: dict[tuple[int, str], list[SampleEvent]] = {}
+    def committed(self, events: Sequence[SampleEvent], totals: Mapping[str, Mapping[str, int]]) -> None:
+        """Games are closed, their samples handed over; `totals` are each contributor's with these among them."""
+        uids: dict[tuple[int, str], list[int]] = {}
         for event in events:
             game = self._forget(event.record.uid)
             self._done[event.record.uid] = game.contributor
-            by_tab.setdefault((game.tab, game.contributor), []).append(event)
+            uids.setdefault((game.tab, game.contributor), []).append(event.record.uid)
         while len(self._done) > DONE_KEPT:
             self._done.popitem(last=False)
-        for (tab, contributor), theirs in by_tab.items():
-            self.counts["accepted"] += len(theirs)
-            uids = tuple(event.record.uid for event in theirs)
-            self._answers.append((tab, Accepted(uids, dict(totals(contributor, theirs)))))
+        self.counts["accepted"] += len(events)
+        self._answers += [(tab, Accepted(tuple(theirs), dict(totals.get(who, {})))) for (tab, who), theirs in uids.items()]
 
     # -- steps
 

@@ -68,6 +68,7 @@ TABLE = (
     _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
+    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", worker="rw"),
     _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
@@ -86,6 +87,7 @@ TABLE = (
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
+    _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
@@ -101,6 +103,7 @@ DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 AUDIT = "azq:audit"
+VOLUNTEER_SECRET = "azq:volunteers:secret"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -128,6 +131,7 @@ job_prefix = _of_run("job:")
 held_prefix = _of_run("held:")
 samples = _of_run("samples")
 weights = _of_run("weights")
+onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
 learner_status = _of_run("learner")
@@ -179,5 +183,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx),
 )

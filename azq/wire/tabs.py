@@ -41,6 +41,7 @@ class Hello(TabMessage, frozen=True):
     token: Secret = ""  # of a contributor whom a gateway welcomed before; empty: a new one
     invite: Secret = ""
     device: Name = ""  # what its owner calls it
+    run: Name = ""  # that it played for before, whose games it may still bring
 
 
 class WorkerReady(TabMessage, frozen=True):

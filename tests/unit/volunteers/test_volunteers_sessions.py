@@ -38,7 +38,7 @@ def opened(room: int = 4, games: int = 3, lease: str = "r:1", **contributors: in
 
 
 def judge_all(sessions: Sessions, now_s: float, refused: dict[int, str] | None = None) -> None:
-    for contributor, batch in sessions.batches(lambda _: 1, now_s):
+    for _, contributor, batch in sessions.batches(lambda _: 1, now_s):
         bad = {uid: why for uid, why in (refused or {}).items() if uid in {each.record.uid for each in batch}}
         good = {each.record.uid: (1.0, -1.0) for each in batch if each.record.uid not in bad}
         sessions.judged(contributor, batch, Verdict(good, bad), now_s)
@@ -46,7 +46,7 @@ def judge_all(sessions: Sessions, now_s: float, refused: dict[int, str] | None =
 
 def commit(sessions: Sessions, lease: str = "r:1") -> list[int]:
     events = sessions.to_commit(lease, 256, 7)
-    sessions.committed(events, lambda _contributor, theirs: {"games": len(theirs)})
+    sessions.committed(events, {event.worker.removeprefix("browser:"): {"games": len(events)} for event in events})
     return [event.record.uid for event in events]
 
 
@@ -125,8 +125,8 @@ def test_batches_fill_up_or_wait_for_a_while():
     for uid in (1, 2):
         sessions.bring(1, finished(uid, "ann"), 1.0)
     assert list(sessions.batches(lambda _: 3, 2.0)) == []
-    ((contributor, batch),) = sessions.batches(lambda _: 2, 2.0)
-    assert (contributor, [each.record.uid for each in batch]) == ("ann", [1, 2])
+    ((lease, contributor, batch),) = sessions.batches(lambda _: 2, 2.0)
+    assert (lease, contributor, [each.record.uid for each in batch]) == ("r:1", "ann", [1, 2])
     assert list(sessions.batches(lambda _: 1, 9.0)) == [], "each is given out once"
     sessions.judged("ann", batch, Verdict(), 9.0)
     assert len(list(sessions.batches(lambda _: 5, 14.0))) == 1, "without a verdict it is judged again"
