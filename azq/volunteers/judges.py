@@ -32,6 +32,8 @@ class Histories(Protocol):
 
     def history(self, contributor: str) -> History: ...
     def change(self, contributor: str, change: Callable[[History], History]) -> History: ...
+    def refusal(self, contributor: str, games: int) -> str:
+        """Why so many more games of his are too many now; empty where they are not."""
 
 
 class VerifyingJudge(Judge):
@@ -53,8 +55,8 @@ class VerifyingJudge(Judge):
     def judge(self, batch: Batch) -> Verdict:
         """The verdict; the contributor's history has it. Raises `EvaluatorFailure` or `EvaluationTimeout` where there can be none now."""
         standing = self.standing(batch.contributor)
-        if standing.reason:
-            return Verdict({}, {each.record.uid: standing.reason for each in batch.games})
+        if reason := standing.reason or self._histories.refusal(batch.contributor, len(batch.games)):
+            return Verdict({}, {each.record.uid: reason for each in batch.games})
         found = self._verifier.judge(JudgeRequest(batch.run, batch.search.model_dump_json().encode(), standing.share, batch.games))
         self._histories.change(batch.contributor, lambda history: after_batch(history, found))
         if found.fault:

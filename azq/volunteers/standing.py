@@ -31,7 +31,7 @@ WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributo
 GUESSED_PLIES = 20.0  # of a game
 MOST_FAULTS = 1.75  # two refused batches within some 400 games
 #: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
-MOST_POLICY, MOST_VALUE = 0.01, 0.005  # honest ones differ by at most 0.0008 and 0.00004 (docs/benchmarks.md)
+MOST_POLICY, MOST_VALUE = 0.02, 0.005  # of 177,043 honest ones none did (docs/benchmarks.md)
 HONEST = 2e-4  # of plies by honest contributors differ at most: near ties that another rounding decided otherwise
 
 

@@ -97,7 +97,9 @@ class RunVerifications:
         if key not in self._runs:
             self._runs = {key: self._opened(request.run, game)}  # tabs work for one run at a time
         verification, versions = self._runs[key]
-        return verification.judge(Order.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games)
+        return verification.judge(
+            Order.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
+        )
 
     def _opened(self, run: RunRecord, game: Any) -> Opened:
         from azq.bus.redis import RedisBus

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far honest browsers and some dishonest ones are from a recomputation: games made with onnxruntime, all plies searched again with torch.
+"""How far honest browsers, and dishonest ones, are from a recomputation: games made with onnxruntime, all plies searched again with torch.
 
     ops/bench/recompute.py runs/NAME [--games 1000] [--cheat-games 100] > differences.json
 
@@ -25,8 +25,8 @@ import torch
 
 from azq import _core
 from azq.config import InferenceConfig, NetworkConfig, RunSections, parse_run
-from azq.inference.device.model import Model, network_of
-from azq.nets import NetSpec, build, from_bytes, load_into, unpack
+from azq.inference.device.model import Model
+from azq.nets import NetSpec, from_bytes, restore, unpack
 from azq.nets.onnx import to_onnx
 from azq.nets.weights import describe
 from azq.search.search import exploring
@@ -60,22 +60,19 @@ class Workplace:
 
     def by_torch(self, version: int) -> Callable[[np.ndarray], Outputs]:
         state, meta = from_bytes(self.weights[version])
-        model = Model(NetSpec.of(self.game), network_of(meta), FLOAT32)
+        model = Model(NetSpec.of(self.game), NetworkConfig.model_validate(meta.network), FLOAT32)
         model.take(state, meta)
         return model.evaluate
 
     def by_onnx(self, version: int) -> Callable[[np.ndarray], Outputs]:
-        state, meta = from_bytes(self.weights[version])
-        spec = NetSpec.of(self.game)
-        network = build(NetworkConfig.model_validate(meta.network), spec)
-        load_into(network, state)
+        network = restore(self.weights[version], self.game)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(to_onnx(network.eval()), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(to_onnx(network), options, providers=["CPUExecutionProvider"])
         names = [one.name for one in session.get_inputs()]
 
         def evaluate(packed: np.ndarray) -> Outputs:
-            parts = dict(zip(("planes", "scalars"), unpack(torch.from_numpy(packed), spec), strict=True))
+            parts = dict(zip(("planes", "scalars"), unpack(torch.from_numpy(packed), network.spec), strict=True))
             logits, values = session.run(["logits", "values"], {name: parts[name].float().numpy() for name in names})
             return logits.astype(np.float16), values.astype(np.float16)
 
@@ -86,7 +83,8 @@ def play(
     place: Workplace, config: _core.SearchConfig, evaluate: Callable[[np.ndarray], Outputs], version: int, games: int
 ) -> list[_core.Record]:
     """Games as a tab makes them."""
-    game, found, capacity = place.game, [], SLOTS * config.leaves_per_step
+    game, capacity = place.game, SLOTS * config.leaves_per_step
+    found: list[_core.Record] = []
     search = _core.Search(game, config, num_slots=min(SLOTS, games), seed=place.sections.run.seed)
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     waiting = iter(range(1, games + 1))
@@ -113,7 +111,7 @@ def chosen(records: list[_core.Record], budget: int) -> list[ChosenPly]:
 def figures(differences: list[Difference]) -> dict[str, Any]:
     policy, value = (np.array([getattr(one, name) for one in differences]) for name in ("policy", "value"))
     action = np.array([one.action for one in differences])
-    out = {
+    return {
         "plies": len(differences),
         "other_action": int(action.sum()),
         "other_simulations": sum(one.simulations > 0 for one in differences),
@@ -124,7 +122,6 @@ def figures(differences: list[Difference]) -> dict[str, Any]:
         "value_above": {str(bound): int((value > bound).sum()) for bound in (0.001, 0.01, 0.02, 0.05, 0.1, 0.2)},
         "action_and_policy_within": {str(bound): int((action & (policy <= bound)).sum()) for bound in (0.001, 0.01, 0.02, 0.05)},
     }
-    return out
 
 
 def main() -> None:

@@ -43,7 +43,9 @@ def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), **search: Any) -
     return Order.of(_core.load_game(name, {}), sections, sections.search, versions)
 
 
-def games_of(order: Order, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None) -> list[Returned]:
+def games_of(
+    order: Order, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None
+) -> list[Returned]:
     """Finished games with these numbers, made as ordered or, with a `config`, otherwise."""
     config = config or order.config(order.budgets[-1])
     search = _core.Search(order.game, config, num_slots=len(uids), seed=order.seed)
@@ -52,7 +54,8 @@ def games_of(order: Order, evaluate: Any, uids: Sequence[int], *, version: int =
     capacity = len(uids) * config.leaves_per_step
     packed, slots = np.zeros((capacity, order.game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while leaves := search.collect(packed, slots):
-        search.apply(*evaluate(version, packed[:leaves]), version)
+        logits, values = evaluate(version, packed[:leaves])
+        search.apply(logits, values, version)
     return [returned(pack_record(search.record(slot))) for slot in range(len(uids))]
 
 

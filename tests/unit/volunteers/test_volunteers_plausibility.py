@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from honest_tabs import TinyNetworks, games_of, order_of, returned, with_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, Order, check
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
-from tests.support.honest_tabs import TinyNetworks, games_of, order_of, returned, with_arrays
 
 GAMES = ("tic_tac_toe", "connect_four", "backgammon", "blob", "beasty_bar", "othello")
 

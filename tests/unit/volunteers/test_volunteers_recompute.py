@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from honest_tabs import TinyNetworks, games_of, order_of
 from numpy.typing import NDArray
 
 from azq.volunteers import recompute as recomputing
+from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Order, check
 from azq.volunteers.recompute import ChosenPly, Difference, Outputs, recompute
 from azq.volunteers.standing import differs
-from tests.support.honest_tabs import TinyNetworks, games_of, order_of
 
 
-def plies_of(order: Order, games: list) -> list[ChosenPly]:
+def plies_of(order: Order, games: list[Returned]) -> list[ChosenPly]:
     return [ply for game in games for ply in check(order, game).own]
 
 
@@ -25,7 +28,7 @@ def plies_of(order: Order, games: list) -> list[ChosenPly]:
         ("blob", {"algorithm": "puct"}),
     ],
 )
-def test_honest_games_are_what_comes_out(name: str, search: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_honest_games_are_what_comes_out(name: str, search: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recomputing, "SLOTS", 7)
     order = order_of(name, num_simulations=8, **search)
     evaluate = TinyNetworks(order.game)
@@ -50,7 +53,7 @@ def test_a_little_noise_of_rounding_is_no_difference() -> None:
     assert any(each.policy > 0 for each in found)
 
 
-def differing(order: Order, games: list, evaluate: TinyNetworks) -> float:
+def differing(order: Order, games: list[Returned], evaluate: TinyNetworks) -> float:
     found = recompute(order.game, order.seed, order.config, plies_of(order, games), evaluate)
     return sum(map(differs, found)) / len(found)
 
