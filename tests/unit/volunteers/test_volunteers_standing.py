@@ -161,7 +161,7 @@ def _binomial(checks: int, count: int) -> float:
 
 
 def judged(accepted: int = 0, refused: int = 0, *, recomputed: int = 20, differed: int = 0) -> Judgement:
-    returns = dict.fromkeys(range(accepted), (0.0,))
+    returns: dict[int, tuple[float, ...]] = dict.fromkeys(range(accepted), (0.0,))
     return Judgement(returns, dict.fromkeys(range(-refused, 0), "no"), PLIES * (accepted + refused), recomputed, differed, refused > 0)
 
 
