@@ -54,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     "inference": processes.inference,
     "learner": processes.learner,
     "daemon": processes.daemon,
+    "gateway": processes.gateway,
     "front": processes.front,
     "top": look.top,
     "doctor": look.doctor,

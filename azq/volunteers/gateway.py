@@ -87,6 +87,7 @@ class Gateway:
         self.config = config
         self.rooms: dict[str, Room] = {}
         self.links: dict[int, Link] = {}
+        self.counts: Counter[str] = Counter()  # games by what became of them, simulations
         self.turned_s = clock()
         self.stopping = threading.Event()
         self._backing = backing
@@ -181,7 +182,8 @@ class Gateway:
                 if room is not None:
                     self._serve(link, room)
             case TabProgress():
-                link.figures = {"simulations": said.simulations, "evaluations": said.evaluations, "cpu": said.cpu}
+                self.counts["simulations"] += max(0, said.simulations - link.simulations)
+                link.simulations = said.simulations
                 if room is not None:
                     room.sessions.hear(link.number, said.playing, now_s)
             case GamesComplete(games):
@@ -240,7 +242,7 @@ class Gateway:
     def _room_of(self, view: RunView, sections: RunSections) -> Room:
         name = view.record.run
         if name not in self.rooms:
-            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience)
+            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self.counts)
             self._start(self._judge(self.rooms[name]))
         return self.rooms[name]
 
@@ -283,6 +285,7 @@ class Gateway:
         if events or wanted:
             records, totals = await self._in_thread(self._commit, kept.held, events, wanted)
             sessions.committed(events, totals)
+            room.newest.extend(events)
             sessions.adopted(job, records, self._clock())
         if self._clock() >= kept.renew_s:
             await self._in_thread(kept.held.journal, ())
@@ -381,13 +384,6 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown(wait=False)
         self._judging.shutdown(wait=False)
-
-    def figures(self) -> dict[str, float]:
-        """What the gateway counts, since it began."""
-        counts: Counter[str] = Counter()
-        for room in tuple(self.rooms.values()):
-            counts.update(room.sessions.counts)
-        return {"tabs": float(len(self.links)), **{f"games_{name}": float(count) for name, count in counts.items()}}
 
     def _is_here(self, room: Room) -> bool:
         return self.rooms.get(room.record.run) is room

@@ -18,6 +18,8 @@ from azq.replay.samples import judge as by_the_rules
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 
+WORKER_PREFIX = "browser:"  # of who made a sample, before the contributor
+
 
 @dataclass(frozen=True, slots=True)
 class Returned:

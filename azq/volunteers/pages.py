@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError
+from azq.status.viewer import GameView
 from azq.volunteers.gateway import Gateway, Networks
 
 FOLDER = str(files("azq") / "web")
@@ -124,7 +125,14 @@ class PublicFigures:
         return Response(self._body, media_type="application/json")
 
 
-def make_site(gateway: Gateway, networks: Networks, tell: Callable[[], dict[str, Any]]) -> ASGIApp:
+class Telling(Protocol):
+    """What everybody may ask for; each call may take a while and raise `AzqError`."""
+
+    def figures(self) -> dict[str, Any]: ...
+    def game(self, uid: int) -> GameView | None: ...
+
+
+def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
     """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves."""
 
     @asynccontextmanager
@@ -140,15 +148,22 @@ def make_site(gateway: Gateway, networks: Networks, tell: Callable[[], dict[str,
     def is_well(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
+    async def game(request: Request) -> Response:
+        found = await asyncio.to_thread(public.game, request.path_params["uid"])
+        if found is None:
+            return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
     routes: list[BaseRoute] = [
         Route("/", to("/web/contribute/")),
         Route("/progress", to("/web/progress/")),
         Route("/play", to("/web/play/")),
         Route("/favicon.ico", to("/web/icon.svg")),
         Route("/healthz", is_well),
-        Route("/v1/public", PublicFigures(tell).answer),
+        Route("/v1/public", PublicFigures(public.figures).answer),
+        Route("/v1/public/games/{uid:int}", game),
         Route("/models/{name}", NetworkFiles(networks).answer),
-        WebSocketRoute("/ws", gateway.talk),
+        WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]
     return Guarded(Starlette(routes=routes, lifespan=life))

@@ -7,12 +7,13 @@ import contextlib
 import hashlib
 import hmac
 import secrets
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import partial
 
 import redis
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from azq import games
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
@@ -21,12 +22,13 @@ from azq.volunteers.sessions import Patience, Sessions
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
-from azq.wire.messages import GameRecord, RunRecord
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 from azq.wire.tabs import FromGateway, Handed, ModelUpdate, PlayGames, WorkerReady, encode_tab
 
 OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
 PAUSE_S = 0.05
 FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
+NEWEST = 20
 MOST_GAMES = 512  # that one tab plays at once
 TICKET_BYTES = 16
 
@@ -71,6 +73,7 @@ class Room:
     sessions: Sessions
     network: ModelUpdate | None = None
     leases: list[Kept] = field(default_factory=list)
+    newest: deque[SampleEvent] = field(default_factory=partial(deque, maxlen=NEWEST))  # that tabs finished
     bell: Bell = field(default_factory=Bell)
 
     @property
@@ -86,7 +89,7 @@ class Room:
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, records)
 
 
-def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: Patience) -> Room:
+def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: Patience, counts: Counter[str]) -> Room:
     """A run's room without anybody in it."""
     mark = f"{record.run} {record.created_ms}".encode()
 
@@ -94,7 +97,7 @@ def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience:
         moved = hashlib.sha256(encode(handed)).digest() if handed.actions else b""
         return hmac.digest(secret, b" ".join((mark, str(uid).encode(), contributor.encode(), moved)), "sha256")[:TICKET_BYTES]
 
-    return Room(record, sections, Sessions(ticket, patience))
+    return Room(record, sections, Sessions(ticket, patience, counts))
 
 
 def tab_search(sections: RunSections) -> SearchConfig:
@@ -102,12 +105,6 @@ def tab_search(sections: RunSections) -> SearchConfig:
     return sections.search.model_copy(
         update={"reuse_subtree": False, "num_simulations": sections.volunteers.num_simulations or sections.search.num_simulations}
     )
-
-
-def uniform_network(sections: RunSections) -> ModelUpdate:
-    """What tabs are told of a run whose leaves are all evaluated alike."""
-    game = games.load(sections.run.game, **sections.run.params)
-    return ModelUpdate("", game.name, dict(game.params), 0, "", 0, b"", b"", b"", 0.0)
 
 
 def volunteer_secret(client: redis.Redis) -> bytes:
@@ -131,7 +128,7 @@ class Link:
         self.wished = ""  # run that it played for before
         self.version = -1  # of the weights that it was told of
         self.unreadable = 0
-        self.figures: dict[str, float] = {}
+        self.simulations = 0  # so far, as it says
         self.said_bye = False
         self._socket = socket
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue(OUTBOX_FRAMES)
@@ -166,7 +163,7 @@ class Link:
             self._outbox.put_nowait(None)
         await asyncio.wait({self._writer}, timeout=2.0)
         self._writer.cancel()
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
             if self._socket.application_state is WebSocketState.CONNECTED:
                 await self._socket.close()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from azq.volunteers.judging import Returned, Verdict
+from azq.volunteers.judging import WORKER_PREFIX, Returned, Verdict
 from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import Accepted, Refused, TabGame
 
@@ -81,11 +81,11 @@ class Patience:
 class Sessions:
     """The tabs and games of one run at one gateway."""
 
-    def __init__(self, ticket: Ticket, patience: Patience) -> None:
+    def __init__(self, ticket: Ticket, patience: Patience, counts: Counter[str] | None = None) -> None:
         self.tabs: dict[int, Tab] = {}
         self.games: dict[int, HeldGame] = {}
         self.claims: dict[tuple[int, str], Claim] = {}  # by game and contributor
-        self.counts: Counter[str] = Counter()  # accepted, refused, late, duplicate
+        self.counts = Counter() if counts is None else counts  # games: accepted, refused, late, duplicate
         self._ticket = ticket
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
@@ -114,6 +114,9 @@ class Sessions:
         """A tab lives and plays these games, of which it may have had some before it, or the gateway, came back."""
         known = self.tabs[tab]
         known.heard_s = now_s
+        for uid in (known.plays & self.games.keys()).difference(playing):
+            if now_s - self.games[uid].since_s >= self._patience.silent_s:  # it lost the game, or never got it
+                self._wait(uid, now_s)
         for uid in playing:
             game = self.games.get(uid)
             if game is None:
@@ -340,4 +343,4 @@ def _returned(game: HeldGame) -> Returned:
 
 def _event(game: HeldGame, finished_ms: int) -> SampleEvent:
     assert game.brought is not None
-    return SampleEvent(game.brought.record, game.returns, f"browser:{game.contributor}", finished_ms)
+    return SampleEvent(game.brought.record, game.returns, f"{WORKER_PREFIX}{game.contributor}", finished_ms)

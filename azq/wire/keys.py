@@ -45,6 +45,7 @@ AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker", "gate
 _ALL_READ = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
 _ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w", "gateway": "w"}
 _LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
+_STORED = _LEARNT | {"gateway": "rw"}  # networks for browsers
 _PLAYED = {"daemon": "rw", "worker": "rw", "gateway": "rw"}
 _HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 
@@ -68,16 +69,16 @@ TABLE = (
     _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
-    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", worker="rw"),
-    _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
+    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", **_PLAYED),
+    _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="r"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
-    _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw"),
+    _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw", gateway="r"),
     _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
-    _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_LEARNT),
-    _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_LEARNT),
+    _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_STORED),
+    _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_STORED),
     _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw"),
     _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw"),
     _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),

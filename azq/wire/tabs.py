@@ -6,7 +6,7 @@ ever added, optional and last. Letters: L leaves, P bytes of a packed observatio
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -162,6 +162,8 @@ class TabStanding(TabMessage, frozen=True, tag="Standing"):
 FromTab = Hello | WorkerReady | TabProgress | GamesComplete | Bye
 FromGateway = Welcome | ModelUpdate | PlayGames | Accepted | Refused | TabStanding
 
+M = TypeVar("M")
+
 _encoder = msgspec.msgpack.Encoder()
 _from_tab = msgspec.msgpack.Decoder(tuple[int, FromTab])
 _from_gateway = msgspec.msgpack.Decoder(tuple[int, FromGateway])
@@ -177,17 +179,15 @@ def from_tab(frame: bytes) -> FromTab:
     """What a tab says. Raises `WireError` for a frame that is too long, of another schema, or no message of a tab within its limits."""
     if len(frame) > MAX_TAB_BYTES:
         raise WireError(f"frame of {len(frame)} bytes exceeds the limit of {MAX_TAB_BYTES}; send fewer games at once")
-    message: FromTab = _decode(_from_tab, frame)
-    return message
+    return _decode(_from_tab, frame)
 
 
 def from_gateway(frame: bytes) -> FromGateway:
     """What a gateway says. Raises `WireError` for anything else."""
-    message: FromGateway = _decode(_from_gateway, frame)
-    return message
+    return _decode(_from_gateway, frame)
 
 
-def _decode(decoder: msgspec.msgpack.Decoder, frame: bytes) -> object:
+def _decode(decoder: msgspec.msgpack.Decoder[tuple[int, M]], frame: bytes) -> M:
     try:
         if (schema := _schema.decode(frame)[0]) != TAB_SCHEMA:
             raise WireError(f"the frame has schema {schema}, this azq speaks {TAB_SCHEMA}; load the page again")

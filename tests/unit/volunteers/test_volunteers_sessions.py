@@ -97,6 +97,16 @@ def test_silent_tabs_lose_their_games_and_may_still_be_first():
     ]
 
 
+def test_a_game_that_a_tab_lost_goes_to_others():
+    sessions = opened(games=2)
+    sessions.hand(1, 0.0)
+    sessions.hear(1, (1,), 29.0)
+    assert sessions.tabs[1].plays == {1, 2}, "it may not have got it yet"
+    sessions.hear(1, (1,), 30.0)
+    sessions.hear(2, (), 30.0)
+    assert [record.uid for record, _ in sessions.hand(2, 30.0)] == [2]
+
+
 @pytest.mark.parametrize("for_good", [False, True])
 def test_a_tab_that_left_finds_its_games_again_unless_it_said_bye(for_good):
     sessions = opened(games=1)
