@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from azq import games
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.match import unit
-from azq.arena.player import Line, position
+from azq.arena.player import asked, position
 from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
@@ -173,37 +173,17 @@ def _read_line(game: games.Game, number: int, line: str) -> Iterator[Sequence[in
     """No position for a blank line, else one where a player is to move."""
     if not line.strip():
         return
-    history = _history(game, number, line)
-    state = history.start.clone() if isinstance(history, Line) else game.new_initial_state()
-    for action in history:
-        if state.is_terminal():
-            raise WireError(f"line {number}: the game is over before action {action}")
-        try:
-            state.apply_action(action)
-        except AzqError as error:
-            raise WireError(f"line {number}: {error}") from None
-    if state.is_terminal():
-        raise WireError(f"line {number}: the game is over, there is no move")
-    if state.is_chance_node():
-        raise WireError(f"line {number}: chance is to act there, no player; add its outcome to the actions")
-    yield history
-
-
-def _history(game: games.Game, number: int, line: str) -> Sequence[int]:
-    """What a line asks about: actions from the initial state, or a notation, with actions from there if it has both."""
     try:
-        asked = json.loads(line)
-        actions = asked["actions"] if "position" not in asked else asked.get("actions", [])
-        notation = asked.get("position")
+        row = json.loads(line)
+        actions = row["actions"] if "position" not in row else row.get("actions", [])
+        notation = row.get("position")
         if not isinstance(actions, list) or not all(type(action) is int for action in actions):
             raise TypeError
-        if "position" in asked and not isinstance(notation, str):
+        if "position" in row and not isinstance(notation, str):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}') from None
-    if notation is None:
-        return list(actions)
     try:
-        return Line(game.state_from_notation(notation), actions)
+        yield asked(game, actions, notation)
     except AzqError as error:
         raise WireError(f"line {number}: {error}") from None

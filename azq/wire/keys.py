@@ -50,7 +50,7 @@ _LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r"}
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="w", worker="own"),
     _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", daemon="rw", learner="r", worker="rw"),
     _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", daemon="rw", worker="rw"),
     _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="rw", learner="rw", worker="w"),
