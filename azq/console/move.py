@@ -29,13 +29,14 @@ Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A network with its search, ready to answer positions."""
+    """A network with its search, ready to answer positions; with a temperature it does not always play its best move."""
 
     game: games.Game
     evaluator: Evaluator
     weight_version: int
     search: SearchConfig
     num_simulations: int
+    temperature: float = 0.0
 
     def moves(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
@@ -60,14 +61,28 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
-    path = Path(weights) if weights != "latest" else newest_weights(folder)
-    if not path.is_file():
-        raise NotFound(f"no weights file at {path}; give --weights FILE, or --run with `latest`")
+    path = weights_file(folder, weights)
     settings = folder.sections() if folder.exists() else config.run_sections()
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     evaluator = LocalEvaluator.from_file(rules, path, config.inference)
     return Agent(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
+
+
+def weights_file(folder: rundir.RunDir, weights: str) -> Path:
+    """The file of `latest`, of a version of the run, or that of this path. Raises `NotFound`."""
+    if weights == "latest":
+        return newest_weights(folder)
+    if weights.isdecimal():
+        for path in (folder.path / "weights").glob("*.safetensors"):
+            if weight_version(path) == int(weights):
+                return path
+        raise NotFound(
+            f"run {folder.name!r} keeps no weights of version {weights}; see {folder.path / 'weights'}, or name another run or a file"
+        )
+    if not Path(weights).is_file():
+        raise NotFound(f"no weights file at {weights}; give --weights FILE or VERSION, or --run with `latest`")
+    return Path(weights)
 
 
 def newest_weights(folder: rundir.RunDir) -> Path:
