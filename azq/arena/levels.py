@@ -15,8 +15,9 @@ from azq.arena.players import version_of
 from azq.arena.rating import Rating
 from azq.errors import NotFound
 
-ELO_OF_DOUBLING = 60.0  # of the simulations
-EASIER = ((1.0, 0.5, 100.0), (0.25, 0.5, 200.0), (0.25, 1.0, 350.0))  # share of simulations, temperature, Elo below the weakest rung
+# Connect four, a network after four minutes of training, 200 games each against itself with 64 simulations and no temperature.
+ELO_OF_DOUBLING = 60.0  # of the simulations: 81, 127 and 175 for one, two and three doublings
+EASIER = ((1.0, 2.0, 110.0), (0.25, 2.0, 250.0), (0.25, 4.0, 330.0), (0.125, 4.0, 410.0))  # share of simulations, temperature, Elo below
 FEWEST = 4  # simulations
 
 

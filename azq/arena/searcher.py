@@ -93,19 +93,21 @@ class Searcher:
         state, line = self._search.state(slot), [action]
         if isinstance(self._search, PortableSearch):
             return line
-        mover, known = state.current_player(), not self._game.is_hidden()
-        tree = self._search.tree(slot)
-        parents, actions, visits, node = tree["parent"], tree["action"], tree["visits"], 0
+        mover, tree, node = state.current_player(), self._search.tree(slot), 0
         while True:
             state.apply_action(line[-1])
-            children = np.flatnonzero((parents == node) & (actions == line[-1]))
-            if not len(children) or state.current_player() < 0 or not (known or state.current_player() == mover):
+            actor = state.current_player()
+            if actor < 0 or (self._game.is_hidden() and actor != mover):
                 return line
-            node = children[np.argmax(visits[children])]
-            replies = tree["child_visits"][node]
-            if not replies.any():
+            # Below chance an action leads to several nodes, those of other players among them.
+            children = np.flatnonzero((tree["parent"] == node) & (tree["action"] == line[-1]) & (tree["actor"] == actor))
+            replies = [
+                (int(tree["child_visits"][child, reply]), -reply, int(child)) for child in children for reply in state.legal_actions()
+            ]
+            visits, reply, node = max(replies, default=(0, 0, 0))
+            if not visits:
                 return line
-            line.append(int(np.argmax(replies)))
+            line.append(-reply)
 
     def _each(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
         found: list[T] = []
