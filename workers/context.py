@@ -12,6 +12,7 @@ import redis
 from azq import games, logs
 from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
+from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
@@ -37,6 +38,18 @@ NO_LIMIT = 2**31  # a stopped worker is not the job's fault
 LOOK_BACK = 16  # weight events; one that does not decode must not set a run's progress back to nothing
 
 log = logs.get(__name__)
+
+
+def sections_now(ledger: Ledger, bus: Bus, view: RunView) -> RunSections:
+    """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
+    sections, until = sections_of(view.record), view.record.until
+    if not sections.search.schedule:
+        return sections
+    games = ledger.counts(view.record.run).finished
+    newest = read_weights(bus, view.record.run, LOOK_BACK) if "steps" in until else []
+    steps = newest[0].step if newest else 0
+    now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
+    return sections.model_copy(update={"search": now})
 
 
 class Interrupted(AzqError):
@@ -90,15 +103,8 @@ class Context:
             self.board.write(self.slot, ChildFigures())
 
     def sections_now(self, view: RunView) -> RunSections:
-        """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
-        sections, until = sections_of(view.record), view.record.until
-        if not sections.search.schedule:
-            return sections
-        games = self.ledger.counts(view.record.run).finished
-        newest = read_weights(RedisBus(self.control), view.record.run, LOOK_BACK) if "steps" in until else []
-        steps = newest[0].step if newest else 0
-        now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
-        return sections.model_copy(update={"search": now})
+        """As `sections_now`, with this child's connections."""
+        return sections_now(self.ledger, RedisBus(self.control), view)
 
     def game(self, sections: RunSections) -> Game:
         return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)

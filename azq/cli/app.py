@@ -54,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     "inference": processes.inference,
     "learner": processes.learner,
     "daemon": processes.daemon,
+    "gateway": processes.gateway,
     "front": processes.front,
     "top": look.top,
     "doctor": look.doctor,
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Command] = {
 GROUPS = {
     "runs": rest.runs_app,
     "jobs": rest.jobs_app,
+    "weights": rest.weights_app,
     "fleet": fleet.fleet_app,
     "config": look.config_app,
     "devices": look.devices_app,

@@ -80,6 +80,19 @@ class WeightEvent(Message, frozen=True):
     channels: int = 0
 
 
+class ModelEvent(Message, frozen=True):
+    """Weights as a network that browsers run, and what it answers on L positions of the game."""
+
+    version: int
+    sha256: str
+    uri: str
+    size: int  # bytes
+    positions: bytes  # uint8 (L, P)
+    logits: bytes  # float32 (L, A)
+    values: bytes  # float32 (L, V)
+    tolerance: float  # of each number, absolute
+
+
 class Job(Message, frozen=True):
     """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
 

@@ -14,8 +14,8 @@ from azq.errors import NotFound, WireError
 from azq.status import observe
 from azq.status.schemas import WeightsOut
 from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import WeightEvent
+from azq.wire.codec import decode_either
+from azq.wire.messages import ModelEvent, WeightEvent
 from daemon.api.access import WORKER
 from daemon.api.services import Services, Use
 
@@ -90,12 +90,13 @@ def forget_run(use: Services, run: str) -> None:
 
 
 def weights_in(bus: Bus, run: str) -> set[str]:
-    """Where in the control plane a run's weights are."""
+    """Where in the control plane a run's weights are, those for browsers too."""
     found: set[str] = set()
-    last = "0"
-    while entries := bus.after(keys.weights(run), last, count=READ_AT_ONCE):
-        last = entries[-1].id
-        for entry in entries:
-            with contextlib.suppress(WireError):
-                found.add(decode(entry.frame, WeightEvent).uri)
+    for stream in (keys.weights(run), keys.onnx(run)):
+        last = "0"
+        while entries := bus.after(stream, last, count=READ_AT_ONCE):
+            last = entries[-1].id
+            for entry in entries:
+                with contextlib.suppress(WireError):
+                    found.add(decode_either(entry.frame, WeightEvent, ModelEvent).uri)
     return {uri for uri in found if uri.startswith(IN_CONTROL_PLANE)}
