@@ -41,14 +41,14 @@ export async function callPage(path) {
 /** A key that nobody else chooses. */
 export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-async function ask(path, { method = "GET", body, key } = {}) {
+async function ask(path, { method = "GET", body, key, patience_ms = PATIENCE_MS } = {}) {
   const headers = { accept: "application/json" };
   if (key) headers["idempotency-key"] = key;
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
-    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const signal = AbortSignal.timeout(patience_ms);
     response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     throw new Away(String(error));
