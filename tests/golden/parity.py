@@ -25,6 +25,7 @@ NO_ACTIONS = np.zeros(0, np.uint16)
 SEED = 2026
 GUMBEL, PUCT = Settings("gumbel", 16, reuse_subtree=False), Settings("puct", 16)
 CONSTANTS = Path(__file__).with_suffix(".json")
+RECORD = ("actions", "policies", "root_values", "simulations", "weight_versions", "returns")
 TREE = ("parent", "action", "actor", "visits", "raw_value", "mean", "lower", "upper", "child_visits", "prior", "q")
 
 
@@ -67,8 +68,8 @@ def _digest(*items: object) -> bytes:
     """Of texts, arrays and, as four bytes, whole numbers."""
     whole = hashlib.sha256()
     for item in items:
-        if isinstance(item, str | bytes):
-            whole.update(item.encode() if isinstance(item, str) else item)
+        if isinstance(item, str):
+            whole.update(item.encode())
         else:
             whole.update((np.int32(item) if isinstance(item, int) else np.asarray(item)).tobytes())
     return whole.digest()
@@ -118,7 +119,7 @@ def _records(rules: Game, case: Parity) -> list[bytes]:
         _step(search, rules, packed, turn % 5)
         for slot in search.finished_slots():
             record = search.record(slot)
-            found[record.uid] = _digest(b"".join(record.packed()), record.returns)
+            found[record.uid] = _digest(*(getattr(record, name) for name in RECORD))
             search.clear(slot)
             for uid in waiting:
                 search.start(slot, uid, NO_ACTIONS)
@@ -175,7 +176,7 @@ OTHERS = [
     Parity("eight hands", "blob", "records", 10, Settings("puct", 16, dirichlet_alpha=0.3), params={"players": 8, "hook": False}),
     Parity("race", "backgammon", "records", 20, Settings("puct", 16, temperature=0.5, fpu_reduction=0.0), params={"start": "race"}),
 ]
-FAST = [case for game in games.names() for case in of_game(game, FULL if game in SHORT else 50)] + OTHERS
+FAST = [case for game in games.names() for case in of_game(game, FULL if game in SHORT else 20)] + OTHERS
 SLOW = [case for game in games.names() if game not in SHORT for case in of_game(game, FULL)]
 
 
