@@ -91,7 +91,7 @@ class Gateway:
         self.turned_s = clock()
         self.stopping = threading.Event()
         self._backing = backing
-        self._patience = Patience(config.silent_after_s, config.late_after_s)
+        self._patience = Patience(config.silent_after_s, config.late_after_s, config.batch_after_s)
         self._clock = clock
         self._numbers = itertools.count(1)
         self._addresses: Counter[str] = Counter()
