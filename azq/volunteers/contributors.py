@@ -52,7 +52,7 @@ class Contributors(Guests, Histories):
     """Those of a control plane; safe to share between threads and gateways. `secret` keys the hashes of addresses."""
 
     def __init__(self, client: redis.Redis, config: GatewayConfig, secret: bytes = b"", clock_ms: Callable[[], int] = now_ms) -> None:
-        self._client = client
+        self.client = client
         self._config = config
         self._secret = secret
         self._clock_ms = clock_ms
@@ -64,10 +64,9 @@ class Contributors(Guests, Histories):
     def welcome(self, token: str, invite: str, address: str, device: str) -> Guest | Refused:
         """The contributor of a token, a new one without, or why he may not. Raises `BrokerError`."""
         tag = hmac.digest(self._secret, address.encode(), "sha256").hex()[:16]
-        with translate(self._client):
-            why: Any = self._client.get(keys.VOLUNTEERS_OFF)
-            if why is not None:
-                return Refused("nobody's help is wanted just now", why.decode() or "try again another day")
+        with translate(self.client):
+            if why := self.closed():
+                return Refused("nobody's help is wanted just now", why)
             contributor = self._of_token(token) or self._new(invite, tag, device)
         if isinstance(contributor, Refused):
             return contributor
@@ -76,6 +75,12 @@ class Contributors(Guests, Histories):
             return Refused(f"your games are not taken: {standing.reason}", "ask who invited you", final=True)
         self._addresses[found.contributor] = tag
         return Guest(found.contributor, secret, found.name)
+
+    def closed(self) -> str:
+        """Why nobody may contribute now, as the operator put it; empty where they may. Raises `BrokerError`."""
+        with translate(self.client):
+            why: Any = self.client.get(keys.VOLUNTEERS_OFF)
+        return "" if why is None else why.decode() or "try again another day"
 
     def _of_token(self, token: str) -> tuple[Contributor, str] | None:
         found = self._read(token.partition(".")[0])
@@ -93,21 +98,21 @@ class Contributors(Guests, Histories):
         token = f"{contributor}.{secrets.token_urlsafe(24)}"
         device = "".join(letter for letter in device if letter.isprintable())[:LONGEST_NAME]
         fresh = Contributor(contributor, name or f"guest-{contributor[:6]}", device, _hashed(token), self._clock_ms())
-        self._client.hset(keys.CONTRIBUTORS, contributor, encode(fresh))
+        self.client.hset(keys.CONTRIBUTORS, contributor, encode(fresh))
         return fresh, token
 
     def _invited(self, invite: str) -> str | None:
         """The name that an invitation gives; None where it is used up, over, or none."""
         key = keys.invitation(_hashed(invite).hex())
-        name: Any = self._client.hget(key, "name")
-        if name is None or int(self._client.hincrby(key, "uses", -1)) < 0:
+        name: Any = self.client.hget(key, "name")
+        if name is None or int(self.client.hincrby(key, "uses", -1)) < 0:
             return None
         return bytes(name).decode()
 
     def _spend(self, what: str, count: int, life_s: int) -> int:
         """What was spent of a quota in this span of time, with this."""
         key = keys.quota(f"{what}:{self._clock_ms() // (1000 * life_s)}")
-        with self._client.pipeline() as pipe:
+        with self.client.pipeline() as pipe:
             pipe.incrby(key, count)
             pipe.expire(key, life_s)
             return int(pipe.execute()[0])
@@ -115,8 +120,10 @@ class Contributors(Guests, Histories):
     # -- what they do
 
     def refusal(self, contributor: str, games: int) -> str:
-        """Why so many more games are too many now; empty where they are not. Raises `BrokerError`."""
-        with translate(self._client):
+        """Why so many more games are not taken now; empty where they are. Raises `BrokerError`."""
+        if why := self.closed():
+            return why
+        with translate(self.client):
             if self._spend(f"games:{contributor}", games, HOUR_S) > self._config.games_per_hour:
                 return f"more than {self._config.games_per_hour} games an hour came from this device"
             tag = self._addresses.get(contributor, contributor)
@@ -126,7 +133,7 @@ class Contributors(Guests, Histories):
 
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Adds committed games to the totals; raises `BrokerError`."""
-        with translate(self._client), self._client.pipeline() as pipe:
+        with translate(self.client), self.client.pipeline() as pipe:
             for event in events:
                 contributor = _of(event)
                 for _, key, life_s in self._periods():
@@ -136,14 +143,14 @@ class Contributors(Guests, Histories):
                     if life_s:
                         pipe.expire(key, life_s)
             pipe.execute()
-        ever = self._sums("ever")
+        ever = self.sums("ever")
         return {contributor: ever[contributor] for contributor in set(map(_of, events))}
 
     def history(self, contributor: str) -> History:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""
         until_s, known = self._known.get(contributor, (0.0, None))
         if known is None or time.monotonic() > until_s:
-            with translate(self._client):
+            with translate(self.client):
                 known = self._read(contributor)
         return known.history if known else History()
 
@@ -159,12 +166,12 @@ class Contributors(Guests, Histories):
             pipe.hset(keys.CONTRIBUTORS, contributor, encode(found))
             return found
 
-        with translate(self._client):
-            found: Any = self._client.transaction(step, keys.CONTRIBUTORS, value_from_callable=True)  # type: ignore[arg-type]
+        with translate(self.client):
+            found: Any = self.client.transaction(step, keys.CONTRIBUTORS, value_from_callable=True)  # type: ignore[arg-type]
         return self._remember(found).history
 
     def _read(self, contributor: str) -> Contributor | None:
-        frame: Any = self._client.hget(keys.CONTRIBUTORS, contributor) if contributor else None
+        frame: Any = self.client.hget(keys.CONTRIBUTORS, contributor) if contributor else None
         return self._remember(decode(frame, Contributor)) if frame else None
 
     def _remember(self, found: Contributor) -> Contributor:
@@ -175,8 +182,8 @@ class Contributors(Guests, Histories):
 
     def all(self) -> list[Contributor]:
         """Every contributor, the newest last. Raises `BrokerError`."""
-        with translate(self._client):
-            frames: Any = self._client.hvals(keys.CONTRIBUTORS)
+        with translate(self.client):
+            frames: Any = self.client.hvals(keys.CONTRIBUTORS)
         return sorted((decode(frame, Contributor) for frame in frames), key=lambda each: each.created_ms)
 
     def find(self, name: str) -> Contributor:
@@ -194,7 +201,7 @@ class Contributors(Guests, Histories):
 
     def leaderboard(self) -> list[dict[str, object]]:
         """Names and devices with their games and samples, the best first; blocked ones are left out."""
-        ever, month, day = map(self._sums, PERIODS)
+        ever, month, day = map(self.sums, PERIODS)
         rows: list[dict[str, object]] = [
             {"name": each.name, "device": each.device, **_games(ever[each.contributor]), "last_ms": ever[each.contributor]["last"]}
             | {"games_month": month.get(each.contributor, {}).get("games", 0), "games_day": day.get(each.contributor, {}).get("games", 0)}
@@ -207,15 +214,15 @@ class Contributors(Guests, Histories):
         """Games, samples and contributors of all, ever and in this month and day."""
         found = {}
         for period in PERIODS:
-            sums = self._sums(period).values()
+            sums = self.sums(period).values()
             found[period] = {name: sum(one.get(name, 0) for one in sums) for name in ("games", "samples")} | {"contributors": len(sums)}
         return found
 
-    def _sums(self, period: str) -> dict[str, dict[str, int]]:
+    def sums(self, period: str) -> dict[str, dict[str, int]]:
         """Figures of each contributor in a period."""
         key = next(key for name, key, _ in self._periods() if name == period)
-        with translate(self._client):
-            values: Any = self._client.hgetall(key)
+        with translate(self.client):
+            values: Any = self.client.hgetall(key)
         sums: dict[str, dict[str, int]] = {}
         for field, value in values.items():
             what, _, contributor = field.decode().partition(" ")
@@ -232,7 +239,7 @@ class Contributors(Guests, Histories):
         """An invitation for so many devices; who comes by it is called so, unless the name is empty. Returns its code, a secret."""
         code = secrets.token_urlsafe(12)
         key = keys.invitation(_hashed(code).hex())
-        with translate(self._client), self._client.pipeline() as pipe:
+        with translate(self.client), self.client.pipeline() as pipe:
             pipe.hset(key, mapping={"name": name[:LONGEST_NAME], "uses": uses})
             pipe.expire(key, round(days * DAY_S))
             pipe.execute()
@@ -248,11 +255,11 @@ class Contributors(Guests, Histories):
 
     def turn(self, *, on: bool, reason: str = "") -> None:
         """Lets nobody in any more, whoever he is; or everybody again."""
-        with translate(self._client):
+        with translate(self.client):
             if on:
-                self._client.delete(keys.VOLUNTEERS_OFF)
+                self.client.delete(keys.VOLUNTEERS_OFF)
             else:
-                self._client.set(keys.VOLUNTEERS_OFF, reason)
+                self.client.set(keys.VOLUNTEERS_OFF, reason)
 
 
 def _hashed(secret: str) -> bytes:

@@ -9,12 +9,16 @@ import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from azq._core import Game
 from azq.errors import AzqError, ExitCode
 from azq.volunteers.judging import Returned
+from azq.volunteers.recompute import Outputs
 from azq.volunteers.standing import Judgement
 from azq.wire.messages import RunRecord
 
@@ -58,10 +62,8 @@ def main(pipe: int) -> int:
     """Answers until the other end is closed; returns an exit code. Raises what connecting to the control plane raises."""
     from azq.bus.redis import connect_at_start
     from azq.config import forget_environment, load
-    from azq.nets.device import prepare_process
 
-    config = load(None, [])
-    prepare_process(1)
+    config = load()
     with Connection(pipe) as requests, closing(connect_at_start(config.broker)) as client, suppress(EOFError):
         forget_environment()
         runs = RunVerifications(config, client)
@@ -95,13 +97,14 @@ class RunVerifications:
         game = _core.load_game(sections.run.game, sections.run.params)
         key = request.run.run, request.run.created_ms
         if key not in self._runs:
-            self._runs = {key: self._opened(request.run, game)}  # tabs work for one run at a time
+            opened = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
+            self._runs = {key: opened}  # tabs work for one run at a time, mostly
         verification, versions = self._runs[key]
         return verification.judge(
             Order.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
         )
 
-    def _opened(self, run: RunRecord, game: Any) -> Opened:
+    def _opened(self, run: RunRecord, game: Game) -> Opened:
         from azq.bus.redis import RedisBus
         from azq.config import InferenceConfig
         from azq.inference.ask.local import CatalogSource
@@ -110,9 +113,11 @@ class RunVerifications:
         from azq.inference.device.placement import place
         from azq.inference.weights import WeightCatalog, fetch_from
         from azq.nets import NetSpec
+        from azq.nets.device import prepare_process
         from azq.store import open_run_store
         from azq.volunteers.verification import Verification
 
+        prepare_process(1)
         exact = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
         spec, engine, catalog = NetSpec.of(game), Engine(exact, place(exact)), WeightCatalog(RedisBus(self._client), run.run)
         fetch = fetch_from(open_run_store(self._config.store, run, self._config.home, self._client))
@@ -123,6 +128,16 @@ class RunVerifications:
             return [event.version for event in catalog.newest_first()[:NEWEST_VERSIONS]]
 
         return Verification(lambda version, packed: source(version).evaluate(packed)), versions
+
+
+def _uniform(game: Game) -> Opened:
+    """For runs whose leaves are all evaluated alike."""
+    from azq.volunteers.verification import Verification
+
+    def evaluate(version: int, packed: NDArray[np.uint8]) -> Outputs:
+        return np.zeros((len(packed), game.num_distinct_actions()), np.float16), np.zeros((len(packed), game.value_size()), np.float16)
+
+    return Verification(evaluate), lambda: [0]
 
 
 if __name__ == "__main__":
