@@ -47,7 +47,9 @@ class TabSite:
         self._most_games = most_games
         self._models: dict[str, ModelEvent] = {}
         search = SearchConfig(num_simulations=num_simulations)
-        self.sections = RunSections(run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",)))
+        self.sections = RunSections(
+            run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",))
+        )
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
         self.url = ""
         self._server: uvicorn.Server | None = None
@@ -108,4 +110,3 @@ class TabSite:
         assert self._server is not None
         self._server.should_exit = True
         self._thread.join(20)
-
