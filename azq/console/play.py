@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +13,14 @@ from typing import Any
 from azq import games
 from azq.arena import positions
 from azq.arena.grade import Grade, grade
-from azq.arena.levels import Level, drawn, nearest
+from azq.arena.levels import drawn, nearest
 from azq.arena.match import Unit, draw_outcome, play_match, share_of_first_place, unit, whole_groups
 from azq.arena.player import Ground, Player, position
 from azq.arena.players import kind_of, make_player
 from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
-from azq.console.remote import client_of
+from azq.console.remote import best_weights, client_of
 from azq.console.written import legal_texts, read_move
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
@@ -176,21 +175,19 @@ def play(config: Config, run: str | None, weights: str, level: float | None, num
         raise ConfigError("--level chooses the weights itself; leave --weights out")
     temperature = 0.0
     if level is not None or weights == "best":
-        chosen = _level(config, move.folder_of(config, None, run).name, level)
-        weights, run = str(chosen.weight_version), move.folder_of(config, None, run).name
-        if level is not None:
-            num_simulations, temperature = chosen.num_simulations, chosen.temperature
-        sys.stdout.write(f"level {chosen.elo:.0f}{'' if chosen.measured else ' (estimated)'}: {num_simulations} simulations a move\n")
+        run = move.folder_of(config, None, run).name
+        with client_of(config) as client:  # the daemon has the ratings
+            if level is None:
+                weights = str(best_weights(client, run))
+            else:
+                chosen = nearest(client.levels(run), level)
+                weights, num_simulations, temperature = str(chosen.weight_version), chosen.num_simulations, chosen.temperature
+                sys.stdout.write(
+                    f"level {chosen.elo:.0f}{'' if chosen.measured else ' (estimated)'}: {num_simulations} simulations a move\n"
+                )
     agent = move.open_player(config, game=None, run=run, weights=weights, num_simulations=num_simulations)
     sys.stdout.write(f"{agent.game.name}, weights version {agent.weight_version}; {HELP}\n")
     match(replace(agent, temperature=temperature), 0 if human_first else 1, input, sys.stdout.write)
-
-
-def _level(config: Config, run: str, elo: float | None) -> Level:
-    """The run's level at this Elo, or where there is none wanted its strongest that was measured; the daemon has the ratings."""
-    with client_of(config) as client:
-        levels = client.levels(run)
-    return nearest(levels, elo) if elo is not None else nearest([level for level in levels if level.measured], math.inf)
 
 
 def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Random | None = None) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request, Response
 from numpy.typing import NDArray
 
 from azq import games
@@ -17,18 +18,20 @@ from azq.arena.levels import Level, best_version, drawn, ladder, nearest
 from azq.arena.player import asked, position
 from azq.arena.searcher import Searcher
 from azq.config import RunSections, SearchConfig
-from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, StateConflict
+from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound, StateConflict
 from azq.ledger.records import sections_of
 from azq.search.search import Result
 from azq.status.observe import Standing, read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
+from azq.volunteers.models import ModelCatalog
+from azq.volunteers.playable import Playable, playable
 from azq.wire.messages import RunRecord
 from daemon.api.access import READ
 from daemon.api.audit import QUESTION
 from daemon.api.limits import Turns
 from daemon.api.recorded import rules_of
 from daemon.api.services import Services, Use
-from daemon.api.weights import find_weights
+from daemon.api.weights import MEDIA_TYPE, find_weights
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["moves"])
 
@@ -36,22 +39,30 @@ SLOTS = 8  # positions searched at once: bounds the memory of a request
 LEAVES_PER_STEP = 8  # of a tree, so that an answer takes fewer round trips
 DEADLINE_S = 30.0
 SEED_BITS = 63
-
-
-@dataclass(frozen=True, slots=True)
-class Strength:
-    """How strongly to play; `elo` where a level was asked for."""
-
-    weight_version: int
-    num_simulations: int
-    temperature: float
-    elo: float | None
+FILE: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
 @router.get("/levels", dependencies=[READ])
 def run_levels(run: str, use: Use) -> list[Level]:
     """The levels at which the run's networks can play, weakest first, by its ratings; none before the first evaluation."""
     return _levels(use, run, sections_of(use.ledger.run(run).record))
+
+
+@router.get("/networks", dependencies=[READ])
+def run_networks(run: str, use: Use) -> Playable:
+    """What a page needs to play with the run's networks itself: those that were made for browsers, search settings, levels."""
+    record = use.ledger.run(run).record
+    return playable(run, sections_of(record), ModelCatalog(use.bus, run).all(), _standing(use, run).ratings)
+
+
+@router.get("/networks/{sha256}", response_class=Response, responses=FILE, dependencies=[READ])
+def read_network(run: str, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], use: Use) -> Response:
+    """One of them, as ONNX."""
+    record = use.ledger.run(run).record
+    for model in ModelCatalog(use.bus, run).all():
+        if model.sha256 == sha256:
+            return Response(use.store_of(record, use.home).get(model.uri, sha256), media_type=MEDIA_TYPE)
+    raise NotFound(f"run {run} has no network {sha256} for browsers; `networks` lists them")
 
 
 @router.post("/moves", dependencies=[READ, QUESTION])
@@ -78,7 +89,7 @@ def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut
         weight_version=strength.weight_version,
         num_simulations=strength.num_simulations,
         temperature=strength.temperature,
-        elo=strength.elo,
+        elo=None if body.level is None else strength.elo,
         moves=moves,
     )
 
@@ -91,17 +102,17 @@ def _standing(use: Services, run: str) -> Standing:
     return read_standing(use.bus, run, use.standings)
 
 
-def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) -> Strength:
+def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) -> Level:
     """What the request asks for, settled. Raises `NotFound` for weights that are not, `InvalidRequest` for too large a budget."""
     if body.num_simulations > use.config.move_simulations:
         raise InvalidRequest(f"num_simulations {body.num_simulations} is above {use.config.move_simulations}, daemon.move_simulations")
     if body.level is not None:
-        level = nearest(_levels(use, run, sections), body.level)
-        return Strength(level.weight_version, level.num_simulations, level.temperature, level.elo)
+        return nearest(_levels(use, run, sections), body.level)
     named = body.weights
     if named == "best":
         named = best_version(_standing(use, run).ratings) or "latest"
-    return Strength(find_weights(use, run, str(named)).version, body.num_simulations, body.temperature, None)
+    version = find_weights(use, run, str(named)).version
+    return Level(math.nan, version, body.num_simulations, body.temperature, measured=False)
 
 
 def _history(game: games.Game, number: int, actions: Sequence[int], notation: str | None) -> Sequence[int]:
@@ -117,7 +128,7 @@ def _searched(
     record: RunRecord,
     sections: RunSections,
     game: games.Game,
-    strength: Strength,
+    strength: Level,
     histories: Sequence[Sequence[int]],
     seed: int,
 ) -> list[tuple[Result, list[int]]]:

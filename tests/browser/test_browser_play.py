@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from page_site import RUN, Site
+from page_site import RUN, Site, now_ms
+from sharp_nets import KINDS, sharp_bytes
 from waiting import until
+
+from azq.store import open_store
+from azq.volunteers.models import ModelCatalog, make_model
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import WeightEvent
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +29,8 @@ def browser() -> Iterator[Any]:
 class Table:
     """A page at the site of one game; opponents know nothing, so that games are quick."""
 
-    def __init__(self, browser: Any, folder: Path, game: str, address: str = "", **options: Any) -> None:
-        self.site = Site(folder, game)
-        self.site.plant_learner()
+    def __init__(self, browser: Any, site: Any, address: str = "", **options: Any) -> None:
+        self.site = site
         self.site.start()
         self.context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
         self.context.set_default_timeout(15_000)
@@ -73,7 +79,9 @@ def table(browser: Any, tmp_path: Path) -> Iterator[Any]:
     opened: list[Table] = []
 
     def go(game: str, address: str = "", **options: Any) -> Table:
-        opened.append(Table(browser, tmp_path / game, game, address, **options))
+        site = Site(tmp_path / game, game)
+        site.plant_learner()
+        opened.append(Table(browser, site, address, **options))
         return opened[-1]
 
     yield go
@@ -161,6 +169,30 @@ def test_dark_and_narrow(table: Any) -> None:
     seen.page.get_by_role("button", name="hint").click()
     seen.page.locator("#position circle.hint").first.wait_for()
     shot(seen.page, "play-dark-phone")
+
+
+@pytest.mark.parametrize("kind", ["resnet", "outcomes", "transformer"])
+def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: str) -> None:
+    site = Site(tmp_path, KINDS[kind][0])
+    sha256, uri = open_store("file", directory=tmp_path / RUN / "weights").put(sharp_bytes(kind))
+    weights = WeightEvent(RUN, 1, sha256, uri, 1, now_ms())
+    site.bus.publish(keys.weights(RUN), encode(weights))
+    record = site.ledger.run(RUN).record
+    make_model(site.bus, site.services.store_of(record, tmp_path), site.game, weights, ModelCatalog(site.bus, RUN))
+    seen = Table(browser, site)
+    try:
+        assert seen.wait()
+        seen.page.get_by_label("plays").select_option("tab")
+        seen.page.get_by_label("what the network thinks").check()
+        seen.page.locator("#thoughts .target").first.wait_for()
+        asked = len([path for path in site.app.paths if path.endswith("/moves")])
+        seen.play(plies=3)
+        seen.page.get_by_role("button", name="take back").click()
+        seen.wait()
+        assert len([path for path in site.app.paths if path.endswith("/moves")]) == asked
+        assert seen.complaints == []
+    finally:
+        seen.close()
 
 
 def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any) -> None:

@@ -1,12 +1,12 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
-import { Refused, call, takeToken } from "/web/api.js";
+import { Refused, takeToken } from "/web/api.js";
 import { beside, board } from "/web/board.js";
 import { loadCore } from "/web/core.js";
 import { h, show } from "/web/dom.js";
 import { askForToken, themeButton } from "/web/frame.js";
 import { Replay, thoughts } from "/web/replay.js";
-import { ServerOpponent } from "./opponent.js";
+import { findSource } from "./source.js";
 import { Table } from "./table.js";
 
 const $ = (id) => document.getElementById(id);
@@ -15,7 +15,7 @@ const ADVICE = { weights: "best", num_simulations: 400 };
 const ROLL_MS = 400;
 const SHOWN = 8;  // thoughts
 
-const page = { runs: [], run: null, table: null, seat: 0, opponent: null, turn: 0, from: null, hint: null, advice: new Map(), core: null, replay: null };
+const page = { core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, from: null, hint: null, advice: new Map(), replay: null };
 
 // --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
 
@@ -211,22 +211,31 @@ async function share() {
 // --- which run, how strong, which seat
 
 async function openRun(name, said) {
-  page.run = page.runs.find((run) => run.name === name) ?? page.runs[0];
+  page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
   const settings = page.run.sections.run;
   if (!page.core.games().includes(settings.game)) throw new Error(`the rules of ${settings.game} are not in this page; play it with \`azq play\``);
   page.rules = page.core.game(settings.game, settings.params);
-  page.opponent = new ServerOpponent(page.run.name);
+  page.opponents = await page.source.opponents(page.run.name);
+  if (!page.opponents.length) throw new Error(`run ${page.run.name} has no networks for browsers yet; come back when it has learnt something`);
+  show($("where"), page.opponents.map(({ name: value, text }) => h("option", { value }, text)));
+  $("where").parentElement.hidden = page.opponents.length < 2;
+  const players = page.rules.numPlayers;
+  show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? `player ${seat}` : seat ? "second" : "first")));
+  $("seat").value = String(said.seat < players ? said.seat : 0);
+  await openOpponent(said.level);
+}
+
+/** Who was chosen, with the levels that he has; as strong as before where there was somebody. */
+async function openOpponent(level) {
+  page.opponent?.close?.();
+  page.opponent = page.opponents.find(({ name }) => name === $("where").value).open();
   const levels = await guarded(() => page.opponent.levels());
   const options = levels.map(({ elo, weight_version, num_simulations, measured }) =>
     [`elo:${Math.round(elo)}`, `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
   show($("level"), options.map(([value, text]) => h("option", { value }, text)),
     BUDGETS.map((budget) => h("option", { value: `simulations:${budget}` }, `newest weights, ${budget} simulations`)));
-  $("level").value = nearest(said.level, options) ?? "simulations:200";
-  const players = page.rules.numPlayers;
-  show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? `player ${seat}` : seat ? "second" : "first")));
-  $("seat").value = String(said.seat < players ? said.seat : 0);
-  show($("where"), h("option", { value: "server" }, "on the server"));
+  $("level").value = nearest(level, options) ?? "simulations:200";
 }
 
 /** The choice that a link asks for, be it by an Elo that is no level of its own. */
@@ -240,10 +249,10 @@ function nearest(wanted, options) {
 
 async function start() {
   const said = readAddress();
-  [page.runs, page.core] = await Promise.all([guarded(() => call("/v1/runs")), page.core ?? loadCore("/web/azq.wasm")]);
-  if (!page.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
-  page.runs.sort((one, other) => (other.state === "running") - (one.state === "running") || other.created_ms - one.created_ms);
-  show($("runs"), page.runs.map((run) => h("option", { value: run.name }, run.name)));
+  page.core ??= await loadCore("/web/azq.wasm");
+  page.source ??= await findSource(guarded);
+  if (!page.source.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
+  show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
   await openRun(said.run, said);
   try {
     begin(said.moves);
@@ -276,6 +285,7 @@ $("hint").addEventListener("click", told_if_wrong(hint));
 $("thinks").addEventListener("change", told_if_wrong(() => ($("thinks").checked && page.table.actor === page.seat ? advise() : draw())));
 $("share").addEventListener("click", share);
 $("analyse").addEventListener("click", analyse);
+$("where").addEventListener("change", told_if_wrong(async () => { await openOpponent($("level").value); page.advice.clear(); advance(); }));
 $("runs").addEventListener("change", told_if_wrong(async () => { await openRun($("runs").value, readAddress()); begin(); }));
 window.addEventListener("hashchange", told_if_wrong(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());

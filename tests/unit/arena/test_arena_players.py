@@ -234,7 +234,9 @@ def test_both_searches_answer_every_ply_of_a_game(algorithm: str) -> None:
 @pytest.mark.parametrize("name", games.names())
 def test_the_expected_line_is_legal_and_ends_before_chance_and_secrets(name: str) -> None:
     game, luck = games.load(name), random.Random(3)
-    state, history, histories = game.new_initial_state(), [], []
+    state = game.new_initial_state()
+    history: list[int] = []
+    histories: list[list[int]] = []
     while not state.is_terminal() and len(histories) < 40:
         action = draw_outcome(state, luck) if state.is_chance_node() else luck.choice(state.legal_actions())
         if not state.is_chance_node():

@@ -21,9 +21,10 @@ from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, TokenC
 from azq.errors import EvaluatorFailure
 from azq.ledger import MemoryLedger
 from azq.search.evaluator import UniformEvaluator
+from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import MatchResult, MatchSpec, ModelEvent, RunRecord, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.moves import DEADLINE_S
 from daemon.api.services import Services
@@ -36,23 +37,22 @@ WIN = [0, 4, 1, 5]  # tic-tac-toe: x takes square 2 and wins
 class Desk:
     """A REST interface over doubles, with a run of one game."""
 
-    def __init__(self, game: str = "tic_tac_toe", params: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(self, game: str = "tic_tac_toe", home: Path = Path("runs"), **options: Any) -> None:
         self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
-        self.asked: list[UniformEvaluator] = []
         self.make: Any = lambda record, sections, game: UniformEvaluator(game.num_distinct_actions(), game.value_size())
         services = Services(
             self.ledger,
             self.bus,
             DaemonConfig(**options),
             Health(),
-            Path("runs"),
+            home,
             games.names,
             evaluator_of=lambda *given: self.make(*given),
         )
         self.app = create_app(services)
         self.http = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
-        sections = RunSections(run=RunConfig(game=game, params=params or {}), arena=ArenaConfig(num_simulations=64))
+        sections = RunSections(run=RunConfig(game=game), arena=ArenaConfig(num_simulations=64))
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {}, "", 1))
 
     def publish(self, *versions: int) -> None:
@@ -233,3 +233,21 @@ def test_a_daemon_that_stops_ends_its_searches(desk: Desk) -> None:
     desk.make = lambda *_: Silent(9)
     answer = desk.ask({})
     assert (answer.status_code, "stopping" in answer.json()["detail"]) == (409, True)
+
+
+def test_networks_for_browsers_are_listed_with_levels_of_those_alone_and_handed_out(tmp_path: Path) -> None:
+    desk = Desk(home=tmp_path)
+    assert desk.http.get(f"/v1/runs/{RUN}/networks").json()["networks"] == []
+    sha256, uri = open_store("file", directory=tmp_path / RUN / "weights").put(b"a network")
+    for version in (1, 3):
+        event = ModelEvent(version, sha256, uri, 9, b"", b"", b"", 0.0)
+        desk.bus.publish(keys.onnx(RUN), encode(event))
+    for version, share in ((1, 0.2), (2, 0.6), (3, 0.9)):
+        desk.rate(version, share)
+    told = desk.http.get(f"/v1/runs/{RUN}/networks").json()
+    assert (told["run"], told["game"], told["search"]["gumbel_scale"], told["search"]["temperature"]) == (RUN, "tic_tac_toe", 0.0, 0.0)
+    assert [one["version"] for one in told["networks"]] == [1, 3]
+    assert {level["weight_version"] for level in told["levels"]} == {1, 3}
+    assert desk.http.get(f"/v1/runs/{RUN}/networks/{sha256}").content == b"a network"
+    assert desk.http.get(f"/v1/runs/{RUN}/networks/{'0' * 64}").status_code == 404
+    assert desk.http.get(f"/v1/runs/{RUN}/networks/weights").status_code == 422
