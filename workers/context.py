@@ -12,8 +12,8 @@ import redis
 from azq import games, logs
 from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
+from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
-from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
 from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
 from azq.goals import Done, Goals
@@ -24,10 +24,8 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import read_weights
-from azq.wire.acl import user_in
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
-from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures
 from workers.children import Signs, owner_of
 
@@ -40,6 +38,18 @@ NO_LIMIT = 2**31  # a stopped worker is not the job's fault
 LOOK_BACK = 16  # weight events; one that does not decode must not set a run's progress back to nothing
 
 log = logs.get(__name__)
+
+
+def sections_now(ledger: Ledger, bus: Bus, view: RunView) -> RunSections:
+    """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
+    sections, until = sections_of(view.record), view.record.until
+    if not sections.search.schedule:
+        return sections
+    games = ledger.counts(view.record.run).finished
+    newest = read_weights(bus, view.record.run, LOOK_BACK) if "steps" in until else []
+    steps = newest[0].step if newest else 0
+    now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
+    return sections.model_copy(update={"search": now})
 
 
 class Interrupted(AzqError):
@@ -93,15 +103,8 @@ class Context:
             self.board.write(self.slot, ChildFigures())
 
     def sections_now(self, view: RunView) -> RunSections:
-        """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
-        sections, until = sections_of(view.record), view.record.until
-        if not sections.search.schedule:
-            return sections
-        games = self.ledger.counts(view.record.run).finished
-        newest = read_weights(RedisBus(self.control), view.record.run, LOOK_BACK) if "steps" in until else []
-        steps = newest[0].step if newest else 0
-        now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
-        return sections.model_copy(update={"search": now})
+        """As `sections_now`, with this child's connections."""
+        return sections_now(self.ledger, RedisBus(self.control), view)
 
     def game(self, sections: RunSections) -> Game:
         return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)
@@ -112,8 +115,10 @@ class Context:
             return UniformEvaluator(game.num_distinct_actions(), game.value_size())
         if sections.selfplay.evaluator == "local":
             return self._local(record, sections, game)
+        from azq.inference.ask.stream import open_stream
+
         self._evaluators += 1
-        return self._stream(record.run, sections, game, f"{user_in(self.config.broker.data_planes[0])}:{self.owner}:{self._evaluators}")
+        return open_stream(self.config.broker, record.run, sections, game, f"{self.owner}:{self._evaluators}", self.phases)
 
     def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T | None:
         try:
@@ -134,25 +139,6 @@ class Context:
             self.ledger.fail(lease, reason, max_attempts=max_attempts)
         except (LeaseLost, BrokerError) as lost:
             log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(lost))
-
-    def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
-        """The request stream; over several data planes the client's own of them, and another one when that is lost."""
-        from azq.inference.ask.client import StreamEvaluator
-        from azq.inference.ask.failover import FailoverEvaluator
-
-        urls, broker = self.config.broker.data_planes, self.config.broker
-
-        def over(place: int, name: str) -> StreamEvaluator:
-            alone = len(urls) == 1  # else a socket that is silent for long is a broker to leave
-            timeout_s = broker.connect_timeout_s if alone else min(broker.connect_timeout_s, TIMEOUT_S)
-            bus, patience_s = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone)), sections.selfplay.resend_after_s
-            actions, values = game.num_distinct_actions(), game.value_size()
-            return StreamEvaluator(bus, run, name, num_actions=actions, value_size=values, resend_after_s=patience_s, phases=self.phases)
-
-        if len(urls) == 1:
-            return over(0, client)
-        order = client_shards(run, client, len(urls), broker.shards_per_run)
-        return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from azq.inference.ask.local import LocalEvaluator

@@ -52,6 +52,10 @@ class HeldLease:
                 break
         return games
 
+    def adopt_named(self, uids: Sequence[int]) -> list[GameRecord]:
+        """Those of the games that lie in the pool."""
+        return self._persist(partial(self._ledger.adopt_named, self._lease, uids))
+
     def journal(self, records: Iterable[GameRecord]) -> None:
         """Writes open games and renews the lease, even when there is nothing to write."""
         batches = list(calls(records))

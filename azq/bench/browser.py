@@ -87,8 +87,8 @@ def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[i
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
-    """A headless browser, as long as it is entered. Raises `MissingExtra` where playwright or the browser is not installed."""
+def chromium(*more: str) -> Iterator[Any]:
+    """A headless browser, with more arguments, as long as it is entered. Raises `MissingExtra` where playwright or the browser is not installed."""
     try:
         api = importlib.import_module("playwright.sync_api")
     except ImportError as error:
@@ -96,7 +96,7 @@ def chromium() -> Iterator[Any]:
     if not CHROMIUM.exists():
         raise MissingExtra(f"there is no browser at {CHROMIUM}; on Debian: apt-get install chromium")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=[*ARGUMENTS, *more])
         yield browser
         browser.close()
 

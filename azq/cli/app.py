@@ -12,6 +12,7 @@ from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
+from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
@@ -54,6 +55,7 @@ COMMANDS: dict[str, Command] = {
     "inference": processes.inference,
     "learner": processes.learner,
     "daemon": processes.daemon,
+    "gateway": processes.gateway,
     "front": processes.front,
     "top": look.top,
     "doctor": look.doctor,
@@ -66,7 +68,9 @@ COMMANDS: dict[str, Command] = {
 GROUPS = {
     "runs": rest.runs_app,
     "jobs": rest.jobs_app,
+    "weights": rest.weights_app,
     "fleet": fleet.fleet_app,
+    "volunteers": volunteers_app,
     "config": look.config_app,
     "devices": look.devices_app,
     "games": play.games_app,

@@ -96,6 +96,14 @@ def daemon(settings: Config) -> int:
     return main(settings)
 
 
+@_process
+def gateway(settings: Config) -> int:
+    """Run the gateway: browsers' tabs play for the runs that want volunteers."""
+    from workers.gateway import main
+
+    return main(settings)
+
+
 def front(
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where other machines connect.")],
     server: Annotated[Path, typer.Option("--server", help="The broker's unix socket.")],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from azq.status.schemas import JobOut, RunOut
 
 runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST interface.")
+weights_app = typer.Typer(no_args_is_help=True, help="What a run has learnt, as files.")
 jobs_app = typer.Typer(no_args_is_help=True, help="Jobs, over the daemon's REST interface.")
 
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
@@ -117,6 +118,22 @@ def runs_weights(
 
     size = save(client.read_weights(run, version), to)
     typer.echo(f"{to}: {size} bytes")
+
+
+@weights_app.command("export")
+@with_client
+def weights_export(
+    client: Client,
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
+    version: Annotated[str, typer.Option("--version", help="A number, latest, or best: the highest rated.")] = "latest",
+    as_format: Annotated[str, typer.Option("--format", metavar="onnx|safetensors", help="onnx is what browsers run.")] = "safetensors",
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write; <run>-<version>.<format> by default.")] = None,
+) -> Answer:
+    """Write weights into a file, verified."""
+    from azq.console.remote import export_weights
+
+    told = export_weights(client, run, version, as_format, out)
+    return Answer(told, f"{told['file']}: version {told['version']}, {told['size']} bytes, sha256 {told['sha256']}")
 
 
 @runs_app.command("delete")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from azq.config.host import DaemonConfig
+from azq.config.host import DaemonConfig, ListenConfig
 from azq.config.loading import Config
 from azq.errors import ConfigError
 from azq.files import publish_file
@@ -44,26 +44,29 @@ def check_binding(config: DaemonConfig) -> None:
         )
 
 
-def check_tls(config: DaemonConfig) -> None:
+def check_tls(config: ListenConfig, section: str = "daemon") -> None:
     """Raises `ConfigError` where other machines would have to speak in the clear, and, naming the file, where TLS cannot be served."""
     if config.tls_certificate is None or config.tls_key is None:
         if not is_loopback(config.host) and not config.plaintext:
             raise ConfigError(
-                f"daemon.host = {config.host!r} would show tokens to everybody on the way: set daemon.tls_certificate and daemon.tls_key "
-                "(those of embedded brokers are in HOME/.broker/tls), or daemon.plaintext = true where something else encrypts"
+                f"{section}.host = {config.host!r} would show tokens to everybody on the way: "
+                f"set {section}.tls_certificate and {section}.tls_key "
+                f"(those of embedded brokers are in HOME/.broker/tls), or {section}.plaintext = true where something else encrypts"
             )
         return
     for setting, path in (("tls_certificate", config.tls_certificate), ("tls_key", config.tls_key)):
         try:
             path.read_bytes()
         except OSError as error:
-            raise ConfigError(f"daemon.{setting}: {path} cannot be read ({error.strerror or error}); mend the path or its rights") from None
+            raise ConfigError(
+                f"{section}.{setting}: {path} cannot be read ({error.strerror or error}); mend the path or its rights"
+            ) from None
     try:  # an empty password, or a locked key would ask the terminal for one
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.tls_certificate, config.tls_key, password="")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise ConfigError(
-            f"daemon.tls_certificate {config.tls_certificate} and daemon.tls_key {config.tls_key} cannot be used ({reason}); "
+            f"{section}.tls_certificate {config.tls_certificate} and {section}.tls_key {config.tls_key} cannot be used ({reason}); "
             "both are PEM files that belong together, the key without a password"
         ) from None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Tag, Url, Urls, Whole
+from azq.config.base import Factor, Few, FewOrNone, Many, Natural, Positive, Real, Seconds, Section, Simulations, Tag, Url, Urls, Whole
 
 SHORTEST_TOKEN = 8  # characters
 CA_OPTION = "ssl_ca_certs"
@@ -112,10 +112,25 @@ class TokenConfig(Section):
     scope: Literal["read", "operate", "worker"] = "read"  # operate includes read, read includes worker
 
 
-class DaemonConfig(Section):
-    """The operations daemon and its REST interface."""
+class ListenConfig(Section):
+    """Where a process answers browsers, and how."""
 
     host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 0  # 0: any free one
+    tls_certificate: Path | None = None  # PEM, the whole chain; both or none
+    tls_key: Path | None = None
+    plaintext: bool = False  # http beyond loopback, where a proxy or the network itself encrypts: tokens can be read on the way
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together; set both or none")
+        return self
+
+
+class DaemonConfig(ListenConfig):
+    """The operations daemon and its REST interface."""
+
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
     tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
@@ -125,9 +140,9 @@ class DaemonConfig(Section):
     event_streams_each: Positive = 48  # of them with one token, so that no reader takes all
     max_runs: Positive = 100  # running at once, for a request that creates or resumes one
     max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
-    tls_certificate: Path | None = None  # PEM, the whole chain; both or none
-    tls_key: Path | None = None
-    plaintext: bool = False  # http beyond loopback, where a proxy or the network itself encrypts: tokens can be read on the way
+    move_searches: Few = 2  # of POST /v1/runs/{run}/moves at once
+    move_queue: FewOrNone = 16  # of them that wait; beyond that 429
+    move_simulations: Simulations = 3200  # a position, at most
     tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
@@ -143,9 +158,24 @@ class DaemonConfig(Section):
             _hard_to_guess(self.token)
         if len(set(given)) < len(given):
             raise ValueError("two names share one token; give each its own")
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key go together; set both or none")
         return self
+
+
+class GatewayConfig(ListenConfig):
+    """The gateway, by which browsers' tabs make games."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 8090
+    url: str = ""  # how people reach it, for links and behind a proxy; empty: host and port
+    jobs: Few = 2  # whose games it hands out at once
+    max_tabs: Positive = 2000
+    max_tabs_each: Positive = 64  # of them from one address
+    silent_after_s: Seconds = 30.0  # a tab that says nothing for so long loses its games to others
+    late_after_s: Seconds = 90.0  # finished games whose lease is lost wait so long to be adopted again
+    batch_after_s: Seconds = 30.0  # finished games wait at most so long for others to be verified with
+    invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
+    keys_per_day: Positive = 50  # new devices from one address
+    games_per_hour: Many = 20_000  # of one device
+    games_per_hour_each: Many = 200_000  # from one address
 
 
 class WorkerConfig(Section):
@@ -184,3 +214,4 @@ class HostSections(Section):
     daemon: DaemonConfig = DaemonConfig()
     worker: WorkerConfig = WorkerConfig()
     inference: InferenceConfig = InferenceConfig()
+    gateway: GatewayConfig = GatewayConfig()

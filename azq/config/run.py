@@ -166,6 +166,15 @@ class ArenaConfig(Section):
     opening_plies: Plies = 4  # random plies before a match game
 
 
+class VolunteersConfig(Section):
+    """What a run lets browsers' tabs do for it."""
+
+    kinds: tuple[Literal["selfplay", "eval"], ...] = ()  # of jobs that tabs take on; none: they have nothing of the run
+    num_simulations: Annotated[int, Field(ge=0, le=65_535)] = 0  # of a move; 0: as servers search
+    games_at_once: Few = 8  # of one of a tab's workers
+    slice_s: Seconds = 600.0  # after which a job hands out no more games, and ends with the last of its own
+
+
 class RunSections(Section):
     """Everything a worker needs to know of a run, on whatever host it is."""
 
@@ -175,6 +184,7 @@ class RunSections(Section):
     network: NetworkConfig = NetworkConfig()
     learner: LearnerConfig = LearnerConfig()
     arena: ArenaConfig = ArenaConfig()
+    volunteers: VolunteersConfig = VolunteersConfig()
 
     @model_validator(mode="after")
     def _grows(self) -> RunSections:

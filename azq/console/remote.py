@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import ssl
 import time
@@ -11,12 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from azq import games
+from azq.arena.levels import best_version
 from azq.client import Client
 from azq.config import Config, DaemonConfig
 from azq.config.access import is_loopback, with_own_token
-from azq.errors import ConfigError, StoreError
+from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
 from azq.status.schemas import AuditOut
+
+FORMATS = ("onnx", "safetensors")
 
 
 def client_of(config: Config, url: str = "") -> Client:
@@ -42,6 +47,41 @@ def save(data: bytes, path: Path) -> int:
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --to") from None
     return len(data)
+
+
+def export_weights(client: Client, run: str, version: str, as_format: str, out: Path | None) -> dict[str, Any]:
+    """Writes published weights in one of `FORMATS`; what was written, and where.
+
+    Raises `ConfigError` for another format or version, `NotFound` for weights that are not there or not rated, `StoreError`.
+    """
+    if as_format not in FORMATS:
+        raise ConfigError(f"--format {as_format} is none of {', '.join(FORMATS)}")
+    number = _newest(client, run) if version == "latest" else best_weights(client, run) if version == "best" else version
+    data = client.read_weights(run, number)
+    if as_format == "onnx":
+        from azq.nets import from_bytes, restore
+        from azq.nets.onnx import to_onnx
+
+        meta = from_bytes(data)[1]
+        data = to_onnx(restore(data, games.load(meta.game, **meta.params)))
+    path = out or Path(f"{run}-{number}.{as_format}")
+    size = save(data, path)
+    return {"file": str(path), "version": int(number), "format": as_format, "size": size, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _newest(client: Client, run: str) -> int:
+    found = client.weights(run, limit=1)
+    if not found:
+        raise NotFound(f"run {run} has published no weights yet")
+    return found[0].version
+
+
+def best_weights(client: Client, run: str) -> int:
+    """The highest rated version. Raises `NotFound` where none is."""
+    best = best_version(client.arena(run, limit=1).ratings)
+    if best is None:
+        raise NotFound(f"no weights of run {run} are rated yet; ask for `latest`, or wait for its first matches")
+    return best
 
 
 def _trust(config: DaemonConfig) -> ssl.SSLContext | None:

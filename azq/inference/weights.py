@@ -11,8 +11,8 @@ from azq.bus.base import Bus, Entry
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError, WireError
 from azq.inference.device.engine import Rung
-from azq.inference.device.model import Model, network_of
-from azq.nets import from_bytes
+from azq.inference.device.model import Model
+from azq.nets import from_bytes, network_of
 from azq.store import Store
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, WeightEvent

@@ -108,6 +108,11 @@ class Ledger(LedgerRuns):
         _, *answer = self._commit("games.adopt", lease, max(0, count))
         return self._games(lease, answer)
 
+    def adopt_named(self, lease: Lease, uids: Sequence[int]) -> list[GameRecord]:
+        """Those of the games that lie in the pool, for whoever has played them already; otherwise as `adopt`. Raises `LeaseLost`."""
+        _, *answer = self._commit("games.adopt_named", lease, *uids)
+        return self._games(lease, answer)
+
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         """Writes the records of held games and renews the lease. Raises `LeaseLost`, also for a game that the lease does not hold."""
         return self._directive("games.journal", lease, *_by_uid(records))

@@ -202,6 +202,9 @@ class MemoryLedger(Ledger):
     def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
         return self._answer(lease.job.run, rules.games.adopt, lease, max(0, count))
 
+    def adopt_named(self, lease: Lease, uids: Sequence[int]) -> list[GameRecord]:
+        return self._answer(lease.job.run, rules.games.adopt_named, lease, uids)
+
     def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
         with self._lock:
             self._change(lease.job.run, rules.games.journal, lease, records)

@@ -9,9 +9,22 @@ from azq.nets.network import Network, Outputs, unpack, unpack_bits
 from azq.nets.residual import Mlp, ResNet
 from azq.nets.spec import GameShape, NetSpec
 from azq.nets.transformer import Transformer
-from azq.nets.weights import WeightsMeta, from_bytes, load_into, to_bytes
+from azq.nets.weights import WeightsMeta, from_bytes, load_into, network_of, to_bytes
 
-__all__ = ["NetSpec", "Network", "Outputs", "WeightsMeta", "build", "from_bytes", "load_into", "to_bytes", "unpack", "unpack_bits"]
+__all__ = [
+    "NetSpec",
+    "Network",
+    "Outputs",
+    "WeightsMeta",
+    "build",
+    "from_bytes",
+    "load_into",
+    "network_of",
+    "restore",
+    "to_bytes",
+    "unpack",
+    "unpack_bits",
+]
 
 
 def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None = None) -> Network:
@@ -27,3 +40,11 @@ def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None
             return Transformer(*size, network.heads, network.auxiliary)
         kind = ResNet if network.kind == "resnet" else Mlp
         return kind(*size, network.auxiliary)
+
+
+def restore(data: bytes, game: GameShape | NetSpec) -> Network:
+    """The network that weights are for, with them, ready to evaluate; `WeightsError` where they are damaged or do not fit the game."""
+    state, meta = from_bytes(data)
+    network = build(network_of(meta), game).eval().requires_grad_(False)
+    load_into(network, state)
+    return network

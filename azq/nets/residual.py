@@ -64,7 +64,8 @@ class Mlp(Network):
 
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """The last layer (B, K), twice."""
-        x = F.relu(self.stem(torch.cat((planes.flatten(1), scalars), 1).to(self.stem.weight.dtype)))
+        bits = planes.flatten(1)
+        x = F.relu(self.stem((torch.cat((bits, scalars), 1) if self.spec.scalars else bits).to(self.stem.weight.dtype)))
         for block in self.blocks:
             x = block(x)
         return x, x

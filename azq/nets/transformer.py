@@ -40,7 +40,7 @@ class AttentionLayer(nn.Module):
         """(B, T, K) to the same shape."""
         batch, tokens, width = x.shape
         qkv = self.qkv(self.norm_a(x)).view(batch, tokens, 3, self.heads, width // self.heads)
-        seen = _attention(*qkv.permute(2, 0, 3, 1, 4)).transpose(1, 2).reshape(batch, tokens, width)
+        seen = _attention(*qkv.permute(2, 0, 3, 1, 4).unbind()).transpose(1, 2).reshape(batch, tokens, width)
         x = x + self.out(seen.to(x.dtype))
         fed: Tensor = self.down(F.relu(self.up(self.norm_b(x))))
         return x + fed
@@ -82,7 +82,7 @@ class Transformer(Network):
         """(B, K + TOKEN_CHANNELS * H * W): the state's token beside some channels of all others; and the state's token alone (B, K)."""
         dtype = self.cells.weight.dtype
         cells = self.cells(planes.flatten(2).transpose(1, 2).to(dtype))
-        state = cells.new_zeros(len(cells), cells.shape[2]) if self.scalars is None else self.scalars(scalars.to(dtype))
+        state = cells.new_zeros(cells.shape[0], cells.shape[2]) if self.scalars is None else self.scalars(scalars.to(dtype))
         x = torch.cat((state[:, None].to(cells.dtype), cells), 1) + self.places.weight
         for block in self.blocks:
             x = block(x)

@@ -11,9 +11,11 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from azq.config import NetworkConfig
 from azq.errors import WeightsError
 
 SCHEMA = 1
@@ -60,6 +62,14 @@ def describe(path: Path) -> WeightsMeta:
             return _read_meta(head + file.read(min(int.from_bytes(head, "little"), MOST_HEADER_BYTES)))
     except OSError as error:
         raise WeightsError(f"weights {path} cannot be read: {error.strerror}") from None
+
+
+def network_of(meta: WeightsMeta) -> NetworkConfig:
+    """The network that weights were made for; `WeightsError` when they do not say."""
+    try:
+        return NetworkConfig.model_validate(meta.network)
+    except ValidationError:
+        raise WeightsError(f"weights of {meta.game} describe no network that this azq knows: {meta.network}") from None
 
 
 def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:

@@ -20,7 +20,7 @@ from azq.wire.keys import Role
 
 AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
 PARENT_VARIABLE = "AZQ_PARENT_PID"
-MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference")
+MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference", "gateway")
 _PR_SET_PDEATHSIG = 1
 
 

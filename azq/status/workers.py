@@ -11,6 +11,8 @@ from azq import metrics
 from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
+GATEWAY = "gateway"  # role of who has games made by browsers' tabs
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
@@ -90,8 +92,8 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
     """The rates of all these workers, summed or averaged as each asks for."""
     busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
     return FleetRates(
-        games_per_s=_total(workers, metrics.GAMES_PER_S, (Kind.SELFPLAY,)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, tuple(Kind)),
+        games_per_s=_total(workers, metrics.GAMES_PER_S, (Kind.SELFPLAY, GATEWAY)),
+        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, (*Kind, GATEWAY)),
         evaluations_per_s=_evaluations_per_s(workers),
         mean_batch=_mean_batch(workers),
         network_busy=sum(busy) / len(busy) if busy else 0.0,

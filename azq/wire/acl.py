@@ -27,7 +27,7 @@ _COMMANDS = (
     "+eval +evalsha +script|load +script|exists +time +info"
 )
 # Who listens to a pattern of channels must be given that very pattern, or all of them.
-_MORE: dict[Role, str] = {"daemon": "+scan", "worker": "+publish &azq.*", "flower": "+@pubsub allchannels"}
+_MORE: dict[Role, str] = {"daemon": "+scan", "worker": "+publish &azq.*", "gateway": "+publish &azq.*", "flower": "+@pubsub allchannels"}
 
 
 def role_user(role: Role) -> str:

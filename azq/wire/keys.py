@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Plane = Literal["control", "data", "either"]
-Role = Literal["daemon", "learner", "inference", "worker", "flower"]
+Role = Literal["daemon", "learner", "inference", "worker", "gateway", "flower"]
 RunKey = Callable[[str], str]  # a key of the run with this name
 
 
@@ -41,40 +41,44 @@ def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
     return replace(_key(pattern, kind, what, **rights), plane="either")
 
 
-AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker")
-_ALL_READ = {"learner": "r", "inference": "r", "worker": "r"}
-_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w"}
-_LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r"}
+AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker", "gateway")
+_ALL_READ = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
+_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w", "gateway": "w"}
+_LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
+_STORED = _LEARNT | {"gateway": "rw"}  # networks for browsers
+_PLAYED = {"daemon": "rw", "worker": "rw", "gateway": "rw"}
+_HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 
 # A server tries a user's patterns one after the other: what is asked for each game and each batch comes first.
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
-    _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", daemon="rw", learner="r", worker="rw"),
-    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", daemon="rw", worker="rw"),
-    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", daemon="rw", learner="rw", worker="w"),
-    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", daemon="rw", learner="rw", worker="rw"),
-    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", daemon="rw", worker="rw"),
-    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", daemon="rw", worker="rw"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="w", worker="own"),
+    _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", learner="r", **_PLAYED),
+    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_PLAYED),
+    _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", learner="rw", **_HANDED_OVER),
+    _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", learner="rw", **_PLAYED),
+    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", **_PLAYED),
+    _key("azq:{run}:pool", "list", "uids of open games that no lease holds", **_PLAYED),
     _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
     _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
-    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r"),
+    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r", gateway="r"),
     _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
-    _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", daemon="rw", worker="rw"),
-    _key("azq:{run}:abandoned", "hash", "uid -> reason", daemon="rw", learner="rw", worker="rw"),
-    _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", daemon="rw", inference="r", worker="rw"),
-    _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", daemon="rw", worker="rw"),
+    _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", **_PLAYED),
+    _key("azq:{run}:abandoned", "hash", "uid -> reason", learner="rw", **_PLAYED),
+    _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
+    _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
-    _key("azq:{run}:results", "stream", "MatchResult and GradeResult, all of them; plain readers", daemon="rw", learner="r", worker="w"),
-    _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", daemon="rw", learner="w", worker="w"),
+    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", **_PLAYED),
+    _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="r"),
+    _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
-    _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw"),
+    _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw", gateway="r"),
     _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
-    _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_LEARNT),
-    _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_LEARNT),
+    _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_STORED),
+    _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_STORED),
     _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw"),
     _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw"),
     _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),
@@ -84,10 +88,18 @@ TABLE = (
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
+    _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
+    _key("azq:volunteers:contributors", "hash", "contributor -> Contributor, without his token; for ever", gateway="rw"),
+    _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rw"),
+    _key("azq:volunteers:quota:<what>", "string", "what an address or a contributor spent; a day", gateway="rw"),
+    _key("azq:volunteers:totals:<period>", "hash", "games, samples and last game by contributor; a month, a year, for ever", gateway="rw"),
+    _key("azq:volunteers:off", "string", "there while nobody may contribute: why", gateway="r"),
+    _key("azq:{run}:purges", "string", "PurgeOrders: whose games leave the window, by the owner; with the run", learner="r"),
+    _key("azq:{run}:purged:<worker>", "string", "PurgedGames: what that changed; an hour", learner="w"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
-    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", daemon="rw", worker="rw", flower="rw"),
+    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", flower="rw", **_PLAYED),
 )
 # fmt: on
 
@@ -99,6 +111,9 @@ DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 AUDIT = "azq:audit"
+VOLUNTEER_SECRET = "azq:volunteers:secret"
+CONTRIBUTORS = "azq:volunteers:contributors"
+VOLUNTEERS_OFF = "azq:volunteers:off"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -126,6 +141,7 @@ job_prefix = _of_run("job:")
 held_prefix = _of_run("held:")
 samples = _of_run("samples")
 weights = _of_run("weights")
+onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
 learner_status = _of_run("learner")
@@ -135,6 +151,7 @@ stall = _of_run("stall")
 history = _of_run("history")
 eval_round = _of_run("round")
 eval_stream = _of_run("eval")
+purges = _of_run("purges")
 
 
 def _each_of_run(rest: str) -> Callable[[str, int | str], str]:
@@ -146,6 +163,7 @@ held = _each_of_run("held:")
 once = _each_of_run("once:")
 rank = _each_of_run("rank:")
 trial = _each_of_run("trial:")
+purged = _each_of_run("purged:")
 
 
 def run_of(key: str) -> str:
@@ -166,6 +184,18 @@ def blob_chunk(sha256: str, name: str) -> str:
     return f"azq:{{{blob(sha256)}}}:{name}"
 
 
+def invitation(sha256: str) -> str:
+    return f"azq:volunteers:invitation:{sha256}"
+
+
+def quota(what: str) -> str:
+    return f"azq:volunteers:quota:{what}"
+
+
+def totals(period: str) -> str:
+    return f"azq:volunteers:totals:{period}"
+
+
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
 
@@ -177,5 +207,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges),
 )

@@ -20,6 +20,9 @@ class Kind(StrEnum):
 MAKES_GAMES = frozenset({Kind.SELFPLAY})
 
 
+BROWSER = "browser"  # hardware tag of what a gateway's tabs take on
+
+
 def queue_name(kind: str, tag: str) -> str:
     """The queue of a job kind on a hardware tag, such as `selfplay.cpu`. Raises `UnknownTagError` for anything malformed."""
     if not re.fullmatch(TAG_PATTERN, tag):

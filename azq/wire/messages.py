@@ -82,6 +82,19 @@ class WeightEvent(Message, frozen=True):
     channels: int = 0
 
 
+class ModelEvent(Message, frozen=True):
+    """Weights as a network that browsers run, and what it answers on L positions of the game."""
+
+    version: int
+    sha256: str
+    uri: str
+    size: int  # bytes
+    positions: bytes  # uint8 (L, P)
+    logits: bytes  # float32 (L, A)
+    values: bytes  # float32 (L, V)
+    tolerance: float  # of each number, absolute
+
+
 class Job(Message, frozen=True):
     """A unit of queued work; `payload` is the encoded `MatchSpec` or `GradeSpec` of an eval job."""
 
@@ -304,6 +317,21 @@ class HistoryPoint(Message, frozen=True):
     step: int = 0  # 0: no live learner, or none that has begun
     weight_version: int = 0
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
+
+
+class PurgeOrders(Message, frozen=True):
+    """Whose games leave a run's window: those that a worker had finished until a moment."""
+
+    until_ms: dict[str, int]  # by worker, as `browser:<contributor>`
+
+
+class PurgedGames(Message, frozen=True):
+    """What became of a purge order in the learner's window."""
+
+    until_ms: int  # of the order
+    games: int
+    samples: int
+    window: int  # samples in it before
 
 
 class DeadLetter(Message, frozen=True):

@@ -18,8 +18,8 @@ from daemon.api.problems import BodyTooLarge, problem, urn
 
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like
-STATIC_PATHS = frozenset({"/", "/favicon.ico", "/docs"})
-STATIC_FOLDER = "/page/"  # the page holds no secret; it asks for the token and sends it with each request
+STATIC_PATHS = frozenset({"/", "/play", "/favicon.ico", "/docs"})
+STATIC_FOLDERS = ("/page/", "/web/")  # pages hold no secret; each asks for the token and sends it with each request
 
 
 class Guard:
@@ -65,7 +65,7 @@ class Guard:
         return _refusal(HTTPStatus.TOO_MANY_REQUESTS, text, path, TooManyRequests, {"Retry-After": str(wait_s)})
 
     def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> JSONResponse | None:
-        if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDER):
+        if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDERS):
             return None
         if identity is None:
             text = (

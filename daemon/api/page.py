@@ -1,4 +1,4 @@
-"""The dashboard's static files, and `/docs`: nothing is built, nothing is fetched from elsewhere, nothing in them is secret."""
+"""Static files, those of the dashboard and those that all pages share, and `/docs`: nothing is built, fetched from elsewhere or secret."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from starlette.types import Scope
 from daemon.api.access import IDENTITY
 
 FOLDER = str(files("daemon") / "page")
+WEB = str(files("azq") / "web")  # the play page, and what all pages share
 REFERENCE = files("daemon.api") / "reference.html"
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # asked again each time, answered 304: a new daemon brings its own page
@@ -42,15 +44,22 @@ def root() -> RedirectResponse:
     return RedirectResponse("/page/")
 
 
+@router.get("/play")
+def play() -> RedirectResponse:
+    """A browser takes the fragment along, where a link has the position."""
+    return RedirectResponse("/web/play/")
+
+
 @router.get("/favicon.ico")
 def icon() -> FileResponse:
     """The icon, for browsers that ask for it unasked."""
-    return FileResponse(f"{FOLDER}/icon.svg", media_type="image/svg+xml", headers=HEADERS)
+    return FileResponse(f"{WEB}/icon.svg", media_type="image/svg+xml", headers=HEADERS)
 
 
 def mount(app: FastAPI) -> None:
-    """Serves the files below `/page/`."""
-    app.mount("/page", Page(directory=FOLDER, html=True), name="page")
+    """Serves the files below `/page/` and `/web/`."""
+    for path, folder in (("/page", FOLDER), ("/web", WEB)):
+        app.mount(path, Page(directory=folder, html=True))
 
 
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -14,8 +14,8 @@ from azq.errors import NotFound, WireError
 from azq.status import observe
 from azq.status.schemas import WeightsOut
 from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import WeightEvent
+from azq.wire.codec import decode_either
+from azq.wire.messages import ModelEvent, WeightEvent
 from daemon.api.access import WORKER
 from daemon.api.services import Services, Use
 
@@ -41,7 +41,7 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
 def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[str, Header(max_length=1024)] = "") -> Response:
     """The weights as a safetensors file; `ETag` is their sha256, which was verified."""
     record = use.ledger.run(run).record
-    event = _find(use, run, version)
+    event = find_weights(use, run, version)
     headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
     if event.sha256 in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -52,7 +52,8 @@ def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[
     return StreamingResponse(chunks, media_type=MEDIA_TYPE, headers=headers)
 
 
-def _find(use: Services, run: str, version: str) -> WeightEvent:
+def find_weights(use: Services, run: str, version: str) -> WeightEvent:
+    """A published version, or `latest`. Raises `NotFound`, naming the newest."""
     newest = observe.read_weights(use.bus, run)
     if not newest:
         raise NotFound(f"run {run} has published no weights yet")
@@ -89,12 +90,13 @@ def forget_run(use: Services, run: str) -> None:
 
 
 def weights_in(bus: Bus, run: str) -> set[str]:
-    """Where in the control plane a run's weights are."""
+    """Where in the control plane a run's weights are, those for browsers too."""
     found: set[str] = set()
-    last = "0"
-    while entries := bus.after(keys.weights(run), last, count=READ_AT_ONCE):
-        last = entries[-1].id
-        for entry in entries:
-            with contextlib.suppress(WireError):
-                found.add(decode(entry.frame, WeightEvent).uri)
+    for stream in (keys.weights(run), keys.onnx(run)):
+        last = "0"
+        while entries := bus.after(stream, last, count=READ_AT_ONCE):
+            last = entries[-1].id
+            for entry in entries:
+                with contextlib.suppress(WireError):
+                    found.add(decode_either(entry.frame, WeightEvent, ModelEvent).uri)
     return {uri for uri in found if uri.startswith(IN_CONTROL_PLANE)}

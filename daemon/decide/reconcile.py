@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from azq.config import ArenaConfig, DaemonConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.queues import condense, eval_tag, live_tags, slots_of
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
-from azq.wire.kinds import MAKES_GAMES, Kind, queue_name
+from azq.wire.kinds import BROWSER, MAKES_GAMES, Kind, queue_name
 from azq.wire.messages import GradeSpec, Job, MatchSpec
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
@@ -50,13 +52,22 @@ class _Scene:
 def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
     """How many runs want self-play slots of each hardware tag just now."""
     return Counter(
-        run.sections.run.tag
+        tag
         for run in desired.runs
         if run.state is RunState.RUNNING
         and run.sections
         and (seen := observed.runs.get(run.name))
         and not stalled(seen.learner, seen.counts, run.sections.selfplay.max_waiting_games)
+        for tag in _slices(run.sections)
     )
+
+
+def _slices(sections: RunSections) -> dict[str, Job]:
+    """What a self-play job of the run is on each hardware tag that it wants; tabs ask for games as they can play them."""
+    settings, tag = sections.selfplay, sections.run.tag
+    volunteers = sections.volunteers
+    jobs = {BROWSER: Job("", "", Kind.SELFPLAY, BROWSER, slice_s=volunteers.slice_s)} if Kind.SELFPLAY in volunteers.kinds else {}
+    return {tag: Job("", "", Kind.SELFPLAY, tag, games=settings.games_in_flight, slice_s=settings.slice_s)} | jobs
 
 
 def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -84,7 +95,8 @@ def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
     if reason := Goals(run.until).reached(done):
         return do.EndRun(run.name, RunState.FINISHED, reason)
-    recent = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
+    own = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.job.tag != BROWSER]  # what tabs do fails no run
+    recent = [view for view in own if view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
         return do.EndRun(run.name, RunState.FAILED, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
@@ -127,18 +139,23 @@ def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
 
 
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
-    """New jobs up to the run's share of the slots; shares are rounded up, so that no slot is without a job."""
-    tag = sections.run.tag
-    slots = slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag))
-    if not slots:
-        return [do.ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))]
+    """New jobs up to the run's share of the slots of each tag; shares are rounded up, so that no slot is without a job.
+
+    A gateway may be away: nobody misses volunteers.
+    """
+    slots = {tag: slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag)) for tag in _slices(sections)}
+    actions: list[Action] = [
+        do.ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))
+        for tag, count in slots.items()
+        if not count and tag != BROWSER
+    ]
     if stalled(seen.learner, seen.counts, sections.selfplay.max_waiting_games):
-        return []
-    active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
-    settings = sections.selfplay
-    job = do.EnqueueJob(Job("", name, Kind.SELFPLAY, tag, games=settings.games_in_flight, slice_s=settings.slice_s))
-    share = -(-slots // scene.sharing[tag])
-    return [job] * max(0, share + scene.config.jobs_ahead - active)
+        return actions
+    for tag, job in _slices(sections).items():
+        active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
+        wanted = -(-slots[tag] // scene.sharing[tag]) + scene.config.jobs_ahead if slots[tag] else 0
+        actions += [do.EnqueueJob(msgspec.structs.replace(job, run=name))] * max(0, wanted - active)
+    return actions
 
 
 def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:

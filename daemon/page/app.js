@@ -1,11 +1,12 @@
 // The page put together: which view is shown, who asks the daemon how often, and what happens when it is away.
 
-import { Away, Refused, call, takeToken, token } from "./api.js";
-import { h, show } from "./dom.js";
+import { Away, Refused, call, takeToken } from "/web/api.js";
+import { h, show } from "/web/dom.js";
+import { askForToken, themeButton } from "/web/frame.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
 import { Viewer } from "./viewer.js";
-import { span } from "./format.js";
+import { span } from "/web/format.js";
 
 const AGAIN_MS = 2000;
 const $ = (id) => document.getElementById(id);
@@ -75,7 +76,8 @@ function drawHead(to) {
     runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
   $("runs").value = to.page === "runs" ? "" : to.run;
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
-  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games")] : []);
+  const play = h("a", { href: `/web/play/#run=${encodeURIComponent(to.run)}` }, "play");
+  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games"), play] : []);
   document.title = to.run ? `${to.run} · azq` : "azq";
 }
 
@@ -86,41 +88,12 @@ async function askRuns() {
   else drawHead(place());
 }
 
-let asking = null;
-function askForToken(error) {
-  asking ??= new Promise((resolve) => {
-    show($("ask-problem"), token.get() ? error.message : "");
-    $("ask").addEventListener("close", () => {
-      token.set($("token").value.trim());
-      $("token").value = "";
-      asking = null;
-      resolve();
-    }, { once: true });
-    $("ask").showModal();
-  });
-  return asking;
-}
-
-const THEMES = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
-function setTheme(name) {
-  const [theme, text] = THEMES.find(([one]) => one === name) ?? THEMES[0];
-  document.documentElement.dataset.theme = theme;
-  localStorage.setItem("azq-theme", theme);
-  $("theme").setAttribute("aria-label", `colours: ${text}`);
-  $("theme").title = `colours: ${text}`;
-}
-
-$("theme").addEventListener("click", () => {
-  const now = THEMES.findIndex(([theme]) => theme === document.documentElement.dataset.theme);
-  setTheme(THEMES[(now + 1) % THEMES.length][0]);
-});
 $("runs").addEventListener("change", (event) => {
   location.hash = event.target.value ? `#/run/${encodeURIComponent(event.target.value)}` : "#/runs";
 });
-$("ask").addEventListener("cancel", (event) => event.preventDefault());
 window.addEventListener("hashchange", route);
 
-setTheme(localStorage.getItem("azq-theme") ?? "");
+document.querySelector("header").append(themeButton());
 takeToken();
 (async () => {
   await guarded(askRuns);

@@ -1,10 +1,10 @@
 // One run at work: figures, charts, workers, queues, ledger, matches, and the buttons that change it.
 
-import { call, path } from "./api.js";
-import { Chart } from "./chart.js";
+import { call, path } from "/web/api.js";
+import { Chart } from "/web/chart.js";
 import { Controls } from "./controls.js";
-import { h, show } from "./dom.js";
-import { clock, count, fixed, moment, percent, signed } from "./format.js";
+import { h, show } from "/web/dom.js";
+import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
 import { arenaPanel, ledgerPanel, queuesPanel, ratingsPanel } from "./tables.js";
 import { Fleet } from "./workers.js";
 

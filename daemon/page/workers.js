@@ -1,7 +1,7 @@
 // The fleet by host: role, heartbeat, rates. A worker that fell silent stays in sight for a while.
 
-import { h, show } from "./dom.js";
-import { count, percent, span } from "./format.js";
+import { h, show } from "/web/dom.js";
+import { count, percent, span } from "/web/format.js";
 
 const LATE_S = 4;
 const SILENT_S = 8;

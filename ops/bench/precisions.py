@@ -25,8 +25,8 @@ from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer
 from azq.config import InferenceConfig, SearchConfig
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.model import Model, network_of
-from azq.nets import NetSpec, from_bytes
+from azq.inference.device.model import Model
+from azq.nets import NetSpec, from_bytes, network_of
 from azq.nets.device import prepare_process
 from azq.wire.messages import MatchSpec
 

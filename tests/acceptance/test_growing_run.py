@@ -12,8 +12,7 @@ import pytest
 from run_logs import events
 
 from azq.console.move import weight_version
-from azq.inference.device.model import network_of
-from azq.nets import from_bytes
+from azq.nets import from_bytes, network_of
 
 RUN = "growing"
 SETTINGS = (

@@ -16,11 +16,11 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 
 @contextlib.contextmanager
-def launched() -> Iterator[Any]:
-    """A browser, as long as it is entered; skips the test where none is installed."""
+def launched(*more: str) -> Iterator[Any]:
+    """A browser, with more arguments, as long as it is entered; skips the test where none is installed."""
     with contextlib.ExitStack() as stack:
         try:
-            browser = stack.enter_context(chromium())
+            browser = stack.enter_context(chromium(*more))
         except MissingExtra as error:
             pytest.skip(str(error))
         yield browser

@@ -14,7 +14,7 @@ from celery import Celery
 from waiting import until
 
 from azq.bus.redis import RedisBus
-from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig, dump_run
+from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig, VolunteersConfig, dump_run
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
@@ -52,13 +52,20 @@ class Fleet:
             "AZQ_INFERENCE__THREADS": "1",
         }
 
-    def create_run(self, search: SearchConfig | None = None, until: dict[str, float] | None = None, **selfplay: Any) -> None:
+    def create_run(
+        self,
+        search: SearchConfig | None = None,
+        until: dict[str, float] | None = None,
+        volunteers: VolunteersConfig | None = None,
+        **selfplay: Any,
+    ) -> None:
         settings = {"evaluator": "uniform", "games_in_flight": 16, "journal_s": 0.1, **selfplay}
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=3),
             search=search or SearchConfig(num_simulations=16),
             selfplay=SelfPlayConfig(**settings),
             network=NETWORK,
+            volunteers=volunteers or VolunteersConfig(),
         )
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), until or {}, str(self._tmp_path), 0))
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
@@ -181,14 +180,6 @@ class Model:
         with torch.inference_mode():
             logits, values = self.reference(*unpack(torch.tensor(np.concatenate(parts)), self.spec))
         return logits, values
-
-
-def network_of(meta: WeightsMeta) -> NetworkConfig:
-    """The network that weights were made for; `WeightsError` when they do not say."""
-    try:
-        return NetworkConfig.model_validate(meta.network)
-    except ValidationError:
-        raise WeightsError(f"weights of {meta.game} describe no network that this azq knows: {meta.network}") from None
 
 
 def random_observations(spec: NetSpec, count: int) -> Packed:

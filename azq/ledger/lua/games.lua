@@ -41,6 +41,21 @@ function commands.adopt(most)
   return adopted({'ok'}, tonumber(most))
 end
 
+-- Takes uids. Those that lie in the pool are adopted, whatever lies before them there.
+function commands.adopt_named()
+  if lost() then return {'lost'} end
+  local games = {'ok'}
+  if not may_work(call('HGET', JOB, 'kind')) then return games end
+  for i = FIRST, #ARGV do
+    if call('LREM', POOL, 1, ARGV[i]) == 1 then
+      call('SADD', HELD, ARGV[i])
+      games[#games + 1] = ARGV[i]
+      games[#games + 1] = call('HGET', OPEN_GAMES, ARGV[i])
+    end
+  end
+  return games
+end
+
 -- What forbids a commit about the games named in the arguments; nothing is written unless the lease holds all of them.
 local function not_held(last)
   if lost() then return {'lost'} end

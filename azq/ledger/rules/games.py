@@ -33,6 +33,17 @@ def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecor
     return put(state, number, replace(row, held=row.held | set(uids))), [opened[uid] for uid in uids]
 
 
+def adopt_named(state: State, lease: Lease, uids: Sequence[int]) -> tuple[State, list[GameRecord]]:
+    """Those of the games that lie in the pool; none while the run does not want the job. Raises `LeaseLost`.
+
+    Suspects among them: who names a game has played it.
+    """
+    number, row = leased_row(state, lease)
+    found = [uid for uid in dict.fromkeys(uids) if uid in state.pool] if may_work(state, row) else []
+    state = replace(state, pool=tuple(uid for uid in state.pool if uid not in found))
+    return put(state, number, replace(row, held=row.held | set(found))), [state.open[uid] for uid in found]
+
+
 def journal(state: State, lease: Lease, records: Sequence[GameRecord]) -> State:
     """Writes the records of held games that moved. Raises `LeaseLost`."""
     uids = [record.uid for record in records]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from sharp_nets import sharp_bytes
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -74,6 +76,10 @@ def test_every_resource_has_its_method(site: Site) -> None:
         assert [run.name for run in client.runs(state="running")] == ["first"]
         assert client.run("first").game == "tic_tac_toe"
         assert client.change_run("first", until={"games": 9}).until == {"games": 9.0}
+        assert client.levels("first") == []
+        site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, "a" * 64, "file:x", 1, 1)))
+        answer = client.moves("first", [{"actions": [0, 4, 1, 5]}], num_simulations=32, seed=None)
+        assert (answer.weight_version, answer.moves[0].action, answer.moves[0].text) == (1, 2, "x(0,2)")
         assert client.pause_run("first", "lunch").reason == "lunch"
         assert client.resume_run("first", until={"games": 10}).until == {"games": 10.0}
         job = client.enqueue("first", "selfplay", games=3)
@@ -261,6 +267,23 @@ def test_weights_are_saved_whole(site: Site, azq: Any, tmp_path: Path) -> None:
     site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, sha256, uri, 10, 0)))
     azq("runs", "weights", "first", "--to", str(tmp_path / "w.safetensors"), as_json=False)
     assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
+
+
+def test_weights_are_exported_as_what_browsers_run(site: Site, azq: Any, tmp_path: Path) -> None:
+    azq("runs", "create", "first")
+    sha256, uri = open_store("file", directory=site.home / "first" / "weights").put(sharp_bytes("resnet"))
+    for version in (1, 2):
+        site.bus.publish(keys.weights("first"), encode(WeightEvent("first", version, sha256, uri, 10, 0)))
+    out = tmp_path / "w.onnx"
+    told = azq("weights", "export", "--run", "first", "--format", "onnx", "--out", str(out))
+    assert (told["version"], told["size"], told["sha256"]) == (2, out.stat().st_size, hashlib.sha256(out.read_bytes()).hexdigest())
+    azq("weights", "export", "--run", "first", "--version", "1", "--out", str(tmp_path / "w"))
+    assert (tmp_path / "w").read_bytes() == sharp_bytes("resnet")
+    with pytest.raises(NotFound, match="rated"):
+        azq("weights", "export", "--run", "first", "--version", "best")
+    spec = MatchSpec("weights:1", "weights:2", 4, 8, 0, 0)
+    site.bus.publish(keys.results("first"), encode(MatchResult(spec, spec.first, spec.second, 4, 0, 0, 1)))
+    assert azq("weights", "export", "--run", "first", "--version", "best", "--out", str(out))["version"] == 1
 
 
 def test_a_refusal_is_an_error_with_an_exit_code(azq: Any) -> None:

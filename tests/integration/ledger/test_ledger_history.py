@@ -45,6 +45,7 @@ operations = st.one_of(
     st.tuples(st.just("cancel"), which),
     st.tuples(st.just("adopt"), which, small),
     st.tuples(st.just("adopt"), which, small),
+    st.tuples(st.just("adopt_named"), which, uids),
     st.tuples(st.just("journal"), which, uids),
     st.tuples(st.just("journal_held"), which, small),
     st.tuples(st.just("finish"), which, uids),
@@ -324,6 +325,7 @@ FREE: dict[str, Callable[..., Any]] = {
 NEEDS_LEASE: dict[str, Callable[..., Any]] = {
     "renew": lambda pair, lease: pair.both("renew", lease),
     "adopt": lambda pair, lease, count: pair.both("adopt", lease, count),
+    "adopt_named": lambda pair, lease, numbers: pair.both("adopt_named", lease, numbers),
     "journal": lambda pair, lease, numbers: pair.both("journal", lease, [pair.record(uid) for uid in numbers]),
     "journal_held": lambda pair, lease, count: pair.both("journal", lease, [pair.record(uid) for uid in pair.held(lease, count)]),
     "finish": finish,

@@ -65,7 +65,8 @@ def test_the_wheel_carries_units_and_no_sources_of_the_core(wheel: Path) -> None
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert any(name.endswith("share/azq/systemd/azq-daemon.service") for name in names)
-    assert {"daemon/page/index.html", "daemon/page/app.js", "daemon/page/style.css", "daemon/page/icon.svg"} <= set(names)
+    assert {"daemon/page/index.html", "daemon/page/app.js", "daemon/page/style.css", "azq/web/look.css", "azq/web/board.js"} <= set(names)
+    assert {"azq/web/network.js", "azq/web/vendor/ort-wasm-simd-threaded.wasm.gz", "azq/web/vendor/ort.LICENSE"} <= set(names)
     assert any(name.endswith("share/azq/ops/drills/learner-kill.toml") for name in names)
     assert {"azq/web/azq.wasm", "azq/web/core.js", "azq/web/calls.js", "azq/web/search.js"} <= set(names)
     assert not [name for name in names if name.endswith((".cpp", ".hpp"))]

@@ -72,9 +72,11 @@ def test_no_page_asks_another_host_for_anything() -> None:
     assert all(site.get(address).status_code == 200 for address in page.addresses)
     assert all(re.match(r"/[^/]", address) for address in page.addresses)
     assert site.get("/redoc").status_code == 404
-    for file in (files("daemon") / "page").iterdir():
-        text = site.get(f"/page/{file.name}").text.replace(NAMESPACE, "")
-        assert not re.search(r"""["'(]\s*(https?:)?//""", text), file.name
+    for path in [f"/page/{file.name}" for file in (files("daemon") / "page").iterdir()] + [
+        f"/web/{place}{file.name}" for place in ("", "play/") for file in (files("azq") / "web" / place).iterdir() if file.is_file()
+    ]:
+        text = site.get(path).text.replace(NAMESPACE, "")
+        assert not re.search(r"""["'(]\s*(https?:)?//""", text), path
 
 
 def test_what_a_schema_says_is_shown_as_text() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, view
 
-from azq.config import ArenaConfig, RunConfig
+from azq.config import ArenaConfig, RunConfig, VolunteersConfig
 from azq.ledger.types import JobState, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind
@@ -255,3 +255,25 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
     wanted = Counter(action.job.run for action in actions if isinstance(action, EnqueueJob))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share
+
+
+VOLUNTEERED = SECTIONS.model_copy(update={"volunteers": VolunteersConfig(kinds=("selfplay",), slice_s=90.0)})
+
+
+def test_tabs_get_jobs_of_their_own_where_the_run_wants_them_and_a_gateway_is_there() -> None:
+    gateway, worker = beat("g", "selfplay.browser", slots=2), beat("w", "selfplay.cpu")
+    tabs = EnqueueJob(Job("", "r", Kind.SELFPLAY, "browser", slice_s=90.0))
+    assert decide(ObservedRun(EMPTY), (gateway, worker), sections=VOLUNTEERED) == [SELFPLAY, SELFPLAY, tabs, tabs, tabs]
+    assert decide(ObservedRun(EMPTY), (gateway, worker)) == [SELFPLAY, SELFPLAY], (
+        "volunteers take nothing from a run that does not want them"
+    )
+    assert decide(ObservedRun(EMPTY), (worker,), sections=VOLUNTEERED) == [SELFPLAY, SELFPLAY], "nobody misses a gateway"
+    leased = tuple(view(number, tag="browser") for number in (1, 2, 3))
+    assert decide(ObservedRun(EMPTY, jobs=leased), (gateway, worker), sections=VOLUNTEERED) == [SELFPLAY, SELFPLAY]
+    unroutable = ReportUnroutable("r", "selfplay.cpu", ("browser",))
+    assert decide(ObservedRun(EMPTY), (gateway,), sections=VOLUNTEERED) == [unroutable, tabs, tabs, tabs]
+
+
+def test_what_tabs_do_fails_no_run() -> None:
+    failed = tuple(view(number, JobState.FAILED, tag="browser", ended_ms=NOW) for number in range(9))
+    assert not [action for action in decide(ObservedRun(EMPTY, ended=failed), sections=VOLUNTEERED) if isinstance(action, EndRun)]

@@ -15,11 +15,10 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunConfig, RunSections
 from azq.errors import WeightsError
-from azq.inference.device.model import network_of
 from azq.learner import checkpoint
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
-from azq.nets import NetSpec, build, from_bytes, load_into
+from azq.nets import NetSpec, build, from_bytes, load_into, network_of
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import RunRecord, WeightEvent

@@ -20,6 +20,7 @@ STEPS = (
     "enqueue",
     "claim",
     "adopt",
+    "adopt_named",
     "journal",
     "finish",
     "abandon",
@@ -95,6 +96,8 @@ def use(state, lease, now, step, count):
     some = sorted(row.held)[:count] if row else []
     if step == "adopt":
         return rules.games.adopt(state, lease, count)[0]
+    if step == "adopt_named":
+        return rules.games.adopt_named(state, lease, range(1, count))[0]
     if step == "journal":
         return rules.games.journal(state, lease, [GameRecord(uid, b"\0\0") for uid in some])
     if step == "finish":

@@ -35,6 +35,16 @@ def test_a_run_that_rests_gives_no_games_and_opens_none():
     assert rules.games.adopt(state, lease(), 3) == (state, [])
 
 
+def test_games_are_adopted_by_name_where_they_lie_in_the_pool():
+    moved = GameRecord(5, b"\1\0")
+    state = run(job(1, LEASED, held={7}), open={**games((6, 7, 8)), 5: moved}, pool=(8, 6, 5), opened=9)
+    after, records = rules.games.adopt_named(state, lease(), [5, 7, 8, 5, 99])
+    assert records == [moved, GameRecord(8)]
+    assert (after.pool, after.jobs[1].held, after.opened) == ((6,), {5, 7, 8}, 9)
+    rests = replace(state, state=RunState.PAUSED)
+    assert rules.games.adopt_named(rests, lease(), [5, 8]) == (rests, [])
+
+
 def test_games_to_finish_are_numbered_once_each():
     events = [SampleEvent(GameRecord(uid), (), "w", 0) for uid in (5, 6)]
     assert rules.games.distinct(events) == [5, 6]

@@ -115,7 +115,7 @@ def test_the_page_is_served_with_a_policy_that_trusts_only_its_own_origin(tmp_pa
     client = client_of(Site(tmp_path))
     page = client.get("/")
     assert (page.status_code, page.url.path) == (200, "/page/")
-    for path in ("/page/", "/page/app.js", "/page/style.css", "/favicon.ico"):
+    for path in ("/page/", "/page/app.js", "/page/style.css", "/web/look.css", "/web/board.js", "/favicon.ico"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert answer.headers["content-security-policy"].startswith("default-src 'self'")

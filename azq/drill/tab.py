@@ -1,0 +1,194 @@
+"""A browser's tab without a browser: plays what a gateway hands out with the core, every leaf evaluated alike, and brings it back.
+
+It keeps a finished game until it is told what became of it, and comes back as the same contributor after whatever cut it off.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from azq import __version__, games, logs
+from azq.actor.groups import GameGroup
+from azq.config import SearchConfig
+from azq.search.evaluator import UniformEvaluator
+from azq.search.search import exploring, make_search
+from azq.waiting import Backoff
+from azq.wire.arrays import pack_record
+from azq.wire.codec import decode
+from azq.wire.messages import GameRecord
+from azq.wire.tabs import (
+    GAMES_PER_FRAME,
+    Accepted,
+    Bye,
+    FromGateway,
+    FromTab,
+    GamesComplete,
+    Hello,
+    ModelUpdate,
+    PlayGames,
+    Refused,
+    TabGame,
+    TabProgress,
+    Welcome,
+    WorkerReady,
+    encode_tab,
+    from_gateway,
+)
+
+PATH = "/v1/volunteers/tab"
+PROGRESS_S = 5.0
+BACKOFF = Backoff(0.2, 2.0)
+
+log = logs.get(__name__)
+
+
+class Play:
+    """The games of one tab, stepped together; all of one run and one setting of its search."""
+
+    def __init__(self, told: ModelUpdate, asked: PlayGames, slots: int) -> None:
+        self.settings = asked.search
+        game = games.load(told.game, **told.params)
+        search = {name: value for name, value in asked.search.items() if name in SearchConfig.model_fields}
+        config = exploring(SearchConfig.model_validate(search), random_opening_plies=int(asked.search.get("random_opening_plies", 0)))
+        self._uniform = UniformEvaluator(game.num_distinct_actions(), game.value_size())
+        self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(asked.seed)), game, int(search["leaves_per_step"]))
+        self.tickets: dict[int, bytes] = {}
+        self.simulations = 0
+
+    def take(self, asked: PlayGames) -> None:
+        """Starts the games that were handed out, as far as there are slots."""
+        for slot, handed in zip(self._group.room(), asked.games, strict=False):
+            record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
+            self._group.start(slot, record)
+            self.tickets[handed.uid] = handed.ticket
+
+    def step(self, version: int) -> list[TabGame]:
+        """One evaluation of all leaves; the games that ended with it."""
+        finished = self._group.finished()
+        self._group.clear_finished()
+        if leaves := self._group.advance():
+            packed, _ = self._group.asked()
+            answer = self._uniform.result(self._uniform.submit(packed), timeout_s=0.0)
+            assert answer is not None
+            self._group.search.apply(answer.logits, answer.values, version)
+            self._group.leaves = 0
+            self.simulations += leaves
+        return [_brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
+
+
+def _brought(record: GameRecord, ticket: bytes) -> TabGame:
+    arrays = (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions)
+    return TabGame(record.uid, ticket, *arrays)
+
+
+@dataclass
+class SimulatedTab:
+    """One tab; `address` is a gateway's, as ws://host:port."""
+
+    address: str
+    slots: int = 4
+    device: str = ""
+    invite: str = ""
+    token: str = ""
+    run: str = ""
+    finished: dict[int, TabGame] = field(default_factory=dict)  # not yet answered
+    accepted: list[int] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+    last: Refused | None = None
+    _told: ModelUpdate | None = None
+    _play: Play | None = None
+    _ready: bool = False
+    _games: int = 0
+
+    def live(self, until: Callable[[SimulatedTab], bool]) -> None:
+        """Connects, plays and connects again until `until(tab)` holds or the gateway wants it no more."""
+        failures = 0
+        while not until(self) and not (self.last and self.last.final):
+            try:
+                with connect(f"{self.address}{PATH}", compression=None, max_size=None, proxy=None) as socket:
+                    failures = 0
+                    self._talk(socket, until)
+            except (OSError, WebSocketException, TimeoutError):
+                failures += 1
+                threading.Event().wait(BACKOFF.pause_s(failures))
+
+    def _talk(self, socket: ClientConnection, until: Callable[[SimulatedTab], bool]) -> None:
+        self.last, self._ready = None, False
+        _say(socket, Hello(__version__, self.token, self.invite, self.device, self.run))
+        said_s = time.monotonic()
+        while not until(self):
+            busy = self._play is not None and bool(self._play.tickets)
+            while (heard := _hear(socket, 0.0 if busy else 0.2)) is not None:
+                self._heed(socket, heard)
+                if self.last and self.last.final:
+                    return
+            if self._play and (brought := self._play.step(self._told.version if self._told else 0)):
+                self._games += len(brought)
+                self.finished.update((game.uid, game) for game in brought)
+                _say(socket, GamesComplete(tuple(brought)))
+            if time.monotonic() - said_s >= PROGRESS_S:
+                said_s = time.monotonic()
+                self._progress(socket)
+        _say(socket, Bye())
+
+    def _heed(self, socket: ClientConnection, heard: FromGateway) -> None:
+        match heard:
+            case Welcome():
+                self.token, self.run = heard.token, heard.run
+                waiting = list(self.finished.values())
+                for start in range(0, len(waiting), GAMES_PER_FRAME):
+                    _say(socket, GamesComplete(tuple(waiting[start : start + GAMES_PER_FRAME])))
+                self._progress(socket)
+            case ModelUpdate():
+                self._told = heard
+                if not self._ready:
+                    self._ready = True
+                    _say(socket, WorkerReady("simulated", 1, "", games=self.slots))
+            case PlayGames(stop=True):
+                self._play = None
+            case PlayGames():
+                assert self._told is not None
+                if self._play is None:
+                    self._play = Play(self._told, heard, self.slots)
+                self._play.take(heard)
+            case Accepted():
+                self.accepted += [uid for uid in heard.uids if self.finished.pop(uid, None)]
+            case Refused():
+                self.last = heard
+                for uid in heard.uids:
+                    self.finished.pop(uid, None)
+                self.refused += [(uid, heard.reason) for uid in heard.uids]
+
+    def _progress(self, socket: ClientConnection) -> None:
+        play = self._play
+        simulations, playing = (play.simulations, tuple(play.tickets)) if play else (0, ())
+        _say(socket, TabProgress(self._games, simulations, simulations, 0, playing))
+
+
+def _say(socket: ClientConnection, message: FromTab) -> None:
+    socket.send(encode_tab(message))
+
+
+def _hear(socket: ClientConnection, within_s: float) -> FromGateway | None:
+    try:
+        frame = socket.recv(within_s)
+    except TimeoutError:
+        return None
+    assert isinstance(frame, bytes)
+    return from_gateway(frame)
+
+
+def main(address: str) -> None:
+    """A tab that plays until it is killed."""
+    SimulatedTab(address).live(lambda tab: False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

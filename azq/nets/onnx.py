@@ -1,0 +1,59 @@
+"""Networks as ONNX, as browsers and other runtimes take them: evaluation alone, the same bytes wherever they are made.
+
+Inputs `planes` float32 (B, C, H, W) and, where the game has scalars, `scalars` float32 (B, S), both as `azq.nets.unpack` gives them;
+outputs `logits` (B, A), unmasked, and `values` (B, V). Operators are those of version 17; B is open.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from azq.nets.network import Network
+
+OPSET = 17
+_TRACED_BATCH = 2
+
+
+def to_onnx(network: Network) -> bytes:
+    """A network with its weights, without its auxiliary heads."""
+    spec = network.spec
+    inputs = {"planes": torch.zeros(_TRACED_BATCH, spec.planes, spec.rows, spec.cols)}
+    if spec.scalars:
+        inputs["scalars"] = torch.zeros(_TRACED_BATCH, spec.scalars)
+    return _export(_Evaluation(network).eval(), inputs, ("logits", "values"))
+
+
+class _Evaluation(nn.Module):
+    """A network that is not given scalars where its game has none."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._network = network
+
+    def forward(self, planes: Tensor, scalars: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        none = planes.flatten(1)[:, :0]
+        logits, values = self._network(planes, none if scalars is None else scalars)
+        return logits, values
+
+
+def _export(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...]) -> bytes:
+    """By tracing: PyTorch's newer exporter needs one package more and writes paths of the source into the file."""
+    file = io.BytesIO()
+    open_axes = {name: {0: "batch"} for name in (*inputs, *outputs)}
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the one that says so
+        torch.onnx.export(
+            module,
+            (*inputs.values(),),
+            file,  # type: ignore[arg-type]  # files are taken too
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes=open_axes,
+        )
+    return file.getvalue()

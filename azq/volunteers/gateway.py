@@ -1,0 +1,397 @@
+"""A gateway's event loop: tabs on one side, leases on the other, each run's sessions between them. Nothing here blocks the loop.
+
+What talks to the ledger, to contributors' records, to the judge or to the store runs in threads and is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from starlette.websockets import WebSocket
+
+from azq import __version__, logs
+from azq.actor.lease import RECORDS_PER_CALL, HeldLease
+from azq.clock import now_ms
+from azq.config import GatewayConfig, RunSections
+from azq.errors import AzqError, BrokerError, ConfigError, LeaseLost, WireError
+from azq.ledger import Ledger
+from azq.ledger.records import sections_of
+from azq.ledger.types import Directive, Lease, RunState, RunView
+from azq.volunteers.guests import Guests
+from azq.volunteers.judging import Batch, Judge, Returned, Verdict
+from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, tab_search
+from azq.volunteers.sessions import Patience
+from azq.wire.kinds import Kind
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.tabs import (
+    Bye,
+    FromTab,
+    GamesComplete,
+    Hello,
+    ModelUpdate,
+    PlayGames,
+    Refused,
+    TabProgress,
+    Welcome,
+    WorkerReady,
+    from_tab,
+)
+
+LOOK_S = 1.0  # between two looks at runs and their weights, and for whom is silent
+IDLE_S = 0.5
+HELLO_S = 10.0
+UNREADABLE = 8  # frames after which a tab has to go
+CLOSING_SLICES = 2  # slices after which a lease ends although tabs still play
+THREADS = 16
+
+T = TypeVar("T")
+log = logs.get(__name__)
+
+
+class Networks(Protocol):
+    """What tabs evaluate with."""
+
+    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
+        """The message about the newest weights that tabs can load, None while there are none. May take a while; raises `AzqError`."""
+        ...
+
+    def read(self, sha256: str) -> bytes | None:
+        """A network that `newest` told of."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a gateway works with."""
+
+    ledger: Ledger
+    guests: Guests
+    judge: Judge
+    networks: Networks
+    secret: bytes
+
+
+class Gateway:
+    """Tabs, runs and leases of one gateway; all but `stopping` belongs to its event loop."""
+
+    def __init__(self, config: GatewayConfig, backing: Backing, clock: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
+        self.rooms: dict[str, Room] = {}
+        self.links: dict[int, Link] = {}
+        self.counts: Counter[str] = Counter()  # games by what became of them, simulations
+        self.turned_s = clock()
+        self.stopping = threading.Event()
+        self._backing = backing
+        self._patience = Patience(config.silent_after_s, config.late_after_s, config.batch_after_s)
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._addresses: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(THREADS, "gateway")
+        self._judging = ThreadPoolExecutor(1, "judge")
+
+    # -- tabs
+
+    async def talk(self, socket: WebSocket) -> None:
+        """One tab from its first word to its last."""
+        await socket.accept()
+        reader: asyncio.Task[None] = asyncio.current_task()  # type: ignore[assignment]
+        link = Link(next(self._numbers), socket, reader)
+        if self.stopping.is_set() or self._is_full(link.address):
+            link.send(Refused("the gateway has as many tabs as it can take", "try again later"))
+            await link.close()
+            return
+        self.links[link.number] = link
+        self._addresses[link.address] += 1
+        try:
+            if await self._greet(link):
+                await self._listen(link)
+        except asyncio.CancelledError:
+            if not link.cut_off:
+                raise
+        finally:
+            self._part(link)
+            await link.close()
+
+    def _is_full(self, address: str) -> bool:
+        return len(self.links) >= self.config.max_tabs or self._addresses[address] >= self.config.max_tabs_each
+
+    def _part(self, link: Link) -> None:
+        del self.links[link.number]
+        self._addresses[link.address] -= 1
+        if link.room is not None:
+            link.room.sessions.leave(link.number, self._clock(), for_good=link.said_bye)
+            link.room.bell.ring()
+
+    async def _greet(self, link: Link) -> bool:
+        """Whether the tab said who it is and may stay."""
+        try:
+            said = await asyncio.wait_for(self._read(link), HELLO_S)
+        except TimeoutError:
+            said = None
+        if not isinstance(said, Hello):
+            link.send(Refused("a tab begins with Hello", "load the page again", final=True))
+            return False
+        try:
+            guest = await self._in_thread(self._backing.guests.welcome, said.token, said.invite, link.address, said.device)
+        except BrokerError as error:
+            log.warning("broker_lost", reason=str(error))
+            guest = Refused("the gateway cannot look up who you are just now", "try again later")
+        if isinstance(guest, Refused):
+            link.send(guest)
+            return False
+        link.guest, link.wished = guest, said.run
+        self._seat(link)
+        return True
+
+    async def _listen(self, link: Link) -> None:
+        while not link.said_bye and (said := await self._read(link)) is not None:
+            self._hear(link, said)
+
+    async def _read(self, link: Link) -> FromTab | None:
+        """The next message of a tab; None where it is gone, or sends what nobody can read."""
+        while (frame := await link.receive()) is not None:
+            await link.pace(self._clock())
+            try:
+                return from_tab(frame)
+            except WireError as error:
+                link.unreadable += 1
+                link.send(Refused(str(error), "load the page again", final=link.unreadable >= UNREADABLE))
+                if link.unreadable >= UNREADABLE:
+                    return None
+        return None
+
+    def _hear(self, link: Link, said: FromTab) -> None:
+        now_s, room = self._clock(), link.room
+        match said:
+            case Hello():
+                link.send(Refused("a tab says Hello once", "connect again to be another"))
+            case Bye():
+                link.said_bye = True
+            case WorkerReady():
+                link.ready = said
+                if room is not None:
+                    self._serve(link, room)
+            case TabProgress():
+                self.counts["simulations"] += max(0, said.simulations - link.simulations)
+                link.simulations = said.simulations
+                if room is not None:
+                    room.sessions.hear(link.number, said.playing, now_s)
+            case GamesComplete(games):
+                if room is None:
+                    return  # it brings them again when it is welcomed to a run
+                for game in games:
+                    room.sessions.bring(link.number, game, now_s)
+        if room is not None:
+            room.bell.ring()
+
+    def _seat(self, link: Link) -> None:
+        """Gives a tab a run to play for: the one that it knows, else the emptiest of those that have games to give, else of all."""
+        assert link.guest is not None
+        open_rooms = [room for room in self.rooms.values() if room.open_lease] or list(self.rooms.values())
+        emptiest = min(open_rooms, key=lambda room: len(room.sessions.tabs), default=None)
+        link.room = room = self.rooms.get(link.wished, emptiest)
+        who = link.guest
+        link.send(Welcome(who.contributor, who.token, who.name, room.record.run if room else "", __version__))
+        if room is not None:
+            link.version = -1
+            room.sessions.enter(link.number, who.contributor, self._clock())
+            self._serve(link, room)
+
+    def _serve(self, link: Link, room: Room) -> None:
+        """Tells a tab of new weights, and hands it games where it has room."""
+        network = room.network
+        if network is None:
+            return
+        if link.version != network.version:
+            link.send(network)
+            link.version = network.version
+        if link.ready is None:
+            return
+        wanted = link.ready.games or link.ready.workers * room.sections.volunteers.games_at_once
+        room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
+        if handed := room.sessions.hand(link.number, self._clock()):
+            link.send(room.play(handed))
+
+    def _deliver(self, room: Room) -> None:
+        """Tells tabs what became of their games, and hands out what waits."""
+        for number, answer in room.sessions.take_answers():
+            if (link := self.links.get(number)) is not None:
+                link.send(answer)
+        for number in tuple(room.sessions.tabs) if room.sessions.waiting else ():
+            if (link := self.links.get(number)) is not None:
+                self._serve(link, room)
+
+    # -- leases
+
+    def begin(self, lease: Lease, view: RunView, sections: RunSections, ended: Callable[[], None]) -> None:
+        """Takes a lease on; `ended` is called once it hands out no more games."""
+        room = self._room_of(view, sections)
+        held = HeldLease(self._backing.ledger, lease, should_stop=self.stopping.is_set, clock=self._clock, wait=threading.Event().wait)
+        self._start(self._keep(room, Kept(lease, held, tab_search(sections)), ended))
+
+    def _room_of(self, view: RunView, sections: RunSections) -> Room:
+        name = view.record.run
+        if name not in self.rooms:
+            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self.counts)
+            self._start(self._judge(self.rooms[name]))
+        return self.rooms[name]
+
+    async def _keep(self, room: Room, kept: Kept, ended: Callable[[], None]) -> None:
+        """One lease from its claim to its end."""
+        job, began_s = kept.lease.job, self._clock()
+        slice_s = job.slice_s or room.sections.volunteers.slice_s
+        room.leases.append(kept)
+        log.info("lease_begins", job=job.job_id, attempt=kept.lease.attempt)
+        reason = "released"
+        try:
+            while kept.held.directive is not Directive.RELEASE and self._is_here(room):
+                age_s = self._clock() - began_s
+                if not kept.closing and (age_s >= slice_s or kept.held.directive is Directive.STALL):
+                    kept.closing = True
+                    ended()
+                if kept.closing and (not room.sessions.held(job.job_id) or age_s >= CLOSING_SLICES * slice_s):
+                    break
+                rung = room.bell.rung
+                await self._step(room, kept)
+                await room.bell.after(rung, min(IDLE_S, kept.lease.lease_s / 8))
+            await self._in_thread(kept.held.release, ())
+        except (LeaseLost, BrokerError) as error:
+            reason = str(error)
+        finally:
+            if not kept.closing:
+                ended()
+            room.leases.remove(kept)
+            room.sessions.lost(job.job_id, self._clock())
+            log.info("lease_ends", job=job.job_id, reason=reason)
+
+    async def _step(self, room: Room, kept: Kept) -> None:
+        """Commits what was accepted and adopts what tabs have room for; renews the lease in any case. Raises as `HeldLease`."""
+        sessions, job = room.sessions, kept.lease.job.job_id
+        takes = room.open_lease is kept
+        if takes and (named := sessions.claimed()[:RECORDS_PER_CALL]):
+            sessions.adopted(job, await self._in_thread(kept.held.adopt_named, named), self._clock())
+        events = sessions.to_commit(job, RECORDS_PER_CALL, now_ms())
+        wanted = min(RECORDS_PER_CALL, sessions.wanted(self._clock())) if takes and room.network is not None else 0
+        if events or wanted:
+            records, totals = await self._in_thread(self._commit, kept.held, events, wanted)
+            sessions.committed(events, totals)
+            room.newest.extend(events)
+            sessions.adopted(job, records, self._clock())
+        if self._clock() >= kept.renew_s:
+            await self._in_thread(kept.held.journal, ())
+            kept.renew_s = self._clock() + kept.lease.lease_s / 4
+        self._deliver(room)
+
+    def _commit(self, held: HeldLease, events: list[SampleEvent], wanted: int) -> tuple[list[GameRecord], Any]:
+        """In a thread: the one atomic step, and the contributors' totals after it; games count also where those cannot be told."""
+        records = held.replace(events, wanted)
+        try:
+            return records, self._backing.guests.credit(events) if events else {}
+        except AzqError as error:
+            log.warning("not_credited", games=len(events), reason=str(error))
+            return records, {}
+
+    async def _judge(self, room: Room) -> None:
+        """Has the finished games of a run judged, for as long as it is here."""
+        judge = self._backing.judge
+        while self._is_here(room):
+            rung = room.bell.rung
+            for job, contributor, games in room.sessions.batches(judge.batch_games, self._clock()):
+                search = next((kept.search for kept in room.leases if kept.lease.job.job_id == job), tab_search(room.sections))
+                await self._verdict(room, Batch(room.record, search, contributor, games), games)
+            await room.bell.after(rung, IDLE_S)
+
+    async def _verdict(self, room: Room, batch: Batch, games: tuple[Returned, ...]) -> None:
+        try:
+            verdict = await asyncio.get_running_loop().run_in_executor(self._judging, self._backing.judge.judge, batch)
+        except AzqError as error:
+            log.warning("not_judged", run=room.record.run, contributor=batch.contributor, games=len(games), reason=str(error))
+            verdict = Verdict()
+        room.sessions.judged(batch.contributor, games, verdict, self._clock())
+        room.bell.ring()
+
+    # -- runs
+
+    async def look(self) -> None:
+        """Follows runs and their weights until the gateway stops."""
+        while not self.stopping.is_set():
+            self.turned_s = self._clock()
+            try:
+                await self._look()
+            except (BrokerError, ConfigError) as error:
+                log.warning("look_failed", reason=str(error))
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        found = await self._in_thread(self._wanting)
+        for view, sections, network in found:
+            room = self._room_of(view, sections)
+            room.network = network or room.network
+        for name in self.rooms.keys() - {view.record.run for view, _, _ in found}:
+            self._close(self.rooms.pop(name))
+        now_s = self._clock()
+        for room in self.rooms.values():
+            room.sessions.expire(now_s)
+            room.bell.ring()
+            for number in tuple(room.sessions.tabs):
+                self._serve(self.links[number], room)
+            self._deliver(room)
+        for link in tuple(self.links.values()):
+            if link.guest is not None and link.room is None and self.rooms:
+                self._seat(link)
+
+    def _wanting(self) -> list[tuple[RunView, RunSections, ModelUpdate | None]]:
+        """In a thread: the running runs that want tabs to play, with their newest networks."""
+        found = []
+        for view in () if self._backing.guests.closed() else self._backing.ledger.runs():
+            try:
+                sections = sections_of(view.record)
+                if view.state is RunState.RUNNING and Kind.SELFPLAY in sections.volunteers.kinds:
+                    found.append((view, sections, self._backing.networks.newest(view.record, sections)))
+            except BrokerError:
+                raise
+            except AzqError as error:
+                log.warning("run_left_out", run=view.record.run, reason=str(error))
+        return found
+
+    def _close(self, room: Room) -> None:
+        """A run that ended, rests, or wants no tabs any more: those that played for it wait for another."""
+        room.bell.ring()
+        for number in tuple(room.sessions.tabs):
+            link = self.links[number]
+            link.send(PlayGames(room.record.run, "", {}, stop=True))
+            link.room = None
+            room.sessions.leave(number, self._clock(), for_good=True)
+
+    # -- life
+
+    async def stop(self) -> None:
+        """Gives all games back."""
+        self.stopping.set()
+        for room in self.rooms.values():
+            room.bell.ring()
+        self.rooms.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.shutdown(wait=False)
+        self._judging.shutdown(wait=False)
+
+    def _is_here(self, room: Room) -> bool:
+        return self.rooms.get(room.record.run) is room
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *arguments))

@@ -1,0 +1,100 @@
+"""A run's weights as networks that browsers run: each made once, kept as a blob, and noted with what it must answer.
+
+Who only reads the notes needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.games import Game
+from azq.store import Store
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.messages import ModelEvent, WeightEvent
+
+PROBES = 8  # positions that a browser tries a network on
+TOLERANCE = 2.0**-12  # of the largest logit: half a step of the float16 that logits are rounded to before a search reads them
+_READ_AT_ONCE = 1000
+
+
+class ModelCatalog:
+    """The networks of one run that were made for browsers, by version."""
+
+    def __init__(self, control: Bus, run: str) -> None:
+        self._control = control
+        self._stream = keys.onnx(run)
+        self._last_id = "0"
+        self._events: dict[int, ModelEvent] = {}
+
+    def find(self, version: int) -> ModelEvent | None:
+        """The network of a version; None: none was made yet."""
+        if version not in self._events:
+            self._refresh()
+        return self._events.get(version)
+
+    def all(self) -> list[ModelEvent]:
+        """Those of all versions that were made."""
+        self._refresh()
+        return list(self._events.values())
+
+    def _refresh(self) -> None:
+        while entries := self._control.after(self._stream, self._last_id, count=_READ_AT_ONCE):
+            for entry in entries:
+                self._last_id = entry.id
+                try:
+                    event = decode(entry.frame, ModelEvent)
+                except WireError as error:
+                    logs.get(__name__).warning("model_event_unreadable", stream=entry.stream, entry=entry.id, error=str(error))
+                    continue
+                self._events[event.version] = event
+
+
+def make_model(control: Bus, store: Store, game: Game, weights: WeightEvent, catalog: ModelCatalog) -> ModelEvent:
+    """The network of published weights; made, stored and noted unless it is there. Two who make it at once write the same.
+
+    Raises `WeightsError` for weights that are damaged or do not fit the game, `StoreError`, `BrokerError`.
+    """
+    if (known := catalog.find(weights.version)) is not None:
+        return known
+    event = _made(store, game, weights)
+    control.publish(keys.onnx(weights.run), encode(event))
+    return event
+
+
+def _made(store: Store, game: Game, weights: WeightEvent) -> ModelEvent:
+    import torch
+
+    from azq.nets import restore, unpack
+    from azq.nets.onnx import to_onnx
+
+    network = restore(store.get(weights.uri, weights.sha256), game)
+    positions = probe_positions(game)
+    with torch.inference_mode():
+        logits, values = (output.numpy() for output in network(*unpack(torch.from_numpy(positions), network.spec)))
+    data = to_onnx(network)
+    sha256, uri = store.put(data)
+    tolerance = TOLERANCE * max(1.0, float(np.abs(logits).max()))
+    answers = logits.astype("<f4").tobytes(), values.astype("<f4").tobytes()
+    return ModelEvent(weights.version, sha256, uri, len(data), positions.tobytes(), *answers, tolerance)
+
+
+def probe_positions(game: Game, count: int = PROBES) -> NDArray[np.uint8]:
+    """Packed observations (count, P) of positions in random games, the same ones every time."""
+    rng = random.Random(0)
+    found: list[NDArray[np.uint8]] = []
+    while len(found) < count:
+        state = game.new_initial_state()
+        seen = []
+        while not state.is_terminal():
+            if not state.is_chance_node():
+                seen.append(state.packed_observation())
+            state.apply_action(rng.choice(state.legal_actions()))
+        found.extend(rng.sample(seen, min(2, len(seen))))
+    return np.stack(found[:count])

@@ -1,0 +1,175 @@
+"""What a gateway answers over HTTP: the pages, networks by their hash, what everybody may know of its runs. Nothing here needs a token."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from azq import logs
+from azq.errors import AzqError
+from azq.status.viewer import GameView
+from azq.volunteers.gateway import Gateway, Networks
+from azq.volunteers.playable import Playable
+
+FOLDER = str(files("azq") / "web")
+FOREVER = "public, max-age=31536000, immutable"
+NETWORKS_KEPT = 4
+PUBLIC_LIFE_S = 2.0
+# Two headers isolate the page, where it comes over TLS: threads of WebAssembly and exact clocks ask for that.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' ws: wss:; "
+    "worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+log = logs.get(__name__)
+
+
+class Guarded:
+    """Puts the headers on every answer, without touching its body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        await self._app(scope, receive, guarded if scope["type"] == "http" else send)
+
+
+class WebFiles(StaticFiles):
+    """The files of the pages; what is kept packed is sent as it lies there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if path.endswith(".gz"):
+            response.headers["Content-Encoding"] = "gzip"
+        return response
+
+
+class NetworkFiles:
+    """`/models/<sha256>.onnx`: what a name says never changes."""
+
+    def __init__(self, networks: Networks) -> None:
+        self._networks = networks
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+
+    async def answer(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        found = re.fullmatch(r"([0-9a-f]{64})\.onnx", name)
+        headers = {"ETag": f'"{found[1]}"', "Cache-Control": FOREVER} if found else {}
+        if found and request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        data = await self._read(found[1]) if found else None
+        if data is None:
+            return PlainTextResponse(f"no network {name} is served here", HTTPStatus.NOT_FOUND)
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+    async def _read(self, sha256: str) -> bytes | None:
+        if sha256 not in self._kept:
+            try:
+                data = await asyncio.to_thread(self._networks.read, sha256)
+            except AzqError as error:
+                log.warning("network_unread", sha256=sha256, reason=str(error))
+                data = None
+            if data is None:
+                return None
+            self._kept[sha256] = data
+            while len(self._kept) > NETWORKS_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(sha256)
+        return self._kept[sha256]
+
+
+class PublicFigures:
+    """`/v1/public`, worked out at most every other second whoever asks."""
+
+    def __init__(self, tell: Callable[[], dict[str, Any]]) -> None:
+        self._tell = tell
+        self._until_s = 0.0
+        self._body = b""
+        self._lock = asyncio.Lock()
+
+    async def answer(self, request: Request) -> Response:
+        async with self._lock:
+            if time.monotonic() >= self._until_s:
+                try:
+                    self._body = msgspec.json.encode(await asyncio.to_thread(self._tell))
+                except AzqError as error:
+                    return PlainTextResponse(f"no figures just now: {error}", HTTPStatus.SERVICE_UNAVAILABLE)
+                self._until_s = time.monotonic() + PUBLIC_LIFE_S
+        return Response(self._body, media_type="application/json")
+
+
+class Telling(Protocol):
+    """What everybody may ask for; each call may take a while and raise `AzqError`."""
+
+    def figures(self) -> dict[str, Any]: ...
+    def playable(self) -> Playable | None: ...
+    def game(self, uid: int) -> GameView | None: ...
+
+
+def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
+    """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves."""
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(gateway.look())
+        yield
+        await gateway.stop()
+        looking.cancel()
+
+    def to(place: str) -> Callable[[Request], Response]:
+        return lambda request: RedirectResponse(place)
+
+    def is_well(request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def game(request: Request) -> Response:
+        found = await asyncio.to_thread(public.game, request.path_params["uid"])
+        if found is None:
+            return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    async def play(request: Request) -> Response:
+        return Response(msgspec.json.encode(await asyncio.to_thread(public.playable)), media_type="application/json")
+
+    routes: list[BaseRoute] = [
+        Route("/", to("/web/contribute/")),
+        Route("/progress", to("/web/progress/")),
+        Route("/play", to("/web/play/")),
+        Route("/favicon.ico", to("/web/icon.svg")),
+        Route("/healthz", is_well),
+        Route("/v1/public", PublicFigures(public.figures).answer),
+        Route("/v1/public/play", play),
+        Route("/v1/public/games/{uid:int}", game),
+        Route("/models/{name}", NetworkFiles(networks).answer),
+        WebSocketRoute("/v1/volunteers/tab", gateway.talk),
+        Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
+    ]
+    return Guarded(Starlette(routes=routes, lifespan=life))

@@ -1,0 +1,111 @@
+"""What everybody may know of a run that volunteers play for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from azq import games
+from azq.arena.players import version_of
+from azq.bus.base import Bus
+from azq.errors import WireError
+from azq.ledger import Ledger
+from azq.status.observe import Standings, read_standing
+from azq.status.viewer import GameView, view
+from azq.volunteers.gateway import Gateway
+from azq.volunteers.guests import Guests
+from azq.volunteers.judging import WORKER_PREFIX
+from azq.volunteers.models import ModelCatalog
+from azq.volunteers.playable import Playable, playable
+from azq.volunteers.rooms import Room
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import LearnerStatus, MatchResult
+
+LEADERS = 100
+
+
+class Public:
+    """Public figures of the gateway's runs."""
+
+    def __init__(self, gateway: Gateway, ledger: Ledger, bus: Bus, guests: Guests) -> None:
+        self._gateway = gateway
+        self._ledger = ledger
+        self._bus = bus
+        self._guests = guests
+        self._standings = Standings()
+
+    def figures(self) -> dict[str, Any]:
+        """Of the run that most tabs play for; empty where none wants them. Raises `AzqError`."""
+        room = self._room()
+        return self._of(room) if room else {}
+
+    def playable(self) -> Playable | None:
+        """What tabs play with against the same run; None where there is none. Raises `AzqError`."""
+        room = self._room()
+        if room is None:
+            return None
+        run = room.record.run
+        return playable(run, room.sections, ModelCatalog(self._bus, run).all(), read_standing(self._bus, run, self._standings).ratings)
+
+    def game(self, uid: int) -> GameView | None:
+        """One of the newest games, ply by ply."""
+        for room in tuple(self._gateway.rooms.values()):
+            for event in tuple(room.newest):
+                if event.record.uid == uid:
+                    run = room.sections.run
+                    return view(run.game, games.load(run.game, **run.params), event)
+        return None
+
+    def _room(self) -> Room | None:
+        return max(self._gateway.rooms.values(), key=lambda room: len(room.sessions.tabs), default=None)
+
+    def _of(self, room: Room) -> dict[str, Any]:
+        run, links = room.record.run, tuple(self._gateway.links.values())
+        return {
+            "run": run,
+            "game": room.sections.run.game,
+            "params": room.sections.run.params,
+            "state": str(self._ledger.run(run).state),
+            "version": room.network.version if room.network else 0,
+            "tabs": len(links),
+            "contributors": len({link.guest.contributor for link in links if link.guest}),
+            "totals": self._guests.totals(),
+            "run_totals": {"games": self._ledger.counts(run).finished, "samples": self._samples(run)},
+            "leaders": self._guests.leaderboard()[:LEADERS],
+            "versions": self._versions(run),
+            "newest": [
+                {
+                    "uid": event.record.uid,
+                    "plies": len(event.record.actions) // 2,
+                    "returns": event.returns,
+                    "name": self._guests.name(event.worker.removeprefix(WORKER_PREFIX)),
+                    "finished_ms": event.finished_ms,
+                }
+                for event in reversed(tuple(room.newest))
+            ],
+        }
+
+    def _samples(self, run: str) -> int:
+        frame = self._bus.get(keys.learner_status(run))
+        try:
+            return decode(frame, LearnerStatus).samples_inserted if frame else 0
+        except WireError:
+            return 0
+
+    def _versions(self, run: str) -> list[dict[str, Any]]:
+        standing = read_standing(self._bus, run, self._standings)
+        engines = {match.first: match for match in reversed(standing.matches) if _is_engine(match)}
+        rows = []
+        for rating in standing.ratings:
+            if (version := version_of(rating.player)) is not None:
+                match = engines.get(rating.player)
+                points = {"points": match.points, "points_se": match.points_se, "against": match.second} if match else NO_POINTS
+                rows.append({"version": version, "elo": rating.elo, "low": rating.low, "high": rating.high, "games": rating.games} | points)
+        return sorted(rows, key=lambda row: row["version"])
+
+
+NO_POINTS = {"points": None, "points_se": None, "against": ""}
+
+
+def _is_engine(match: MatchResult) -> bool:
+    return match.second.startswith("gnubg:") and not match.error

@@ -1,0 +1,173 @@
+"""One run at a gateway: its tabs and games, its leases, what tabs are told of it; and one connected tab."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import secrets
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from functools import partial
+
+import redis
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from azq.actor.lease import HeldLease
+from azq.config import RunSections, SearchConfig
+from azq.ledger.types import Lease
+from azq.volunteers.guests import Guest
+from azq.volunteers.sessions import Patience, Sessions
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.connect import translate
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.tabs import FromGateway, Handed, ModelUpdate, PlayGames, WorkerReady, encode_tab
+
+OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
+PAUSE_S = 0.05
+FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
+NEWEST = 20
+MOST_GAMES = 512  # that one tab plays at once
+TICKET_BYTES = 16
+
+
+class Bell:
+    """Tells all who wait that something happened; who looked before it rang does not miss it."""
+
+    def __init__(self) -> None:
+        self.rung = 0
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        self.rung += 1
+        self._event.set()
+
+    async def after(self, rung: int, within_s: float) -> None:
+        """Waits until it has rung more often than so, a moment at least: what comes meanwhile is done together."""
+        await asyncio.sleep(PAUSE_S)
+        if self.rung == rung:
+            self._event.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._event.wait(), within_s)
+
+
+@dataclass(eq=False)
+class Kept:
+    """A lease that the gateway holds; `search` is what tabs are told for as long as it hands out games."""
+
+    lease: Lease
+    held: HeldLease
+    search: SearchConfig
+    closing: bool = False  # hands out no more games than it has
+    renew_s: float = 0.0  # when it is renewed next
+
+
+@dataclass(eq=False)
+class Room:
+    """One run; `network` is the message about its newest weights, None before there are any."""
+
+    record: RunRecord
+    sections: RunSections
+    sessions: Sessions
+    network: ModelUpdate | None = None
+    leases: list[Kept] = field(default_factory=list)
+    newest: deque[SampleEvent] = field(default_factory=partial(deque, maxlen=NEWEST))  # that tabs finished
+    bell: Bell = field(default_factory=Bell)
+
+    @property
+    def open_lease(self) -> Kept | None:
+        """The lease that takes more games."""
+        return next((kept for kept in self.leases if not kept.closing), None)
+
+    def play(self, handed: list[tuple[GameRecord, bytes]]) -> PlayGames:
+        """What a tab is told of the games that it gets."""
+        newest = self.leases[-1].search if self.leases else tab_search(self.sections)
+        settings = newest.model_dump(exclude={"schedule"}) | {"random_opening_plies": self.sections.selfplay.random_opening_plies}
+        records = tuple(Handed(record.uid, ticket, encode(record) if record.actions else b"") for record, ticket in handed)
+        return PlayGames(self.record.run, str(self.sections.run.seed), settings, records)
+
+
+def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: Patience, counts: Counter[str]) -> Room:
+    """A run's room without anybody in it."""
+    mark = f"{record.run} {record.created_ms}".encode()
+
+    def ticket(uid: int, contributor: str, handed: GameRecord) -> bytes:
+        moved = hashlib.sha256(encode(handed)).digest() if handed.actions else b""
+        return hmac.digest(secret, b" ".join((mark, str(uid).encode(), contributor.encode(), moved)), "sha256")[:TICKET_BYTES]
+
+    return Room(record, sections, Sessions(ticket, patience, counts))
+
+
+def tab_search(sections: RunSections) -> SearchConfig:
+    """The search of tabs: as servers search, but each ply by itself, so that it can be searched again."""
+    return sections.search.model_copy(
+        update={"reuse_subtree": False, "num_simulations": sections.volunteers.num_simulations or sections.search.num_simulations}
+    )
+
+
+def volunteer_secret(client: redis.Redis) -> bytes:
+    """The control plane's secret for tickets and tokens, made by whoever asks first."""
+    with translate(client):
+        client.set(keys.VOLUNTEER_SECRET, secrets.token_bytes(32), nx=True)
+        found = client.get(keys.VOLUNTEER_SECRET)
+    assert isinstance(found, bytes)
+    return found
+
+
+class Link:
+    """A connected tab; what is sent to it waits in its outbox."""
+
+    def __init__(self, number: int, socket: WebSocket, reader: asyncio.Task[None]) -> None:
+        self.number = number
+        self.address = socket.client.host if socket.client else "unknown"
+        self.guest: Guest | None = None
+        self.ready: WorkerReady | None = None
+        self.room: Room | None = None
+        self.wished = ""  # run that it played for before
+        self.version = -1  # of the weights that it was told of
+        self.unreadable = 0
+        self.simulations = 0  # so far, as it says
+        self.said_bye = False
+        self._socket = socket
+        self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue(OUTBOX_FRAMES)
+        self._paced_s = 0.0
+        self.cut_off = False
+        self._reader = reader
+        self._writer = asyncio.create_task(self._write())
+
+    def send(self, message: FromGateway) -> None:
+        """Queues a message; a tab that takes none is cut off."""
+        try:
+            self._outbox.put_nowait(encode_tab(message))
+        except asyncio.QueueFull:
+            self.cut_off = True
+            self._reader.cancel()
+
+    async def receive(self) -> bytes | None:
+        """The next frame, None where there is no more; text as its bytes, which are no message."""
+        message = await self._socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        return message.get("bytes") or str(message.get("text") or "").encode()
+
+    async def pace(self, now_s: float) -> None:
+        """Waits where the tab sends faster than any honest one, a second's worth of frames aside."""
+        self._paced_s = max(now_s, self._paced_s) + 1.0 / FRAMES_PER_S
+        await asyncio.sleep(max(0.0, self._paced_s - now_s - 1.0))
+
+    async def close(self) -> None:
+        """Sends what waits, for a moment, and ends the connection."""
+        with contextlib.suppress(asyncio.QueueFull):
+            self._outbox.put_nowait(None)
+        await asyncio.wait({self._writer}, timeout=2.0)
+        self._writer.cancel()
+        with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+            if self._socket.application_state is WebSocketState.CONNECTED:
+                await self._socket.close()
+
+    async def _write(self) -> None:
+        with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):  # the tab is gone, which who reads from it learns too
+            while (frame := await self._outbox.get()) is not None:
+                await self._socket.send_bytes(frame)

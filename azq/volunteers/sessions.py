@@ -1,0 +1,346 @@
+"""Who plays which of one run's games at a gateway, what came back, and what it is told. No I/O and no clock: times come in.
+
+A game is here under a lease (`HeldGame`), or a contributor claims it without one (`Claim`): its lease was lost, or an earlier gateway
+handed it out. Claims wait until the game is adopted again by name, or for too long. Who shows the ticket that a game was handed out with
+has it: tickets name the contributor and the record that he plays on from.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import islice
+
+from azq.volunteers.judging import WORKER_PREFIX, Returned, Verdict
+from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.tabs import Accepted, Refused, TabGame
+
+NOT_YOURS = "it was not handed to you"
+LATE = "others play it, or it is finished"
+DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
+CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
+
+Ticket = Callable[[int, str, GameRecord], bytes]  # of a game by its number, for a contributor, from what he is handed
+
+
+class Place(StrEnum):
+    """Where a game under a lease is."""
+
+    WAITING = "waiting"  # nobody plays it
+    PLAYING = "playing"
+    RETURNED = "returned"  # finished, waits for its verdict
+    JUDGED = "judged"  # the verdict is being found
+    ACCEPTED = "accepted"  # waits to be committed
+
+
+@dataclass(slots=True)
+class HeldGame:
+    """A game under a lease."""
+
+    lease: str  # the job's id
+    record: GameRecord  # as the ledger has it, and as it is handed out
+    place: Place = Place.WAITING
+    contributor: str = ""
+    tab: int = 0  # where answers go
+    brought: TabGame | None = None
+    returns: tuple[float, ...] = ()
+    since_s: float = 0.0  # at this place
+
+
+@dataclass(slots=True)
+class Claim:
+    """A game that a contributor plays, or has finished, without a lease."""
+
+    tab: int
+    since_s: float
+    brought: TabGame | None = None
+
+
+@dataclass(slots=True)
+class Tab:
+    """A connected tab."""
+
+    contributor: str
+    heard_s: float
+    room: int = 0  # games that it plays at once
+    plays: set[int] = field(default_factory=set)  # with a lease or without
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a silent tab keeps its games, a claim waits for its game, and finished games wait for a full batch."""
+
+    silent_s: float
+    late_s: float
+    batch_s: float = 5.0
+
+
+class Sessions:
+    """The tabs and games of one run at one gateway."""
+
+    def __init__(self, ticket: Ticket, patience: Patience, counts: Counter[str] | None = None) -> None:
+        self.tabs: dict[int, Tab] = {}
+        self.games: dict[int, HeldGame] = {}
+        self.claims: dict[tuple[int, str], Claim] = {}  # by game and contributor
+        self.counts = Counter() if counts is None else counts  # games: accepted, refused, late, duplicate
+        self._ticket = ticket
+        self._patience = patience
+        self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
+        self._claimed: Counter[str] = Counter()  # claims of each contributor
+        self._done: OrderedDict[int, str] = OrderedDict()  # whose games were committed
+        self._answers: list[tuple[int, Accepted | Refused]] = []
+
+    # -- tabs
+
+    def enter(self, tab: int, contributor: str, now_s: float) -> None:
+        """A tab is there; it gets games once it has `room`."""
+        self.tabs[tab] = Tab(contributor, now_s)
+
+    def leave(self, tab: int, now_s: float, *, for_good: bool = False) -> None:
+        """A tab's connection is over; unless `for_good`, its games wait a while for its return."""
+        gone = self.tabs.pop(tab, Tab("", now_s))
+        for uid in gone.plays & self.games.keys():
+            if for_good:
+                self._wait(uid, now_s)
+            else:
+                self.games[uid].since_s = now_s
+        for uid in gone.plays - self.games.keys() if for_good else ():
+            self._drop_claim(uid, gone.contributor)
+
+    def hear(self, tab: int, playing: Iterable[int], now_s: float) -> None:
+        """A tab lives and plays these games, of which it may have had some before it, or the gateway, came back."""
+        known = self.tabs[tab]
+        known.heard_s = now_s
+        for uid in (known.plays & self.games.keys()).difference(playing):
+            if now_s - self.games[uid].since_s >= self._patience.silent_s:  # it lost the game, or never got it
+                self._wait(uid, now_s)
+        for uid in playing:
+            game = self.games.get(uid)
+            if game is None:
+                if uid not in self._done:
+                    self._claim(uid, known.contributor, Claim(tab, now_s))
+            elif game.place is Place.WAITING:
+                if self._room(known, now_s):
+                    self._give(uid, known.contributor, tab, now_s)
+            elif game.place is Place.PLAYING and game.contributor == known.contributor and game.tab != tab:
+                self._give(uid, known.contributor, tab, now_s)
+
+    def hand(self, tab: int, now_s: float) -> list[tuple[GameRecord, bytes]]:
+        """Games for a tab that has room, with their tickets."""
+        known, handed = self.tabs[tab], []
+        for uid in list(islice(self._waiting, self._room(known, now_s))):
+            self._give(uid, known.contributor, tab, now_s)
+            record = self.games[uid].record
+            handed.append((record, self._ticket(uid, known.contributor, record)))
+        return handed
+
+    def bring(self, tab: int, brought: TabGame, now_s: float) -> None:
+        """A tab has finished a game, or says so again."""
+        uid, contributor = brought.uid, self.tabs[tab].contributor
+        game = self.games.get(uid)
+        if uid in self._done:
+            self._tell_done(tab, uid, contributor)
+        elif game is None:
+            self._claim(uid, contributor, Claim(tab, now_s, brought))
+        elif not hmac.compare_digest(brought.ticket, self._ticket(uid, contributor, game.record)):
+            self._refuse(tab, uid, NOT_YOURS)
+        elif game.place in (Place.WAITING, Place.PLAYING):
+            if game.contributor not in ("", contributor):
+                self._refuse(game.tab, uid, LATE, "late")
+            self._return(uid, contributor, tab, brought, now_s)
+        elif game.contributor == contributor:
+            self.counts["duplicate"] += 1
+            game.tab = tab
+        else:
+            self._refuse(tab, uid, LATE, "late")
+
+    def expire(self, now_s: float) -> None:
+        """Games of tabs that were silent for too long go to others; claims that waited too long are refused."""
+        for uid, game in self.games.items():
+            if game.place is not Place.PLAYING:
+                continue
+            tab = self.tabs.get(game.tab)
+            if now_s - max(game.since_s, tab.heard_s if tab else 0.0) >= self._patience.silent_s:
+                self._wait(uid, now_s)
+        for (uid, contributor), claim in tuple(self.claims.items()):
+            if now_s - claim.since_s >= self._patience.late_s:
+                self._drop_claim(uid, contributor)
+                self._refuse(claim.tab, uid, LATE, "late")
+
+    def take_answers(self) -> list[tuple[int, Accepted | Refused]]:
+        """What tabs are to be told since this was last asked."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    # -- leases
+
+    @property
+    def waiting(self) -> bool:
+        """Whether games wait for a tab."""
+        return bool(self._waiting)
+
+    def wanted(self, now_s: float) -> int:
+        """Games that the tabs have room for, besides those that wait."""
+        return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(self._waiting))
+
+    def claimed(self) -> list[int]:
+        """Games to be adopted by name."""
+        return list(dict.fromkeys(uid for uid, _ in self.claims))
+
+    def adopted(self, lease: str, records: Iterable[GameRecord], now_s: float) -> None:
+        """Games came under a lease; those that somebody claims with right are his."""
+        for record in records:
+            uid = record.uid
+            self.games[uid] = HeldGame(lease, record, since_s=now_s)
+            self._waiting[uid] = None
+            for contributor, claim in self._claims_on(uid):
+                self._drop_claim(uid, contributor)
+                if claim.tab not in self.tabs:
+                    continue
+                if claim.brought is not None:
+                    self.bring(claim.tab, claim.brought, now_s)
+                elif self.games[uid].place is Place.WAITING:
+                    self._give(uid, contributor, claim.tab, now_s)
+
+    def lost(self, lease: str, now_s: float) -> None:
+        """A lease is over: who plays its games, or has finished them, claims them from now on."""
+        for uid in [uid for uid, game in self.games.items() if game.lease == lease]:
+            game = self._forget(uid)
+            if game.contributor:
+                self._claim(uid, game.contributor, Claim(game.tab, now_s, game.brought))
+
+    def held(self, lease: str) -> int:
+        """How many games are under a lease."""
+        return sum(game.lease == lease for game in self.games.values())
+
+    def batches(self, batch_games: Callable[[str], int], now_s: float) -> Iterator[tuple[str, str, tuple[Returned, ...]]]:
+        """Lease, contributor and finished games to be judged now, many together unless they wait too long; each is given out once."""
+        returned: dict[tuple[str, str], list[HeldGame]] = {}
+        for game in self.games.values():
+            if game.place is Place.RETURNED:
+                returned.setdefault((game.lease, game.contributor), []).append(game)
+        for (lease, contributor), games in returned.items():
+            size = batch_games(contributor)
+            while len(games) >= size or (games and now_s - games[0].since_s >= self._patience.batch_s):
+                batch, games = games[:size], games[size:]
+                for game in batch:
+                    game.place = Place.JUDGED
+                yield lease, contributor, tuple(_returned(game) for game in batch)
+
+    def judged(self, contributor: str, batch: Collection[Returned], verdict: Verdict, now_s: float) -> None:
+        """A batch has its verdict: what counts waits to be committed, the rest is handed out again. Games in neither are judged again."""
+        for each in batch:
+            uid = each.record.uid
+            game = self.games.get(uid)
+            if game is None or game.place is not Place.JUDGED or game.contributor != contributor:
+                continue  # its lease was lost meanwhile
+            game.since_s = now_s
+            if uid in verdict.returns:
+                game.place, game.returns = Place.ACCEPTED, verdict.returns[uid]
+            elif (reason := verdict.refused.get(uid)) is not None:
+                self._refuse(game.tab, uid, reason)
+                self._wait(uid, now_s)
+            else:
+                game.place = Place.RETURNED
+
+    def to_commit(self, lease: str, most: int, finished_ms: int) -> list[SampleEvent]:
+        """Accepted games of a lease, at most so many, as the learner gets them."""
+        accepted = (game for game in self.games.values() if game.lease == lease and game.place is Place.ACCEPTED)
+        return [_event(game, finished_ms) for game in islice(accepted, most)]
+
+    def committed(self, events: Sequence[SampleEvent], totals: Mapping[str, Mapping[str, int]]) -> None:
+        """Games are closed, their samples handed over; `totals` are each contributor's with these among them."""
+        uids: dict[tuple[int, str], list[int]] = {}
+        for event in events:
+            game = self._forget(event.record.uid)
+            self._done[event.record.uid] = game.contributor
+            uids.setdefault((game.tab, game.contributor), []).append(event.record.uid)
+        while len(self._done) > DONE_KEPT:
+            self._done.popitem(last=False)
+        self.counts["accepted"] += len(events)
+        self._answers += [(tab, Accepted(tuple(theirs), dict(totals.get(who, {})))) for (tab, who), theirs in uids.items()]
+
+    # -- steps
+
+    def _give(self, uid: int, contributor: str, tab: int, now_s: float) -> None:
+        """A game is played in a tab from now on, wherever it was before."""
+        game = self._release(uid)
+        game.place, game.contributor, game.tab, game.since_s = Place.PLAYING, contributor, tab, now_s
+        self.tabs[tab].plays.add(uid)
+
+    def _return(self, uid: int, contributor: str, tab: int, brought: TabGame, now_s: float) -> None:
+        game = self._release(uid)
+        game.place, game.contributor, game.tab, game.brought, game.since_s = Place.RETURNED, contributor, tab, brought, now_s
+
+    def _wait(self, uid: int, now_s: float) -> None:
+        game = self._release(uid)
+        game.place, game.contributor, game.tab, game.brought, game.since_s = Place.WAITING, "", 0, None, now_s
+        self._waiting[uid] = None
+
+    def _release(self, uid: int) -> HeldGame:
+        """A game, which neither waits nor is played in a tab any more."""
+        game = self.games[uid]
+        self._waiting.pop(uid, None)
+        if (tab := self.tabs.get(game.tab)) is not None:
+            tab.plays.discard(uid)
+        return game
+
+    def _forget(self, uid: int) -> HeldGame:
+        game = self._release(uid)
+        del self.games[uid]
+        return game
+
+    def _room(self, tab: Tab, now_s: float) -> int:
+        """How many more games a tab gets; a silent one none."""
+        return max(0, tab.room - len(tab.plays)) if now_s - tab.heard_s < self._patience.silent_s else 0
+
+    def _claims_on(self, uid: int) -> list[tuple[str, Claim]]:
+        """Finished games first: who has one with right has it."""
+        claims = [(contributor, claim) for (other, contributor), claim in self.claims.items() if other == uid]
+        return sorted(claims, key=lambda each: each[1].brought is None)
+
+    def _claim(self, uid: int, contributor: str, claim: Claim) -> None:
+        before = self.claims.get((uid, contributor))
+        if before is None and self._claimed[contributor] >= CLAIMS_EACH:
+            self._refuse(claim.tab, uid, "you bring too many games of an earlier time", "late")
+            return
+        if before is not None:  # it waits as long as before, unless it was finished only now
+            self._drop_claim(uid, contributor)
+            if before.brought or not claim.brought:
+                claim.brought, claim.since_s = before.brought, before.since_s
+        self._claimed[contributor] += 1
+        self.claims[uid, contributor] = claim
+        if claim.brought is None and claim.tab in self.tabs:
+            self.tabs[claim.tab].plays.add(uid)
+
+    def _drop_claim(self, uid: int, contributor: str) -> None:
+        claim = self.claims.pop((uid, contributor), None)
+        if claim is None:
+            return
+        self._claimed[contributor] -= 1
+        if claim.tab in self.tabs:
+            self.tabs[claim.tab].plays.discard(uid)
+
+    def _tell_done(self, tab: int, uid: int, contributor: str) -> None:
+        if self._done[uid] == contributor:
+            self.counts["duplicate"] += 1
+            self._answers.append((tab, Accepted((uid,))))
+        else:
+            self._refuse(tab, uid, LATE, "late")
+
+    def _refuse(self, tab: int, uid: int, reason: str, count: str = "refused") -> None:
+        self.counts[count] += 1
+        self._answers.append((tab, Refused(reason, "", (uid,))))
+
+
+def _returned(game: HeldGame) -> Returned:
+    assert game.brought is not None
+    return Returned(game.brought.record, game.record, game.brought.spent_ms)
+
+
+def _event(game: HeldGame, finished_ms: int) -> SampleEvent:
+    assert game.brought is not None
+    return SampleEvent(game.brought.record, game.returns, f"{WORKER_PREFIX}{game.contributor}", finished_ms)

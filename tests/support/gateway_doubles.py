@@ -1,0 +1,91 @@
+"""A run that volunteers play for, with a real gateway process, tabs in threads, and what of a daemon a gateway needs."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from waiting import until
+from worker_doubles import RUN, Fleet
+
+from azq.config import VolunteersConfig
+from azq.drill.tab import SimulatedTab
+from azq.errors import AzqError
+from azq.ledger.types import JobState
+from azq.wire.kinds import BROWSER, Kind
+from azq.wire.messages import Job
+
+
+class Hall(Fleet):
+    """A gateway and its tabs."""
+
+    def __init__(self, broker: Any, tmp_path: Path, **gateway: float) -> None:
+        super().__init__(broker, tmp_path)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "20", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
+        self._env |= {f"AZQ_GATEWAY__{name.upper()}": str(value) for name, value in gateway.items()}
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._tend, daemon=True)]
+
+    def open(self, *, slice_s: float = 300.0, **selfplay: Any) -> None:
+        """Makes the run, and jobs of it from now on."""
+        self.create_run(volunteers=VolunteersConfig(kinds=("selfplay",), slice_s=slice_s), **selfplay)
+        self._threads[0].start()
+
+    def start_gateway(self) -> subprocess.Popen[bytes]:
+        process = self._spawn("import sys; from azq.config import load; from workers.gateway import main; sys.exit(main(load()))")
+        until(lambda: self.get("/healthz") or process.poll() is not None, "gateway")
+        assert process.poll() is None, self.log()
+        return process
+
+    def get(self, path: str) -> bytes:
+        """What the gateway answers; nothing while it is away."""
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5.0) as answer:
+            return bytes(answer.read())
+        return b""
+
+    def tab(self, **settings: Any) -> SimulatedTab:
+        return SimulatedTab(f"ws://127.0.0.1:{self.port}", **settings)
+
+    def live(self, tab: SimulatedTab, done: Callable[[SimulatedTab], bool] = lambda tab: False) -> SimulatedTab:
+        """Has a tab play in a thread until `done(tab)`, or the end of the test."""
+        thread = threading.Thread(target=tab.live, args=(lambda tab: self._over.is_set() or done(tab),), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return tab
+
+    def opened(self) -> int:
+        return self.ledger.counts(RUN).opened
+
+    def settle(self) -> None:
+        """Ends tabs and jobs, so that all that is open lies in the pool."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join(20.0)
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(20.0)
+
+    def close(self) -> None:
+        self._over.set()
+        super().close()
+
+    def _tend(self) -> None:
+        """What the daemon does for it: leases that ran out and two jobs, one of them ahead."""
+        while not self._over.wait(0.1):
+            with suppress(AzqError):
+                self.ledger.expire(RUN, 1000)
+                jobs = self.ledger.jobs(RUN)
+                for view in jobs:
+                    if view.state is JobState.QUEUED and not view.published_ms:
+                        self.publish(view)
+                if len(jobs) < 2:
+                    self.publish(self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, BROWSER)))

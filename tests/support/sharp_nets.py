@@ -1,0 +1,53 @@
+"""Small networks that know what they want: trained on moves of real games until their logits are as far apart as those of strong ones."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from replay_games import play_game, samples_of_one
+
+from azq import games
+from azq.config import NetworkConfig
+from azq.nets import Network, WeightsMeta, build, to_bytes, unpack
+
+KINDS = {
+    "resnet": ("connect_four", NetworkConfig(kind="resnet", blocks=2, channels=16)),
+    "outcomes": ("backgammon", NetworkConfig(kind="mlp", blocks=2, channels=64)),
+    "scalars": ("beasty_bar", NetworkConfig(kind="resnet", blocks=1, channels=16, auxiliary=("reply",))),
+    "transformer": ("blob", NetworkConfig(kind="transformer", blocks=2, channels=32, heads=4)),
+    "mlp": ("tic_tac_toe", NetworkConfig(kind="mlp", blocks=2, channels=32)),
+}
+SAMPLES = 48
+STEPS = 120
+
+
+@cache
+def sharp_bytes(kind: str) -> bytes:
+    """A network, one of `KINDS`, as published weights; the same each time."""
+    name, config = KINDS[kind]
+    module = build(config, games.load(name), seed=3)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so little work is done sooner by one
+    try:
+        _train(module, name)
+    finally:
+        torch.set_num_threads(threads)
+    return to_bytes(module, WeightsMeta(name, 1, network=config.model_dump(mode="json")))
+
+
+def _train(module: Network, name: str) -> None:
+    game = games.load(name)
+    samples = [samples_of_one(game, play_game(game, uid), 0.0) for uid in (1, 2, 3)]
+    packed, policies, returns = (
+        torch.cat([torch.as_tensor(getattr(one, column)) for one in samples])[:SAMPLES] for column in ("packed", "policies", "values")
+    )
+    planes, scalars = unpack(packed, module.spec)
+    optimizer = torch.optim.AdamW(module.parameters(), 1e-3)
+    for _ in range(STEPS):
+        logits, values = module(planes, scalars)
+        loss = F.cross_entropy(logits, policies.argmax(1)) + F.mse_loss(values, returns.view_as(values))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()

@@ -1,0 +1,24 @@
+// Opens each network of a folder and says how far its answers are off; runs in Node and in browsers.
+
+/** `module`: network.js; `read(name)`: bytes of a file of the folder; answers rows {kind, backend, fallback, logitsOff, valuesOff, refused}. */
+export async function tryNetworks({ openNetwork, unpack }, read, options) {
+  const rows = [];
+  for (const { kind, game, tolerance } of JSON.parse(new TextDecoder().decode(await read("cases.json")))) {
+    const [model, positions, logits, values] = await Promise.all(["onnx", "positions", "logits", "values"].map((suffix) => read(`${kind}.${suffix}`)));
+    const test = { game, tolerance, positions, logits: floats(logits), values: floats(values) };
+    const network = await openNetwork(model, { ...options, test });
+    const count = positions.length / game.packedSize;
+    const answer = await network.evaluate(unpack(positions, count, game), count, game);
+    const one = await network.evaluate(unpack(positions, 1, game), 1, game);
+    const wrong = { ...test, values: test.values.map((value) => value + 2 * tolerance) };
+    rows.push({
+      kind, backend: network.backend, fallback: network.fallback, logitsOff: off(answer.logits, test.logits), valuesOff: off(answer.values, test.values),
+      sameAlone: one.logits.every((value, i) => value === answer.logits[i]), refused: await openNetwork(model, { ...options, test: wrong }).then(() => "", (error) => error.message),
+    });
+    await network.close();
+  }
+  return rows;
+}
+
+const floats = (bytes) => new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
+const off = (one, other) => (one.length === other.length ? one.reduce((most, value, i) => Math.max(most, Math.abs(value - other[i])), 0) : Infinity);

@@ -1,0 +1,252 @@
+"""The gateway's process: takes jobs for tabs from the queue, serves tabs in a thread of their own, beats, and gives all games back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import redis
+import uvicorn
+from kombu.message import Message
+from kombu.messaging import Consumer
+from starlette.types import ASGIApp
+
+from azq import logs
+from azq.bus.base import Bus
+from azq.bus.redis import RedisBus, connect_at_start, control_url_of
+from azq.config import Config, GatewayConfig
+from azq.config.access import check_tls
+from azq.errors import AccessRefused, AzqError, BrokerError, ConfigError, ExitCode
+from azq.ledger import Ledger
+from azq.ledger.types import Lease
+from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
+from azq.process.heartbeat import Presence
+from azq.process.interrupts import Interrupts, StopSign
+from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
+from azq.process.start import PARENT_VARIABLE
+from azq.process.supervisor import ChildSpec, Supervisor
+from azq.queue import make_app, make_queue
+from azq.status.workers import GATEWAY
+from azq.volunteers.contributors import Contributors
+from azq.volunteers.gateway import Backing, Gateway
+from azq.volunteers.judges import VerifierProcess, VerifyingJudge
+from azq.volunteers.networks import StoredNetworks
+from azq.volunteers.pages import make_site
+from azq.volunteers.public import Public
+from azq.volunteers.rooms import volunteer_secret
+from azq.waiting import Backoff
+from azq.wire.connect import agree_on_schema
+from azq.wire.kinds import BROWSER, Kind, queue_name
+from azq.wire.tabs import MAX_TAB_BYTES
+from workers.context import sections_now
+
+QUEUE = queue_name(Kind.SELFPLAY, BROWSER)
+BACKOFF = Backoff(0.2, 5.0)
+START_WITHIN_S = 15.0
+STOP_WITHIN_S = 10.0
+HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
+
+log = logs.get(__name__)
+
+
+def main(config: Config) -> int:
+    """Serves tabs until SIGTERM or SIGINT; returns an exit code.
+
+    Raises `ConfigError` (no broker set, port taken, TLS files that cannot be used), `BrokerUnavailable` or `BrokerRefused`.
+    """
+    settings = config.gateway
+    check_tls(settings, "gateway")
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(bind(settings))
+        client = connect_at_start(config.broker)
+        stack.callback(client.close)
+        stop = stack.enter_context(Interrupts())
+        agree_on_schema(client)
+        backing = backing_of(config, client)
+        gateway = Gateway(settings, backing)
+        public = Public(gateway, backing.ledger, RedisBus(client), backing.guests)
+        server = stack.enter_context(serving(make_site(gateway, backing.networks, public), listener, settings))
+        jobs = JobSource(config, gateway, client, server.loop)
+        stack.callback(jobs.end)
+        children = Supervisor()
+        stack.callback(lambda: children.stop(tuple(children.children), threading.Event().wait))
+        children.start(
+            ChildSpec("models", [sys.executable, "-m", "workers.models"], None, env=os.environ | {PARENT_VARIABLE: str(os.getpid())})
+        )
+        jobs.start()
+        log.info("listening", url=url_of(settings, listener))
+        _beat(config, gateway, RedisBus(client), children, server, stop)
+        notify(STOPPING)
+    log.info("stopped")
+    return int(ExitCode.OK)
+
+
+def backing_of(config: Config, client: redis.Redis) -> Backing:
+    """What the gateway works with."""
+    networks = StoredNetworks(config.store, config.home, client)
+    contributors = Contributors(client, config.gateway, secret := volunteer_secret(client))
+    return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
+
+
+def bind(config: GatewayConfig) -> socket.socket:
+    """The listening socket; `ConfigError` where the address is taken or not this machine's."""
+    try:
+        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((config.host, config.port), family=family, backlog=1024)
+    except OSError as error:
+        raise ConfigError(f"gateway {config.host}:{config.port} cannot be bound ({error.strerror or error}); set gateway.port") from None
+
+
+def url_of(config: GatewayConfig, listener: socket.socket) -> str:
+    """The link that people open."""
+    host, port = listener.getsockname()[:2]
+    scheme = "https" if config.tls_certificate else "http"
+    return config.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+class Server(uvicorn.Server):
+    """uvicorn in a thread; signals stay with the main thread."""
+
+    def __init__(self, app: ASGIApp, config: GatewayConfig) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                ws="websockets-sansio",
+                ws_max_size=2 * MAX_TAB_BYTES,  # a frame that is only somewhat too long is answered
+                ws_per_message_deflate=False,
+                ws_ping_interval=20.0,
+                ws_ping_timeout=20.0,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                ssl_certfile=config.tls_certificate,
+                ssl_keyfile=config.tls_key,
+            )
+        )
+        self.loop: asyncio.AbstractEventLoop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+
+@contextlib.contextmanager
+def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[Server]:
+    """Serves while entered. Raises `AzqError` where it does not get that far."""
+    server = Server(app, config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="tabs", daemon=True)
+    thread.start()
+    deadline_s, pause = time.monotonic() + START_WITHIN_S, threading.Event()
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline_s:
+            raise AzqError("the gateway did not start to listen; see the lines above")
+        pause.wait(0.01)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join(STOP_WITHIN_S)
+
+
+class JobSource(threading.Thread):
+    """Takes jobs for tabs from Celery's queue and claims them; a message is acknowledged once its lease hands out no more games."""
+
+    def __init__(self, config: Config, gateway: Gateway, client: redis.Redis, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(name="jobs", daemon=True)
+        self._app = make_app(control_url_of(config.broker), tags=(BROWSER,))
+        self._ledger, self._bus = Ledger(client), RedisBus(client)
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._lease_s = config.daemon.lease_s
+        self._slots = config.gateway.jobs
+        self._gateway = gateway
+        self._loop = loop
+        self._over = threading.Event()
+        self._ended: list[Message] = []
+
+    def run(self) -> None:
+        failures = 0
+        while not self._over.wait(BACKOFF.pause_s(failures)):
+            try:
+                self._consume()
+                failures = 0
+            except Exception as error:  # whatever kombu makes of a broker that is away
+                failures += 1
+                if failures == 1:
+                    log.warning("queue_lost", reason=f"{type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        """Takes no more jobs."""
+        self._over.set()
+        self.join(STOP_WITHIN_S)
+
+    def _consume(self) -> None:
+        """Takes messages until told to stop; raises what kombu raises."""
+        self._ended = []
+        with self._app.connection_for_read() as connection, connection.channel() as channel:
+            consumer = Consumer(channel, [make_queue(QUEUE)], on_message=self._take, accept=["msgpack"], prefetch_count=self._slots)  # type: ignore[no-untyped-call]
+            with consumer:
+                while not self._over.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        connection.drain_events(timeout=0.2)
+                    while self._ended:
+                        self._ended.pop().ack()  # type: ignore[no-untyped-call]
+
+    def _take(self, message: Message) -> None:
+        try:
+            (job_id, attempt), *_ = message.decode()  # type: ignore[no-untyped-call]
+            lease = self._ledger.claim(job_id, attempt, self._owner, self._lease_s)
+        except (ValueError, TypeError, AzqError) as error:  # the daemon publishes again what nobody claimed
+            log.warning("job_left", reason=str(error))
+            lease = None
+        if lease is None or not self._begin(lease, message):
+            message.ack()  # type: ignore[no-untyped-call]
+
+    def _begin(self, lease: Lease, message: Message) -> bool:
+        try:
+            view = self._ledger.run(lease.job.run)
+            sections = sections_now(self._ledger, self._bus, view)
+        except AzqError as error:
+            log.warning("job_dropped", job=lease.job.job_id, reason=str(error))
+            return False
+        ended: Callable[[], None] = functools.partial(self._ended.append, message)
+        self._loop.call_soon_threadsafe(self._gateway.begin, lease, view, sections, ended)
+        return True
+
+
+def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, server: uvicorn.Server, stop: StopSign) -> None:
+    """Says what the gateway does until it is told to stop. Raises `AccessRefused`, and `AzqError` where it serves no more."""
+    worker = config.worker
+    slots = config.gateway.jobs
+    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(QUEUE,), tags=(BROWSER,), slots=slots)
+    interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
+    rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
+    while True:
+        if server.should_exit and not stop.is_set():
+            raise AzqError("the gateway's server ended; see the lines above")
+        children.tick()
+        for name, counter in ((GAMES_PER_S, "accepted"), (SIMULATIONS_PER_S, "simulations")):
+            rates[name].add(gateway.counts[counter] - rates[name].total)
+        figures = {name: rate.per_s() for name, rate in rates.items()} | {TABS: float(len(gateway.links))}
+        versions = {name: room.network.version for name, room in tuple(gateway.rooms.items()) if room.network}
+        try:
+            presence.beat(bus, figures, weight_versions=versions, note=f"{len(gateway.links)} tabs")
+        except AccessRefused:
+            raise
+        except BrokerError as error:
+            log.warning("heartbeat_failed", reason=str(error))
+        if time.monotonic() - gateway.turned_s < HANG_AFTER_S:
+            notify(WATCHDOG if ready else READY, f"STATUS=serving {len(gateway.links)} tabs")
+            ready = True
+        if stop.wait(interval_s):
+            break
+    with contextlib.suppress(BrokerError):
+        presence.leave(bus)
