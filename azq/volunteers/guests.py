@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -65,8 +66,9 @@ class MemoryGuests:
 
     def welcome(self, token: str, invite: str, address: str, device: str) -> Guest | Refused:
         with self._lock:
-            if token not in self._guests:
-                token, contributor = secrets.token_urlsafe(18), f"guest-{len(self._guests) + 1}"
+            token = token or secrets.token_urlsafe(18)
+            if token not in self._guests:  # the same one in each process, so that his tickets hold
+                contributor = f"guest-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
                 self._guests[token] = Guest(contributor, token, contributor), device
             return self._guests[token][0]
 
