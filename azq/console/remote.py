@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from azq import games
-from azq.arena.players import version_of
+from azq.arena.levels import best_version
 from azq.client import Client
 from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
@@ -56,7 +56,7 @@ def export_weights(client: Client, run: str, version: str, as_format: str, out: 
     """
     if as_format not in FORMATS:
         raise ConfigError(f"--format {as_format} is none of {', '.join(FORMATS)}")
-    number = _newest(client, run) if version == "latest" else _best(client, run) if version == "best" else version
+    number = _newest(client, run) if version == "latest" else best_weights(client, run) if version == "best" else version
     data = client.read_weights(run, number)
     if as_format == "onnx":
         from azq.nets import from_bytes, restore
@@ -76,12 +76,11 @@ def _newest(client: Client, run: str) -> int:
     return found[0].version
 
 
-def _best(client: Client, run: str) -> int:
-    """The highest rated version."""
-    rated = (version_of(rating.player) for rating in client.arena(run, limit=1).ratings)
-    best = next((version for version in rated if version is not None), None)
+def best_weights(client: Client, run: str) -> int:
+    """The highest rated version. Raises `NotFound` where none is."""
+    best = best_version(client.arena(run, limit=1).ratings)
     if best is None:
-        raise NotFound(f"no weights of run {run} are rated yet; ask for --version latest, or wait for its first matches")
+        raise NotFound(f"no weights of run {run} are rated yet; ask for `latest`, or wait for its first matches")
     return best
 
 

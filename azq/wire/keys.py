@@ -53,7 +53,7 @@ _HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="w", worker="own"),
     _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", learner="r", **_PLAYED),
     _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_PLAYED),
     _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", learner="rw", **_HANDED_OVER),

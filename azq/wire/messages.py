@@ -12,9 +12,10 @@ import msgspec
 
 from azq.wire.kinds import Kind
 
-SCHEMA = 2
+SCHEMA = 3
+DENSE = 2  # records with whole policies alone
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
-READABLE = (UNCHECKED, SCHEMA)
+READABLE = (UNCHECKED, DENSE, SCHEMA)
 LATEST = 0  # weight version that asks for the newest
 
 
@@ -52,10 +53,11 @@ class GameRecord(Message, frozen=True):
 
     uid: int  # number of the game in its run, from 1
     actions: bytes = b""  # uint16 (T,)
-    policies: bytes = b""  # float16 (T, A)
+    policies: bytes = b""  # float16 (T, A), or of them what `support` names
     root_values: bytes = b""  # float32 (T, V)
     simulations: bytes = b""  # uint16 (T,)
     weight_versions: bytes = b""  # uint32 (T,)
+    support: bytes = b""  # bits (T, ceil(A / 8)), little-endian, of the actions whose entries are in `policies`; empty: all
 
 
 class SampleEvent(Message, frozen=True):

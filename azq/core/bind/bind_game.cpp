@@ -4,14 +4,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "arrays.hpp"
 #include "azq/game.hpp"
 #include "errors.hpp"
 #include "modules.hpp"
+#include "games/registry.hpp"
 #include "python_game.hpp"
-#include "registry.hpp"
 
 namespace azq::bind {
 namespace {
@@ -34,15 +35,13 @@ PyGame load_game(const std::string& name, const nb::dict& params) {
         const auto text = nb::cast<std::string>(nb::str(key));
         given[text] = to_param(name, text, value);
     }
-    try {
-        std::shared_ptr<const AnyGame> rules = make_game(name, given);
-        if (rules != nullptr) return PyGame{rules, rules->dimensions()};
-    } catch (const BadParam& error) {
-        raise_azq("ConfigError", error.what());
+    auto [rules, broken] = make_game(name, given);
+    if (rules != nullptr) {
+        const Dimensions size = rules->dimensions();
+        return PyGame{std::move(rules), size};
     }
-    std::string known;
-    for (const std::string& other : registered_names()) known += (known.empty() ? "" : ", ") + other;
-    raise_azq("UnknownGameError", "no game is called '" + name + "'; known games: " + known);
+    const std::vector<std::string> known = registered_names();
+    raise_azq(std::find(known.begin(), known.end(), name) == known.end() ? "UnknownGameError" : "ConfigError", broken);
 }
 
 nb::dict params(const PyGame& game) {

@@ -151,6 +151,7 @@ class AnyGame {
     virtual int symmetric_cell(int symmetry, int cell) const = 0;
     virtual std::unique_ptr<AnySearch> make_search(const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay,
                                                    const Sharing& sharing) const = 0;
+    virtual double search_bytes(const SearchConfig& config, int num_slots) const = 0;  ///< At most; what is never touched included.
     virtual std::unique_ptr<AnyCache> make_cache(std::size_t entries) const = 0;  ///< A power of two.
     virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
     virtual std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const = 0;

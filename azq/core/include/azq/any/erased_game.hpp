@@ -60,6 +60,10 @@ class ErasedGame final : public AnyGame {
         return std::make_unique<ManyGames<G>>(rules_, config, num_slots, seed, autoplay, sharing);
     }
 
+    double search_bytes(const SearchConfig& config, int num_slots) const override {
+        return static_cast<double>(num_slots) * ManyGames<G>::slot_bytes(SearchContext<G>(rules_, config, 0, false).node_capacity());
+    }
+
     std::unique_ptr<AnyCache> make_cache(std::size_t entries) const override { return std::make_unique<ErasedCache<G>>(entries); }
 
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {

@@ -63,7 +63,7 @@ class Batch {
     /// The row of an earlier leaf of the same name, or `next`, which then is this name's.
     std::int32_t row_of(const NamedLeaf* names, std::size_t leaf, std::int32_t next) {
         const Name& name = names[leaf].name;
-        for (std::size_t at = name.check;; ++at) {
+        for (auto at = static_cast<std::size_t>(name.check);; ++at) {
             Place& place = places_[at & (places_.size() - 1)];
             if (place.round != round_) {
                 place = Place{round_, next};

@@ -33,9 +33,8 @@ class ManyGames final : public AnySearch {
   public:
     ManyGames(const G& rules, const SearchConfig& config, int num_slots, std::uint64_t seed, bool autoplay, const Sharing& sharing)
         : context_(rules, config, seed, autoplay),
-          arena_(static_cast<std::size_t>(num_slots), block_lines(SearchOf<G>::usual_lines(context_.node_capacity())) * kLine),
-          larger_(kSampled<G> ? 0 : static_cast<std::size_t>(num_slots),
-                  block_lines(SearchOf<G>::capacity_lines(context_.node_capacity())) * kLine),
+          arena_(static_cast<std::size_t>(num_slots), block_lines(context_.node_capacity()) * kLine),
+          larger_(kSampled<G> ? 0 : static_cast<std::size_t>(num_slots), larger_lines(context_.node_capacity()) * kLine),
           shared_(std::static_pointer_cast<ErasedCache<G>>(sharing.cache)) {
         if (sharing.merge_symmetries && G::kNumSymmetries > 1) symmetries_.emplace(rules);
         if (shared_ != nullptr || symmetries_.has_value()) names_.resize(static_cast<std::size_t>(num_slots) * leaves_per_step());
@@ -46,6 +45,12 @@ class ManyGames final : public AnySearch {
         }
         moved_.resize(slots_.size(), 0);
         status_.resize(slots_.size(), SlotStatus::kEmpty);
+    }
+
+    /// Most bytes that a game and its tree take; more, perhaps, than there are addresses.
+    static double slot_bytes(int node_capacity) {
+        const std::size_t lines = block_lines(node_capacity) + (kSampled<G> ? 0 : larger_lines(node_capacity));
+        return static_cast<double>(sizeof(GameSearch<G>)) + static_cast<double>(kLine) * static_cast<double>(lines);
     }
 
     int num_slots() const override { return static_cast<int>(slots_.size()); }
@@ -185,7 +190,8 @@ class ManyGames final : public AnySearch {
     static constexpr int kAhead = 4;    ///< Slots between the fetching of memory and its use.
 
     /// Odd in cache lines, so that the roots of many trees do not fall into the same cache sets.
-    static std::size_t block_lines(std::size_t lines) { return lines | 1; }
+    static std::size_t block_lines(int node_capacity) { return SearchOf<G>::usual_lines(node_capacity) | 1; }
+    static std::size_t larger_lines(int node_capacity) { return SearchOf<G>::capacity_lines(node_capacity) | 1; }
 
     /// After a game moved on: notes its status where all slots' lie together, and gives the memory back that its tree moved out of.
     void settle(int slot) {

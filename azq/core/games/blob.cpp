@@ -3,7 +3,7 @@
 #include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
-namespace azq::bind {
+namespace azq {
 namespace {
 
 BlobRules read_rules(ParamReader& read, int players) {
@@ -54,4 +54,4 @@ std::unique_ptr<AnyGame> make(ParamReader& read) {
 const Registration registration{"blob", make};
 
 }  // namespace
-}  // namespace azq::bind
+}  // namespace azq

@@ -4,7 +4,7 @@
 #include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
-namespace azq::bind {
+namespace azq {
 namespace {
 
 template <int Size>
@@ -35,4 +35,4 @@ std::unique_ptr<AnyGame> make(ParamReader& read) {
 const Registration registration{"gomoku", make};
 
 }  // namespace
-}  // namespace azq::bind
+}  // namespace azq

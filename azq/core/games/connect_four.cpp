@@ -3,7 +3,7 @@
 #include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
-namespace azq::bind {
+namespace azq {
 namespace {
 
 std::unique_ptr<AnyGame> make(ParamReader& read) { return std::make_unique<ErasedGame<ConnectFour>>(ConnectFour{}, read.values()); }
@@ -11,4 +11,4 @@ std::unique_ptr<AnyGame> make(ParamReader& read) { return std::make_unique<Erase
 const Registration registration{"connect_four", make};
 
 }  // namespace
-}  // namespace azq::bind
+}  // namespace azq

@@ -3,7 +3,7 @@
 #include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
-namespace azq::bind {
+namespace azq {
 namespace {
 
 template <int Size>
@@ -27,4 +27,4 @@ std::unique_ptr<AnyGame> make(ParamReader& read) {
 const Registration registration{"hex", make};
 
 }  // namespace
-}  // namespace azq::bind
+}  // namespace azq

@@ -3,7 +3,7 @@
 #include "azq/any/erased_game.hpp"
 #include "registry.hpp"
 
-namespace azq::bind {
+namespace azq {
 namespace {
 
 std::unique_ptr<AnyGame> make(ParamReader& read) {
@@ -22,4 +22,4 @@ std::unique_ptr<AnyGame> make(ParamReader& read) {
 const Registration registration{"backgammon", make};
 
 }  // namespace
-}  // namespace azq::bind
+}  // namespace azq

@@ -1,0 +1,286 @@
+// The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
+
+import { board } from "../board.js";
+import { Chart } from "../chart.js";
+import { h, show } from "../dom.js";
+import { clock, count, many, percent, signed, whole } from "../format.js";
+import { themeButton } from "../frame.js";
+import { fetchPublic, knownRun, strength } from "../public.js";
+import { sha256 } from "../sha256.js";
+import { Crew } from "./crew.js";
+import { Link } from "./link.js";
+import { watchPower } from "./power.js";
+import { CONTROLS, load, save, token } from "./settings.js";
+
+const PAGE = "1"; // of what the gateway speaks with
+const AHEAD = 2; // games asked for, for each that is played: the next one is there when one ends
+const TELL_MS = 3000, RUN_MS = 15_000, RATES_S = 10;
+const $ = (id) => document.getElementById(id);
+
+const settings = load();
+const invite = /^#invite=([\w.~-]+)$/.exec(location.hash)?.[1] ?? "";
+const me = { state: "ended", why: "", problem: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "" };
+const run = { name: "", game: "", wanted: 0, simulations: 0, facts: null };
+const marks = []; // [at_ms, totals] of the last seconds
+let crew = null, power = null, core = "", told_ms = 0;
+
+const link = new Link({
+  url: new URL("/v1/volunteers/tab", location.href.replace(/^http/, "ws")).href,
+  hello: () => ({ page: PAGE, token: token.get(), invite, device: settings.device, run: run.name }),
+  on: { message: hear, state: (state, why) => Object.assign(me, { state, why }) && draw() },
+});
+
+// -- what the gateway says
+
+function hear(message) {
+  handlers[message.tag]?.(message);
+  draw();
+}
+
+const handlers = {
+  Welcome({ token: mine, name, run: theirs }) {
+    token.set(mine);
+    Object.assign(me, { name, problem: "" });
+    run.name = theirs;
+    ready();
+  },
+  ModelUpdate(model) {
+    run.game = model.game;
+    run.wanted = model.version;
+    fetchModel(model).catch((error) => fail(error.message));
+  },
+  PlayGames({ seed, search, games, stop }) {
+    if (stop) return crew.forget();
+    run.simulations = search.num_simulations;
+    crew.plan({ seed, search });
+    crew.hand(games);
+    tell();
+  },
+  Accepted({ totals }) {
+    Object.assign(me, { games: totals?.games ?? me.games, samples: totals?.samples ?? me.samples });
+  },
+  Refused({ reason, remedy, uids }) {
+    me.refused += uids?.length ?? 0;
+    crew.forget(uids ?? []);
+    fail([uids?.length ? `${uids.length} games were refused: ${reason}` : reason, remedy].filter(Boolean).join("; "));
+  },
+  Standing({ figures }) {
+    Object.assign(me, { games: figures.games ?? me.games, samples: figures.samples ?? me.samples });
+  },
+};
+
+async function fetchModel({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
+  if (!wanted) return crew.use({ name: game, params, version, bytes: null });
+  const response = await fetch(`/models/${wanted}.onnx`);
+  if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);
+  if (version === run.wanted) crew.use({ name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } });
+}
+
+const floats = (bytes) => new Float32Array(bytes.slice().buffer);
+
+// -- what this tab says
+
+function ready() {
+  if (resting()) return tell();
+  const wish = settings.quality < 100 ? [`quality=${settings.quality}`] : [];
+  const { workers, games } = settings;
+  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games });
+  tell();
+}
+
+function tell() {
+  const { games, simulations, evaluations, plies } = crew.totals;
+  told_ms = Date.now();
+  link.send({ tag: "Progress", games, simulations, evaluations, plies, playing: crew.playing, version: crew.version, cpu: rates().cpu });
+}
+
+function beat() {
+  link.look();
+  const now_ms = Date.now();
+  marks.push([now_ms, { ...crew.totals }]);
+  while (marks.length > 2 && now_ms - marks[1][0] > 1000 * RATES_S) marks.shift();
+  if (now_ms - told_ms >= TELL_MS) tell();
+  draw();
+}
+
+/** Of the last seconds. */
+function rates() {
+  if (marks.length < 2) return { games: 0, simulations: 0, evaluations: 0, cpu: 0 };
+  const [[from_ms, before], [to_ms, now]] = [marks[0], marks.at(-1)];
+  const of = (name) => (now[name] - before[name]) / Math.max(0.001, (to_ms - from_ms) / 1000);
+  return { games: of("games"), simulations: of("simulations"), evaluations: of("evaluations"), cpu: of("busyMs") / 1000 };
+}
+
+// -- start, stop, manners
+
+const running = () => me.since > 0;
+const resting = () => power?.why(settings) ?? "";
+
+async function start() {
+  me.problem = "";
+  try {
+    power ??= await watchPower(steer);
+    crew ??= await hire();
+  } catch (error) {
+    return fail(`${error.message}; load the page again, or use a newer browser`);
+  }
+  me.since = Date.now();
+  crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
+  steer();
+  link.start();
+}
+
+async function hire() {
+  if (typeof WebAssembly !== "object" || typeof Worker !== "function") throw new Error("this browser lacks WebAssembly or Web Workers");
+  const response = await fetch("../azq.wasm");
+  if (!response.ok) throw new Error(`the games' rules are not there (${response.status})`);
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  core = sha256(bytes);
+  return new Crew(bytes, {
+    finished: (game) => link.offer(game),
+    board: ({ uid, text }) => {
+      if (me.shown?.uid !== uid) me.before = text;
+      else if (me.shown.text !== text) me.before = me.shown.text;
+      me.shown = { uid, text };
+    },
+    loaded: (_, all) => {
+      me.problem = "";
+      if (all) ready();
+    },
+    unfit: ({ version, reason }) => fail(`weights ${version} are not used: ${reason}`),
+    beat,
+    failed: fail,
+  });
+}
+
+function stop() {
+  me.up_ms += Date.now() - me.since;
+  me.since = 0;
+  link.stop();
+  crew.stop();
+  marks.length = 0;
+  draw();
+}
+
+/** Keeps to what was chosen, and to the manners. */
+function steer() {
+  if (!running()) return draw();
+  const share = resting() ? 0 : settings.share / 100;
+  if (share && !crew.share) ready();
+  crew.share = share;
+  draw();
+}
+
+function fail(reason) {
+  me.problem = reason;
+  draw();
+}
+
+function choose(name, value) {
+  const before = { ...settings };
+  settings[name] = value;
+  save(settings);
+  if (running() && ["workers", "games", "gpu"].some((one) => settings[one] !== before[one])) {
+    crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
+  }
+  if (running() && ["workers", "games", "quality"].includes(name)) ready();
+  steer();
+}
+
+// -- what there is to see
+
+const chart = new Chart({
+  title: "strength, Elo by version", series: [{ name: "Elo", colour: 3, points: true, band: true }], format: signed, formatX: (version) => `v${Math.round(version)}`,
+  floor: null, empty: "no version was rated yet",
+});
+
+function slider(name, { name: label, least, most, step, says }) {
+  const shown = h("output", { for: name }, says(settings[name]));
+  const input = h("input", { id: name, type: "range", min: least, max: most, step, value: settings[name] });
+  input.addEventListener("input", () => show(shown, says(Number(input.value))));
+  input.addEventListener("change", () => choose(name, Number(input.value)));
+  return h("div", { class: "control" }, h("label", { for: name }, label), shown, input);
+}
+
+function check(name, label, disabled = false) {
+  const input = h("input", { id: name, type: "checkbox", checked: settings[name], disabled });
+  input.addEventListener("change", () => choose(name, input.checked));
+  return h("label", { class: "check" }, input, label);
+}
+
+function build() {
+  const button = h("button", { id: "go", type: "button", class: "first large" }, "start");
+  button.addEventListener("click", () => (running() ? stop() : start()));
+  const device = h("input", { id: "device", type: "text", maxlength: 40, value: settings.device, placeholder: "my laptop" });
+  device.addEventListener("change", () => choose("device", device.value.trim()));
+  $("main").replaceChildren(
+    h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Play games for a run"),
+      h("p", { class: "muted" }, "This tab plays games against itself with the newest network; what it plays is checked, and the network learns from it. It uses this device's power, and nothing of what is on it.")),
+    h("div", { class: "go" }, button, h("span", { id: "state", role: "status", "aria-live": "polite" }))),
+    h("p", { id: "problem", class: "bad", role: "alert" }),
+    h("div", { id: "tiles", class: "tiles" }),
+    h("div", { class: "halves" },
+      h("section", { class: "panel", id: "playing" }, h("h2", { id: "playing-title" }, "the game being played"), h("div", { id: "board", class: "board" }, h("p", { class: "empty" }, "none yet"))),
+      h("div", { class: "stack" },
+        h("section", { class: "panel controls4" }, h("h2", {}, "controls"), Object.entries(CONTROLS).map(([name, control]) => slider(name, control)),
+          h("div", { class: "checks" }, check("battery", "rest while on battery"), check("hidden", "rest while this tab is hidden"), check("gpu", "use the GPU where it can")),
+          h("div", { class: "control" }, h("label", { for: "device" }, "name of this device"), device)),
+        h("section", { class: "panel" }, h("h2", {}, "the run"), h("div", { id: "run", class: "tiles three" })),
+        chart.element)));
+  document.querySelector("header").append(themeButton());
+}
+
+const tile = (name, text, title = "") => h("div", { class: "tile", "data-tile": name, title }, h("span", {}, name), h("b", {}, text));
+
+function draw() {
+  const now = rates();
+  const rest = resting();
+  show($("go"), running() ? "stop" : "start");
+  const [tone, said] = !running() ? ["", "at rest"] : rest ? ["warn", `resting: ${rest}`] : me.state === "welcome"
+    ? ["good", crew.playing.length ? `playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; again within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
+  show($("state"), h("span", { class: `pill ${tone}` }, said));
+  show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "connected" : running() ? "away" : "not connected"));
+  show($("problem"), me.problem || (me.state === "ended" ? me.why : ""));
+  const up_ms = me.up_ms + (running() ? Date.now() - me.since : 0);
+  show($("tiles"),
+    tile("my games", whole(me.games), "that count, of all my devices"), tile("my samples", whole(me.samples)),
+    tile("in this tab", `${whole(crew?.totals.games ?? 0)}${link.unanswered ? ` · ${link.unanswered} being checked` : ""}`), tile("refused", whole(me.refused)), tile("uptime", clock(up_ms / 1000)),
+    tile("games/s", count(now.games)), tile("simulations/s", count(now.simulations)), tile("evaluations/s", count(now.evaluations)),
+    tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
+  if (me.shown) {
+    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, `${run.game} #${me.shown.uid}`));
+    show($("board"), board(me.shown.text, me.before));
+  }
+  drawRun();
+}
+
+function drawRun() {
+  const facts = run.facts;
+  const mine = crew?.version ?? 0;
+  show($("title"), facts?.game ? `Play ${facts.game.replaceAll("_", " ")} for ${facts.run}` : "Play games for a run");
+  show($("run"),
+    tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations", run.simulations ? String(run.simulations) : "–"),
+    tile("games", facts ? count(facts.run_totals.games) : "–"), tile("of volunteers", facts ? percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games)) : "–"), tile("tabs now", facts ? String(facts.tabs) : "–"));
+}
+
+async function follow() {
+  for (;;) {
+    try {
+      run.facts = knownRun(await fetchPublic());
+      chart.update(strength(run.facts?.versions ?? []));
+    } catch (error) {
+      if (running() && me.state === "welcome") me.problem ||= error.message;
+    }
+    draw();
+    await new Promise((resolve) => setTimeout(resolve, RUN_MS));
+  }
+}
+
+build();
+draw();
+follow();
+addEventListener("online", () => link.again("the network is back"));
+addEventListener("pagehide", () => running() && link.send({ tag: "Bye" }));
+setInterval(() => running() && beat(), 1000);

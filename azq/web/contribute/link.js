@@ -1,0 +1,155 @@
+// The tab's connection to its gateway: comes back by itself, and keeps finished games until the gateway has said what became of them.
+
+import { fromFrame, tabGame, toFrame } from "./wire.js";
+
+const FIRST_MS = 1000, LONGEST_MS = 60_000;
+const FRAME_BYTES = 768 * 1024, FRAME_GAMES = 64; // below what a gateway takes
+const STUCK_MS = 30_000; // that bytes may wait to leave
+const SLEPT_MS = 60_000; // between two looks at the clock: the machine slept
+
+/** How long to wait before the next attempt: anything up to a bound that doubles, so that many tabs do not come back at once. */
+export const patience = (attempts, random = Math.random) => random() * Math.min(LONGEST_MS, FIRST_MS * 2 ** attempts);
+
+export class Link {
+  #socket = null;
+  #attempts = 0;
+  #timer = null;
+  #unanswered = new Map(); // finished games by uid
+  #sent = new Set(); // those of them that went over this connection
+  #looked_ms;
+  #drained_ms;
+
+  /**
+   * `url`: the gateway's; `hello()`: the first message's fields; `on.message(message)`: what the gateway says; `on.state(state, why)`:
+   * "away", "waiting", "welcome" or "ended". The rest are doubles for tests.
+   */
+  constructor({ url, hello, on, Socket = globalThis.WebSocket, now = Date.now, wait = (call, ms) => setTimeout(call, ms), random = Math.random }) {
+    Object.assign(this, { url, hello, on, Socket, now, wait, random, wanted: false, welcome: false, retry_ms: 0 });
+    this.#looked_ms = this.#drained_ms = now();
+  }
+
+  get unanswered() {
+    return this.#unanswered.size;
+  }
+
+  start() {
+    this.wanted = true;
+    this.#attempts = 0;
+    this.#connect();
+  }
+
+  /** Leaves for good; finished games that nobody answered for are kept for the next start. */
+  stop() {
+    this.send({ tag: "Bye" });
+    this.wanted = false;
+    clearTimeout(this.#timer);
+    this.#leave();
+    this.on.state("ended", "");
+  }
+
+  /** Whether it went; what is lost that way is said again by the messages that follow. */
+  send(message) {
+    if (!this.welcome && message.tag !== "Hello") return false;
+    this.#socket.send(toFrame(message));
+    return true;
+  }
+
+  /** A game is finished; it is offered until it is answered for. */
+  offer(game) {
+    this.#unanswered.set(game.uid, game);
+    this.#deliver();
+  }
+
+  /** Now and then: notices a sleep of the machine and a connection that carries nothing any more. */
+  look() {
+    const now_ms = this.now();
+    const slept = Math.abs(now_ms - this.#looked_ms) > SLEPT_MS;
+    this.#looked_ms = now_ms;
+    if (!this.#socket?.bufferedAmount || slept) this.#drained_ms = now_ms;
+    const stuck = now_ms - this.#drained_ms > STUCK_MS;
+    if (this.wanted && (slept || stuck)) this.again(slept ? "this machine slept" : "nothing leaves any more");
+  }
+
+  /** Connects anew at once. */
+  again(why) {
+    if (!this.wanted) return;
+    this.#leave();
+    this.on.state("away", why);
+    this.#attempts = 0;
+    this.#connect();
+  }
+
+  #connect() {
+    clearTimeout(this.#timer);
+    let socket;
+    try {
+      socket = new this.Socket(this.url);
+    } catch (error) {
+      return this.#lost(error.message);
+    }
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => {
+      if (socket === this.#socket) this.send({ tag: "Hello", ...this.hello() });
+    };
+    socket.onmessage = ({ data }) => socket === this.#socket && this.#take(data);
+    socket.onclose = ({ reason }) => socket === this.#socket && this.#lost(reason || "the gateway does not answer");
+    this.on.state("away", "connecting");
+  }
+
+  #take(data) {
+    let message;
+    try {
+      message = fromFrame(new Uint8Array(data));
+    } catch (error) {
+      return this.#end(error.message);
+    }
+    if (message.tag === "Welcome") {
+      Object.assign(this, { welcome: true });
+      this.#attempts = 0;
+      this.#sent.clear();
+      this.on.state("welcome", "");
+    }
+    for (const uid of message.tag === "Accepted" || message.tag === "Refused" ? message.uids ?? [] : []) this.#unanswered.delete(uid);
+    this.on.message(message);
+    if (message.tag === "Welcome") this.#deliver();
+    if (message.tag === "Refused" && message.final) this.#end([message.reason, message.remedy].filter(Boolean).join("; "));
+  }
+
+  #deliver() {
+    const waiting = [...this.#unanswered.values()].filter(({ uid }) => !this.#sent.has(uid));
+    while (this.welcome && waiting.length) {
+      let bytes = 0;
+      const games = [];
+      while (waiting.length && games.length < FRAME_GAMES && (!games.length || bytes + sizeOf(waiting[0]) <= FRAME_BYTES)) {
+        bytes += sizeOf(waiting[0]);
+        games.push(waiting.shift());
+      }
+      this.send({ tag: "GamesComplete", games: games.map(tabGame) });
+      for (const { uid } of games) this.#sent.add(uid);
+    }
+  }
+
+  #lost(why) {
+    this.#leave();
+    if (!this.wanted) return;
+    this.retry_ms = patience(this.#attempts++, this.random);
+    this.on.state("waiting", why);
+    this.#timer = this.wait(() => this.wanted && this.#connect(), this.retry_ms);
+  }
+
+  #end(why) {
+    this.wanted = false;
+    this.#leave();
+    this.on.state("ended", why);
+  }
+
+  #leave() {
+    const socket = this.#socket;
+    this.#socket = null;
+    this.welcome = false;
+    socket?.close();
+  }
+}
+
+const sizeOf = (game) => Object.values(game).reduce((sum, part) => sum + (part?.length ?? 9) + 5, 0);

@@ -1,0 +1,48 @@
+// Messages between this tab and its gateway, as azq/wire/tabs.py has them: frames [schema, [tag, field, ...]].
+
+import { decode, encode } from "../vendor/msgpack.mjs";
+
+const SCHEMA = 1;
+
+/** Fields by message, in the order of the wire; those that an older gateway leaves out at the end are undefined. */
+export const FIELDS = {
+  Hello: ["page", "token", "invite", "device", "run"],
+  WorkerReady: ["backend", "workers", "core", "features", "games"],
+  Progress: ["games", "simulations", "evaluations", "plies", "playing", "version", "cpu"],
+  GamesComplete: ["games"],
+  Bye: [],
+  Welcome: ["contributor", "token", "name", "run", "served"],
+  ModelUpdate: ["run", "game", "params", "version", "sha256", "size", "positions", "logits", "values", "tolerance"],
+  PlayGames: ["run", "seed", "search", "games", "stop"],
+  Accepted: ["uids", "totals"],
+  Refused: ["reason", "remedy", "uids", "final"],
+  Standing: ["figures"],
+};
+const TAB_GAME = ["uid", "ticket", "actions", "policies", "rootValues", "simulations", "weightVersions", "spentMs"];
+const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weightVersions"];
+
+/** The frame of a message {tag, ...fields}. */
+export const toFrame = (message) => encode([SCHEMA, [message.tag, ...FIELDS[message.tag].map((name) => message[name])]]);
+
+/** A finished game as a message holds it. */
+export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => game[name])];
+
+/** The message {tag, ...fields} of a frame; throws an Error for anything else. */
+export function fromFrame(frame) {
+  const [schema, body] = decode(frame);
+  if (schema !== SCHEMA) throw new Error(`the gateway speaks schema ${schema}, this page ${SCHEMA}; load the page again`);
+  const [tag, ...values] = body;
+  if (!Object.hasOwn(FIELDS, tag)) throw new Error(`the gateway says ${tag}, which this page does not know; load the page again`);
+  const message = Object.assign({ tag }, named(FIELDS[tag], values));
+  if (tag === "PlayGames") message.games = (message.games ?? []).map(([, uid, ticket, record]) => ({ uid, ticket, record: fromRecord(record) }));
+  return message;
+}
+
+/** The arrays of a game's record, or null where no ply was played. */
+function fromRecord(frame) {
+  if (!frame?.length) return null;
+  const [, ...values] = decode(frame).at(-1);
+  return named(RECORD, values);
+}
+
+const named = (names, values) => Object.fromEntries(names.map((name, i) => [name, values[i]]));

@@ -1,0 +1,127 @@
+// What volunteers have done for a run, who they are, how strong it has become, and their newest games; for everybody.
+
+import { Chart } from "../chart.js";
+import { h, show } from "../dom.js";
+import { ago, count, many, percent, signed, whole } from "../format.js";
+import { themeButton } from "../frame.js";
+import { fetchPublic, knownRun, strength } from "../public.js";
+import { Replay, results } from "../replay.js";
+
+const ASK_MS = 10_000;
+const PERIODS = [["ever", "in all"], ["month", "this month"], ["day", "today"]];
+const SHOWN = 12; // versions in the table
+const $ = (id) => document.getElementById(id);
+
+let facts = null, problem = "", byDevice = false, opened = "";
+const replay = new Replay((ply) => history.replaceState(null, "", `#${opened}/${ply}`));
+const chart = new Chart({
+  title: "strength, Elo by version", series: [{ name: "Elo", colour: 3, points: true }], format: signed, formatX: (version) => `v${Math.round(version)}`,
+  floor: 0, empty: "no version was rated yet",
+});
+
+/** Persons with what all their devices did, the most games first. Pure. */
+export function persons(leaders) {
+  const found = new Map();
+  for (const { name, device, games, samples, last_ms } of leaders) {
+    const one = found.get(name) ?? { name, devices: 0, games: 0, samples: 0, last_ms: 0 };
+    found.set(name, { ...one, devices: one.devices + (device ? 1 : 0), games: one.games + games, samples: one.samples + samples, last_ms: Math.max(one.last_ms, last_ms ?? 0) });
+  }
+  return [...found.values()].sort((one, other) => other.games - one.games);
+}
+
+function build() {
+  const toggle = h("button", { id: "by", type: "button", class: "quiet" });
+  toggle.addEventListener("click", () => {
+    byDevice = !byDevice;
+    draw();
+  });
+  $("main").replaceChildren(
+    h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Progress"), h("p", { id: "about", class: "muted" })),
+      h("div", { class: "go" }, h("a", { class: "button", href: "../contribute/" }, "contribute"))),
+    h("p", { id: "problem", class: "bad", role: "alert" }),
+    h("div", { id: "totals", class: "tiles three" }),
+    h("div", { class: "halves" },
+      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
+        h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
+      h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
+    replay.element);
+  document.querySelector("header").append(themeButton());
+}
+
+function draw() {
+  show($("problem"), problem);
+  show($("link"), h("span", { class: `pill ${problem ? "bad" : "good"}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
+  if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment.");
+  show($("title"), `${facts.game.replaceAll("_", " ")} · ${facts.run}`);
+  show($("about"), `Version ${facts.version}, learned from ${whole(facts.run_totals.games)} games; volunteers played ${percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games))} of them.`);
+  show($("totals"), PERIODS.map(([period, words]) => {
+    const { games, samples, contributors } = facts.totals[period];
+    return h("div", { class: "tile", "data-tile": period }, h("span", {}, words), h("b", {}, many(games, "game")), h("span", {}, `${count(samples)} samples`), h("span", {}, many(contributors, "contributor")));
+  }));
+  drawLeaders();
+  drawVersions();
+  drawNewest();
+  chart.update(strength(facts.versions));
+}
+
+const table = (heads, rows, empty) => (rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { class: kind }, text)))), h("tbody", {}, rows)) : h("p", { class: "empty" }, empty));
+const cell = (text, kind) => h("td", { class: kind }, text);
+
+function drawLeaders() {
+  show($("by"), byDevice ? "by person" : "by device");
+  const rows = byDevice ? facts.leaders : persons(facts.leaders);
+  const second = (one) => (byDevice ? one.device || "–" : String(one.devices || "–"));
+  show($("leaders"), table([["", "number"], ["name"], [byDevice ? "device" : "devices"], ["games", "number"], ["samples", "number"], ["last", "number"]],
+    rows.map((one, i) => h("tr", {}, cell(i + 1, "number muted"), cell(one.name), cell(second(one), "muted"), cell(whole(one.games), "number"), cell(count(one.samples), "number"), cell(ago(one.last_ms), "number muted"))),
+    "nobody has contributed yet"));
+}
+
+function drawVersions() {
+  const against = facts.versions.findLast((one) => one.against)?.against;
+  const points = (one) => (one.points === null || one.points === undefined ? "–" : `${one.points < 0 ? "−" : "+"}${Math.abs(one.points).toFixed(3)} ± ${(1.96 * one.points_se).toFixed(3)}`);
+  show($("versions"), table([["version"], ["Elo", "number"], ["95 %", "number"], ["games", "number"], ...(against ? [[`points against ${against}`, "number"]] : [])],
+    facts.versions.slice(-SHOWN).reverse().map((one) => h("tr", {}, cell(`v${one.version}`), cell(signed(one.elo), "number"), cell(`${signed(one.low)} to ${signed(one.high)}`, "number muted"), cell(whole(one.games), "number"),
+      against ? cell(points(one), "number") : "")), "no version was rated yet"));
+}
+
+function drawNewest() {
+  show($("newest"), table([["game"], ["result"], ["plies", "number"], ["by"], ["finished", "number"]],
+    facts.newest.map((one) => h("tr", { "aria-current": String(one.uid) === opened && "true" }, h("td", {}, h("a", { href: `#${one.uid}` }, `#${one.uid}`)), cell(results(one.returns)), cell(one.plies, "number"), cell(one.name), cell(ago(one.finished_ms), "number muted"))),
+    "no game was finished yet"));
+}
+
+/** Opens the game and ply that the address names. */
+async function route() {
+  const [uid, ply] = location.hash.slice(1).split("/");
+  if (!/^\d+$/.test(uid)) return;
+  if (uid === opened && ply !== undefined) return replay.goToPly(Number(ply));
+  opened = uid;
+  try {
+    replay.open(await fetchPublic(`/games/${uid}`), Number(ply ?? 0));
+  } catch (error) {
+    replay.refuse(error.message);
+  }
+  replay.element.scrollIntoView({ block: "nearest" });
+}
+
+async function follow() {
+  for (;;) {
+    if (!document.hidden) {
+      try {
+        facts = knownRun(await fetchPublic());
+        problem = "";
+      } catch (error) {
+        problem = error.message;
+      }
+      draw();
+    }
+    await new Promise((resolve) => setTimeout(resolve, ASK_MS));
+  }
+}
+
+if (globalThis.document) {
+  build();
+  addEventListener("hashchange", route);
+  route();
+  follow();
+}

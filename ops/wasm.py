@@ -1,0 +1,77 @@
+"""Compiles the core to WebAssembly: `python ops/wasm.py` writes azq/web/azq.wasm anew, the same bytes wherever it runs.
+
+With `--check` it only says whether the committed file is what the sources give. `--compiler` names another clang++ with a WASI sysroot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WASM = ROOT / "azq" / "web" / "azq.wasm"
+CORE = ROOT / "azq" / "core"
+ZIG = [sys.executable, "-m", "ziglang", "c++", "-target", "wasm32-wasi"]
+VERSION = "ziglang 0.17.0"  # as in pyproject.toml: another gives other bytes
+# The floats of the native build to the last bit: no contraction, no reassociation, no relaxed SIMD.
+FLOATS = ["-O3", "-msimd128", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+COMPILE = ["-std=c++20", *FLOATS, "-fno-exceptions", "-fno-rtti", "-DNDEBUG", *WARNINGS, "-Iazq/core/include", "-Iazq/core"]
+LINK = ["-mexec-model=reactor", "-Wl,-z,stack-size=1048576,--strip-all"]
+
+
+def sources() -> list[Path]:
+    """Every file that is compiled, in one order."""
+    return sorted(file for folder in ("include", "games", "wasm") for file in (CORE / folder).rglob("*.[ch]pp"))
+
+
+def digest() -> str:
+    """The sha256 of all sources, with their names and the flags; it stands in the module."""
+    whole = hashlib.sha256("\n".join([VERSION, *COMPILE, *LINK]).encode())
+    for file in sources():
+        whole.update(f"\n{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+    return whole.hexdigest()
+
+
+def build(out: Path, compiler: list[str]) -> None:
+    """Compiles every source and links them. Raises `CalledProcessError` where the compiler fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        units = [file for file in sources() if file.suffix == ".cpp"]
+        objects = [str(Path(folder) / f"{file.stem}.o") for file in units]
+        define = f'-DAZQ_SOURCES="{digest()}"'
+
+        def compiled(unit: Path, made: str) -> None:
+            subprocess.run([*compiler, *COMPILE, define, "-c", str(unit.relative_to(ROOT)), "-o", made], check=True, cwd=ROOT)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(compiled, units, objects))
+        subprocess.run([*compiler, *COMPILE, *LINK, *objects, "-o", str(out)], check=True, cwd=ROOT)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--out", type=Path, default=WASM)
+    options.add_argument("--check", action="store_true")
+    options.add_argument("--compiler", nargs="+", default=ZIG)
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "azq.wasm"
+        build(made, given.compiler)
+        found = made.read_bytes()
+    if given.check:
+        same = WASM.exists() and WASM.read_bytes() == found
+        print("azq/web/azq.wasm is up to date" if same else "azq/web/azq.wasm is not what the sources give; run `make wasm` and commit it")
+        return 0 if same else 1
+    given.out.write_bytes(found)
+    print(f"{given.out}: {len(found):,} bytes, sha256 {hashlib.sha256(found).hexdigest()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

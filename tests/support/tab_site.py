@@ -1,0 +1,109 @@
+"""A gateway with its pages over the doubles, and a run whose games tabs may play."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from sharp_nets import KINDS, sharp_bytes
+from waiting import until
+
+from azq import games
+from azq.bus.memory import MemoryBus
+from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
+from azq.ledger import MemoryLedger
+from azq.store import open_store
+from azq.volunteers.gateway import Backing, Gateway
+from azq.volunteers.guests import MemoryGuests
+from azq.volunteers.judging import RulesJudge
+from azq.volunteers.models import ModelCatalog, make_model
+from azq.volunteers.pages import make_site
+from azq.volunteers.public import Public
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, MatchResult, MatchSpec, ModelEvent, RunRecord, SampleEvent, WeightEvent
+from azq.wire.tabs import ModelUpdate
+
+RUN = "tabs"
+
+
+class TabSite:
+    """`start` serves on a free port; `publish` puts out weights, which tabs get within a second or two."""
+
+    def __init__(self, folder: Path, kind: str = "mlp", num_simulations: int = 32, most_games: int = 400) -> None:
+        self.kind, self.game = kind, games.load(KINDS[kind][0])
+        self.bus = MemoryBus()
+        self.ledger = MemoryLedger(self.bus)
+        self.guests = MemoryGuests()
+        self.store = open_store("file", directory=folder)
+        self.update: ModelUpdate | None = None
+        self._most_games = most_games
+        self._models: dict[str, ModelEvent] = {}
+        search = SearchConfig(num_simulations=num_simulations)
+        self.sections = RunSections(
+            run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",))
+        )
+        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
+        self.url = ""
+        self._server: uvicorn.Server | None = None
+
+    def publish(self, version: int, **lies: Any) -> None:
+        """New weights, with something untrue in what tabs are told of them where that is asked for."""
+        sha256, uri = self.store.put(sharp_bytes(self.kind))
+        event = make_model(self.bus, self.store, self.game, WeightEvent(RUN, version, sha256, uri, version, 0), ModelCatalog(self.bus, RUN))
+        self._models[event.sha256] = event
+        told: dict[str, Any] = {name: getattr(event, name) for name in ("sha256", "size", "positions", "logits", "values", "tolerance")}
+        self.update = ModelUpdate(RUN, self.game.name, dict(self.game.params), version, **{**told, **lies})
+
+    # What the gateway asks of its networks.
+
+    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
+        return self.update
+
+    def read(self, sha256: str) -> bytes | None:
+        event = self._models.get(sha256)
+        return self.store.get(event.uri, event.sha256) if event else None
+
+    def finished(self) -> list[SampleEvent]:
+        """All games that were committed."""
+        return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(RUN), 10_000)]
+
+    def rate(self, versions: int) -> None:
+        """Matches of so many versions, each stronger than the one before."""
+        for version in range(1, versions + 1):
+            spec = MatchSpec(f"weights:{version}", f"weights:{version - 1}" if version > 1 else "uct:100", 40, 64, 4, 0)
+            won = 22 + version
+            self.bus.publish(keys.results(RUN), encode(MatchResult(spec, spec.first, spec.second, won, 0, 40 - won, version)))
+
+    def start(self) -> None:
+        """Serves; again at the same address after `stop`."""
+        ready: dict[str, Any] = {}
+        gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, RulesJudge(), self, b"secret"))
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
+        settings = uvicorn.Config(site, host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1)
+        self._server = server = uvicorn.Server(settings)
+
+        async def serve() -> None:
+            ready["loop"] = asyncio.get_running_loop()
+            await server.serve()
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        self._thread.start()
+        until(lambda: server.started, "the gateway")
+        self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
+        lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
+        assert lease is not None
+        ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(RUN), self.sections, lambda: None)
+
+    def stop(self) -> None:
+        """The gateway ends; its games return to the pool."""
+        assert self._server is not None
+        self._server.should_exit = True
+        self._thread.join(20)
