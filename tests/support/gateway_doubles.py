@@ -66,17 +66,21 @@ class Hall(Fleet):
 
     def settle(self) -> None:
         """Ends tabs and jobs, so that all that is open lies in the pool."""
-        self._over.set()
-        for thread in self._threads:
-            thread.join(20.0)
+        self._end_threads()
         for process in self.processes:
             process.terminate()
         for process in self.processes:
             process.wait(20.0)
 
     def close(self) -> None:
-        self._over.set()
+        self._end_threads()
         super().close()
+
+    def _end_threads(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(20.0)
 
     def _tend(self) -> None:
         """What the daemon does for it: leases that ran out and two jobs, one of them ahead."""
