@@ -103,7 +103,8 @@ class Record:
     weight_versions: NDArray[np.uint32]  # (T,)
     returns: NDArray[np.float32]  # (num_players,); zeros while open
     terminal: bool
-    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...  # actions to weight_versions, little-endian
+    def packed(self) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]:
+        """Actions to weight_versions as they travel, little-endian; last bits (T, ceil(A / 8)) of the policies' entries, empty: all."""
 
 class EvaluationCache:
     """So many evaluations (a power of two) by observation and weight version, shared by searches of one game in any threads.

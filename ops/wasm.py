@@ -20,8 +20,9 @@ CORE = ROOT / "azq" / "core"
 ZIG = [sys.executable, "-m", "ziglang", "c++", "-target", "wasm32-wasi"]
 VERSION = "ziglang 0.17.0"  # as in pyproject.toml: another gives other bytes
 # The floats of the native build to the last bit: no contraction, no reassociation, no relaxed SIMD.
-COMPILE = ("-std=c++20 -O3 -msimd128 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti -DNDEBUG "
-           "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -Iazq/core/include -Iazq/core").split()  # fmt: skip
+FLOATS = ["-O3", "-msimd128", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
+COMPILE = ["-std=c++20", *FLOATS, "-fno-exceptions", "-fno-rtti", "-DNDEBUG", *WARNINGS, "-Iazq/core/include", "-Iazq/core"]
 LINK = ["-mexec-model=reactor", "-Wl,-z,stack-size=1048576,--strip-all"]
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Simulations, Tag, Url, Urls, Whole
+from azq.config.base import Factor, Few, FewOrNone, Many, Natural, Positive, Real, Seconds, Section, Simulations, Tag, Url, Urls, Whole
 
 SHORTEST_TOKEN = 8  # characters
 CA_OPTION = "ssl_ca_certs"
@@ -171,6 +171,11 @@ class GatewayConfig(ListenConfig):
     max_tabs_each: Positive = 64  # of them from one address
     silent_after_s: Seconds = 30.0  # a tab that says nothing for so long loses its games to others
     late_after_s: Seconds = 90.0  # finished games whose lease is lost wait so long to be adopted again
+    batch_after_s: Seconds = 30.0  # finished games wait at most so long for others to be verified with
+    invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
+    keys_per_day: Positive = 50  # new devices from one address
+    games_per_hour: Many = 20_000  # of one device
+    games_per_hour_each: Many = 200_000  # from one address
 
 
 class WorkerConfig(Section):

@@ -109,7 +109,8 @@ def _sizes(record: GameRecord) -> tuple[int, int]:
     plies = len(record.actions) // 2
     if not plies:
         raise WireError(f"game {record.uid} has no plies")
-    return len(record.policies) // (2 * plies), len(record.root_values) // (4 * plies)
+    actions = 8 * len(record.support) if record.support else len(record.policies) // 2
+    return actions // plies, len(record.root_values) // (4 * plies)
 
 
 def _by_seat(values: NDArray[np.float32], player: int, players: int) -> list[float]:

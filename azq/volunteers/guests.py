@@ -33,6 +33,10 @@ class Guests(Protocol):
         """The contributor of a token, a new one without, or why he may not."""
         ...
 
+    def closed(self) -> str:
+        """Why nobody may contribute now; empty where they may."""
+        ...
+
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Games that were committed; the totals of their contributors with these among them."""
         ...
@@ -65,6 +69,9 @@ class MemoryGuests:
                 token, contributor = secrets.token_urlsafe(18), f"guest-{len(self._guests) + 1}"
                 self._guests[token] = Guest(contributor, token, contributor), device
             return self._guests[token][0]
+
+    def closed(self) -> str:
+        return ""
 
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         with self._lock:

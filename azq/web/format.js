@@ -17,6 +17,9 @@ const trim = (text) => (text.includes("e") ? String(Number(text)) : text.include
 /** Whole numbers with thin spaces between thousands. */
 export const whole = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
 
+/** A number of things: 1 game, 12 games. */
+export const many = (number, thing) => `${whole(number)} ${thing}${number === 1 ? "" : "s"}`;
+
 export const percent = (value, digits = 1) => (value === null || value === undefined ? "–" : `${(value * 100).toFixed(digits)} %`);
 
 export const fixed = (digits) => (value) => (value === null || value === undefined ? "–" : value.toFixed(digits));

@@ -23,7 +23,7 @@ class CoreRecord(Protocol):
 
     @property
     def uid(self) -> int: ...
-    def packed(self) -> tuple[bytes, ...]: ...  # the arrays of KINDS
+    def packed(self) -> tuple[bytes, ...]: ...  # the arrays of KINDS, then the support where policies are sparse
 
 
 #: the arrays of a game by ply, in the order in which they travel
@@ -37,7 +37,7 @@ KINDS: dict[str, np.dtype[Any]] = {
 
 
 def wanted_places(legal: bytes, leaves: int, num_actions: int) -> NDArray[np.intp]:
-    """Where a request's wanted logits lie among all of them, flat (L, A). Raises `ValueError` for bits of other shapes."""
+    """Places, flat in (L, A), of the entries that bits (L, ceil(A / 8)) name. Raises `ValueError` for bits of other shapes."""
     bits = np.frombuffer(legal, np.uint8).reshape(leaves, legal_bytes(num_actions))
     return np.flatnonzero(np.unpackbits(bits, axis=1, count=num_actions, bitorder="little").view(np.bool_))
 
@@ -55,7 +55,7 @@ def pack_record(record: CoreRecord) -> GameRecord:
 def size_of(record: GameRecord) -> int:
     """Bytes of a record's arrays. Spelt out: it is asked of thousands of games at once."""
     arrays = len(record.actions) + len(record.policies) + len(record.root_values)
-    return arrays + len(record.simulations) + len(record.weight_versions)
+    return arrays + len(record.simulations) + len(record.weight_versions) + len(record.support)
 
 
 def outgrown(record: GameRecord) -> str:
@@ -90,8 +90,24 @@ def arrays_of(record: GameRecord, num_actions: int, value_size: int, whose: str)
     arrays = {}
     for name, kind in KINDS.items():
         data, width = getattr(record, name), widths.get(name)
+        if name == "policies" and record.support:
+            arrays[name] = _whole_policies(record, plies, num_actions, whose)
+            continue
         if len(data) != (wanted := plies * (width or 1) * kind.itemsize):
             raise WireError(f"{whose}: {name} has {len(data)} bytes, {wanted} expected of {plies} plies; made for another game?")
         flat = np.frombuffer(data, kind)
         arrays[name] = flat.reshape(plies, width) if width else flat
     return arrays
+
+
+def _whole_policies(record: GameRecord, plies: int, num_actions: int, whose: str) -> NDArray[np.float16]:
+    """Sparse policies with their zeros, (T, A). Raises `WireError` where support and entries do not belong together."""
+    try:
+        places = wanted_places(record.support, plies, num_actions)
+    except ValueError:
+        raise WireError(f"{whose}: support of {len(record.support)} bytes does not fit {plies} plies; made for another game?") from None
+    if 2 * len(places) != len(record.policies):
+        raise WireError(f"{whose}: policies has {len(record.policies)} bytes, its support names {len(places)} entries")
+    whole = np.zeros((plies, num_actions), "<f2")
+    whole.ravel()[places] = np.frombuffer(record.policies, "<f2")
+    return whole

@@ -14,7 +14,7 @@ import msgspec
 
 from azq import logs
 from azq.errors import WireError
-from azq.wire.messages import READABLE, SCHEMA, UNCHECKED, Message
+from azq.wire.messages import DENSE, READABLE, SCHEMA, UNCHECKED, Message
 
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 ENVELOPE_BYTES = 1024  # of a frame beside its arrays, the longest name of a client included
@@ -26,9 +26,17 @@ log = logs.get(__name__)
 _encoder = msgspec.msgpack.Encoder()
 _parts = msgspec.msgpack.Decoder(tuple[int, bytes, msgspec.Raw])
 _parts_of_first = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])  # schema 1 had no checksum
+
+
+class _Numbered(msgspec.Struct, array_like=True, tag="GameRecord"):
+    """Of a `GameRecord` no more than its number."""
+
+    uid: int
+
+
 # Of a `SampleEvent` no more than what leads to its game's number.
 _event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
-_record = msgspec.msgpack.Decoder(tuple[str, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_record = msgspec.msgpack.Decoder(_Numbered)
 
 
 def encode(message: Message) -> bytes:
@@ -37,7 +45,7 @@ def encode(message: Message) -> bytes:
         body = _encoder.encode(message)
     except (OverflowError, UnicodeEncodeError) as error:
         raise WireError(f"{type(message).__name__} does not encode: {error}; its sender made a mistake") from None
-    frame = _encoder.encode((SCHEMA, checksum(body), msgspec.Raw(body)))
+    frame = _encoder.encode((SCHEMA, checksum(body, SCHEMA), msgspec.Raw(body)))
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"{type(message).__name__} of {len(frame)} bytes exceeds {MAX_FRAME_BYTES}; send fewer leaves per message")
     return frame
@@ -62,7 +70,7 @@ def _decode(frame: bytes, kind: Any, name: str) -> Any:
         schema, said, body = _split(frame)
         if schema not in READABLE:
             raise WireError(f"{name} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
-        if said != (None if schema == UNCHECKED else checksum(body)):
+        if said != (None if schema == UNCHECKED else checksum(body, schema)):
             raise WireError(f"not a {name}: its checksum does not match; it was damaged on its way")
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -78,9 +86,9 @@ def skip_unreadable(place: str) -> Iterator[None]:
         log.warning("unreadable", place=place, reason=str(error))
 
 
-def checksum(body: bytes | msgspec.Raw) -> bytes:
-    """CRC-32 of a message's bytes, little-endian."""
-    return zlib.crc32(body).to_bytes(4, "little")
+def checksum(body: bytes | msgspec.Raw, schema: int) -> bytes:
+    """CRC-32 of a message's bytes, little-endian; since schema 3 begun with the schema's number, so that none passes for another."""
+    return zlib.crc32(body, 0 if schema <= DENSE else schema).to_bytes(4, "little")
 
 
 def body_of(frame: bytes) -> msgspec.Raw:
@@ -91,7 +99,7 @@ def body_of(frame: bytes) -> msgspec.Raw:
 def uid_of(frame: bytes) -> int:
     """The game number of a `SampleEvent` frame, also of a damaged one where that much can still be read; 0 elsewhere."""
     try:
-        return _record.decode(_event.decode(body_of(frame))[1])[1]
+        return _record.decode(_event.decode(body_of(frame))[1]).uid
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return 0
 

@@ -12,9 +12,10 @@ import msgspec
 
 from azq.wire.kinds import Kind
 
-SCHEMA = 2
+SCHEMA = 3
+DENSE = 2  # records with whole policies alone
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
-READABLE = (UNCHECKED, SCHEMA)
+READABLE = (UNCHECKED, DENSE, SCHEMA)
 LATEST = 0  # weight version that asks for the newest
 
 
@@ -52,10 +53,11 @@ class GameRecord(Message, frozen=True):
 
     uid: int  # number of the game in its run, from 1
     actions: bytes = b""  # uint16 (T,)
-    policies: bytes = b""  # float16 (T, A)
+    policies: bytes = b""  # float16 (T, A), or of them what `support` names
     root_values: bytes = b""  # float32 (T, V)
     simulations: bytes = b""  # uint16 (T,)
     weight_versions: bytes = b""  # uint32 (T,)
+    support: bytes = b""  # bits (T, ceil(A / 8)), little-endian, of the actions whose entries are in `policies`; empty: all
 
 
 class SampleEvent(Message, frozen=True):
@@ -315,6 +317,21 @@ class HistoryPoint(Message, frozen=True):
     step: int = 0  # 0: no live learner, or none that has begun
     weight_version: int = 0
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
+
+
+class PurgeOrders(Message, frozen=True):
+    """Whose games leave a run's window: those that a worker had finished until a moment."""
+
+    until_ms: dict[str, int]  # by worker, as `browser:<contributor>`
+
+
+class PurgedGames(Message, frozen=True):
+    """What became of a purge order in the learner's window."""
+
+    until_ms: int  # of the order
+    games: int
+    samples: int
+    window: int  # samples in it before
 
 
 class DeadLetter(Message, frozen=True):

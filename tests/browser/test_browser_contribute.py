@@ -1,4 +1,4 @@
-"""The contribute page in a browser: its tab plays games of a run that a gateway commits, and stays well through what may happen."""
+"""The pages of volunteers in a browser: a tab plays games that a gateway commits, stays well through what may happen, and all can see it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from tab_site import TabSite
+from tab_site import RUN, TabSite
 from waiting import until
 
 from azq.wire.arrays import unpack_record
 
+HOST = "volunteers.test"  # a name that is not this machine's: from plain http the browser trusts the page with little
+GAMES = 12
+ISOLATION = "Cross-Origin-Opener-Policy"  # the header, which the browser says it ignores from plain http
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with launched() as one:
+    with launched(f"--host-resolver-rules=MAP {HOST} 127.0.0.1") as one:
         yield one
 
 
@@ -32,14 +36,19 @@ def site(tmp_path: Any) -> Iterator[TabSite]:
 def visit(browser: Any, site: TabSite) -> Iterator[Any]:
     opened: list[Any] = []
 
-    def go(path: str = "contribute/", **options: Any) -> Any:
+    def go(path: str = "contribute/", script: str = "", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         page.complaints = []
-        page.on("console", lambda message: page.complaints.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: page.complaints.append(message.text) if message.type == "error" and ISOLATION not in message.text else None,
+        )
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.goto(f"{site.url}/web/{path}")
+        if script:
+            page.add_init_script(script)
+        page.goto(f"{site.url.replace('127.0.0.1', HOST)}/web/{path}")
         opened.append(context)
         return page
 
@@ -52,16 +61,121 @@ def tile(page: Any, name: str) -> str:
     return str(page.locator(f'[data-tile="{name}"] b').inner_text())
 
 
-def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
+def playing(visit: Any, site: TabSite, more: int = GAMES) -> Any:
+    """A page that has finished some games."""
     page = visit()
     page.locator("#go").click()
-    until(lambda: len(site.finished()) >= 20, "twenty games")
-    page.wait_for_function("Number(document.querySelector('[data-tile=\"my games\"] b').textContent) >= 20")
+    until(lambda: len(site.finished()) >= more, "games")
+    return page
+
+
+def versions(site: TabSite) -> set[int]:
+    """Those that the newest game was searched with."""
+    record = site.finished()[0].record
+    return set(unpack_record(record, site.game.num_distinct_actions(), site.game.value_size())["weight_versions"].tolist())
+
+
+def balanced(site: TabSite) -> bool:
+    """Whether each game that was opened is finished once, or still open."""
+    counts, uids = site.ledger.counts(RUN), [event.record.uid for event in site.finished()]
+    return len(uids) == len(set(uids)) == counts.finished and counts.opened == counts.finished + counts.open and not counts.abandoned
+
+
+def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site)
+    assert not page.evaluate("isSecureContext")
+    page.wait_for_function(f"Number(document.querySelector('[data-tile=\"my games\"] b').textContent) >= {GAMES}")
     assert tile(page, "backend") == "WebAssembly"
+    page.locator("#board svg").wait_for()
     shot(page, "contribute")
     page.locator("#go").click()
+    page.get_by_text("at rest").wait_for()
+    until(lambda: site.ledger.counts(RUN).finished == len(site.finished()), "the last games")
+    assert balanced(site)
+    assert versions(site) == {1}
     assert page.complaints == []
-    for event in site.finished():
-        arrays = unpack_record(event.record, site.game.num_distinct_actions(), site.game.value_size())
-        assert set(arrays["weight_versions"].tolist()) == {1}
-        assert event.worker.startswith("browser:")
+
+
+def test_new_weights_are_used_and_unfit_ones_are_not(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site)
+    site.publish(2)
+    until(lambda: versions(site) == {2}, "games with the next weights")
+    assert tile(page, "mine") == "v2"
+    site.publish(3, values=b"\0\0\x80\x3f" * 8)
+    page.get_by_text("weights 3 are not used: the network fails its self-test on wasm: values are off").wait_for()
+    site.publish(4, sha256="0" * 64)
+    page.get_by_text("weights 4 are not there (404)").wait_for()
+    more = len(site.finished()) + GAMES
+    until(lambda: len(site.finished()) >= more, "more games")
+    assert versions(site) == {2}
+
+
+def test_a_gateway_that_was_away_loses_no_game(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site)
+    site.stop()
+    page.get_by_text("again within").wait_for()
+    before = len(site.finished())
+    site.start()
+    until(lambda: len(site.finished()) >= before + GAMES, "games after it came back")
+    page.locator("#go").click()
+    page.get_by_text("at rest").wait_for()
+    assert balanced(site)
+
+
+def test_choices_are_kept_and_reach_the_workers(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site, 1)
+    for name, value in {"share": "50", "workers": "2", "games": "4"}.items():
+        page.locator(f"#{name}").fill(value)
+    page.locator("#hidden").check()
+    page.locator("#device").fill("attic")
+    page.locator("#device").blur()
+    more = len(site.finished()) + GAMES
+    until(lambda: len(site.finished()) >= more, "games by two workers")
+    page.reload()
+    kept = page.evaluate("JSON.parse(localStorage.getItem('azq-contribute'))")
+    assert {name: kept[name] for name in ("share", "workers", "games", "hidden", "device")} == {
+        "share": 50, "workers": 2, "games": 4, "hidden": True, "device": "attic",
+    }  # fmt: skip
+    assert page.locator("#workers").input_value() == "2"
+    assert page.evaluate("localStorage.getItem('azq-contributor')")
+
+
+def test_who_is_on_battery_rests(visit: Any, site: TabSite) -> None:
+    battery = "navigator.getBattery = async () => Object.assign(new EventTarget(), { charging: false });"
+    page = visit(script=battery)
+    page.locator("#go").click()
+    page.get_by_text("resting: on battery").wait_for()
+    page.locator("#battery").uncheck()
+    until(lambda: len(site.finished()) >= 1, "a game")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"), [("delete globalThis.WebAssembly", "lacks WebAssembly"), ("delete globalThis.Worker", "Web Workers")]
+)
+def test_a_browser_that_cannot_is_told_so(visit: Any, script: str, said: str) -> None:
+    page = visit(script=script)
+    page.locator("#go").click()
+    page.locator("#problem").get_by_text(said).wait_for()
+
+
+def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSite) -> None:
+    site.rate(9)
+    page = playing(visit, site)
+    page.locator("#go").click()
+    page.get_by_text("at rest").wait_for()
+    seen = visit("progress/", color_scheme="dark")
+    seen.locator("#newest a").first.wait_for()
+    assert "guest-1" in seen.locator("#leaders").inner_text()
+    assert "v9" in seen.locator("#versions").inner_text()
+    assert seen.locator('[data-tile="ever"]').inner_text().split("\n")[-1] == "1 contributor"
+    seen.locator("#newest a").first.click()
+    seen.locator(".game .position").wait_for()
+    seen.keyboard.press("End")
+    assert "result" in seen.locator("#facts").inner_text()
+    shot(seen, "progress-dark")
+    seen.set_viewport_size({"width": 390, "height": 844})
+    assert seen.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "contribute-phone")
+    assert seen.complaints == []

@@ -66,6 +66,15 @@ def _opening(game: games.Game, decisions: int) -> games.State:
     return state
 
 
+def script(name: str) -> dict[str, Any]:
+    """One case as parity.mjs reads it."""
+    sampled = name in SAMPLED
+    game, actions, settings = SAMPLED[name] if sampled else CASES[name]
+    if isinstance(actions, int):
+        actions = _opening(games.load(game), actions).history()
+    return {"name": name, "kind": "tree", "game": game, "params": {}, "settings": settings.plain(), "actions": actions, "sampled": sampled}
+
+
 def _build_plain(name: str) -> dict[str, NDArray[Any]]:
     game_name, actions, settings = CASES[name]
     game = games.load(game_name)

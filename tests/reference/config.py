@@ -37,7 +37,10 @@ class Settings:
             if isinstance(value, float):
                 object.__setattr__(self, key, F(value))
 
+    def plain(self) -> dict[str, Any]:
+        """The same settings in Python's own types."""
+        return {key: float(value) if isinstance(value, np.floating) else value for key, value in vars(self).items()}
+
     def core(self) -> _core.SearchConfig:
         """The same settings for the core."""
-        plain: dict[str, Any] = {key: float(value) if isinstance(value, np.floating) else value for key, value in vars(self).items()}
-        return _core.SearchConfig(**plain)
+        return _core.SearchConfig(**self.plain())

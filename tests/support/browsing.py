@@ -23,13 +23,13 @@ ARGUMENTS = (
 
 
 @contextlib.contextmanager
-def launched() -> Iterator[Any]:
-    """A browser, as long as it is entered; skips the test where none is installed."""
+def launched(*more: str) -> Iterator[Any]:
+    """A browser, with more arguments, as long as it is entered; skips the test where none is installed."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"no browser at {CHROMIUM}")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=[*ARGUMENTS, *more])
         yield browser
         browser.close()
 

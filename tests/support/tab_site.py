@@ -16,21 +16,20 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger import MemoryLedger
-from azq.status.viewer import view
 from azq.store import open_store
 from azq.volunteers.gateway import Backing, Gateway
 from azq.volunteers.guests import MemoryGuests
 from azq.volunteers.judging import RulesJudge
 from azq.volunteers.models import ModelCatalog, make_model
 from azq.volunteers.pages import make_site
+from azq.volunteers.public import Public
 from azq.wire import keys
-from azq.wire.codec import decode
+from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job, ModelEvent, RunRecord, SampleEvent, WeightEvent
+from azq.wire.messages import Job, MatchResult, MatchSpec, ModelEvent, RunRecord, SampleEvent, WeightEvent
 from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
-NO_TOTALS = {"games": 0, "samples": 0, "contributors": 0}
 
 
 class TabSite:
@@ -43,7 +42,6 @@ class TabSite:
         self.guests = MemoryGuests()
         self.store = open_store("file", directory=folder)
         self.update: ModelUpdate | None = None
-        self.public: dict[str, Any] = {}
         self._most_games = most_games
         self._models: dict[str, ModelEvent] = {}
         search = SearchConfig(num_simulations=num_simulations)
@@ -71,24 +69,23 @@ class TabSite:
         event = self._models.get(sha256)
         return self.store.get(event.uri, event.sha256) if event else None
 
-    def figures(self) -> dict[str, Any]:
-        """What everybody may know."""
-        return self.public
-
-    def replay(self, uid: int) -> Any:
-        """A finished game, as the gateway tells it."""
-        return next((view(self.game.name, self.game, event) for event in self.finished() if event.record.uid == uid), None)
-
     def finished(self) -> list[SampleEvent]:
         """All games that were committed."""
         return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(RUN), 10_000)]
+
+    def rate(self, versions: int) -> None:
+        """Matches of so many versions, each stronger than the one before."""
+        for version in range(1, versions + 1):
+            spec = MatchSpec(f"weights:{version}", f"weights:{version - 1}" if version > 1 else "uct:100", 40, 64, 4, 0)
+            won = 22 + version
+            self.bus.publish(keys.results(RUN), encode(MatchResult(spec, spec.first, spec.second, won, 0, 40 - won, version)))
 
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         ready: dict[str, Any] = {}
         gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, RulesJudge(), self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
-        site = make_site(gateway, self, self.figures)
+        site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
         settings = uvicorn.Config(site, host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1)
         self._server = server = uvicorn.Server(settings)
 

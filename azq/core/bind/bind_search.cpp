@@ -68,12 +68,15 @@ nb::object by_ply(const PyRecord& self) {
     return to_numpy(self.game.*Member);
 }
 
-/// The five arrays as they travel, little-endian: no arrays are made on the way, of which self-play journals thousands a second.
+/// The arrays as they travel, little-endian, and last the support of sparse policies, empty where they are whole: no numpy arrays are made
+/// on the way, of which self-play journals thousands a second.
 nb::tuple packed(const PyRecord& self) {
     static_assert(std::endian::native == std::endian::little);
     const auto bytes = [](const auto& values) { return nb::bytes(values.data(), values.size() * sizeof(values[0])); };
     const GameRecord& game = self.game;
-    return nb::make_tuple(bytes(game.actions), bytes(game.policies), bytes(game.root_values), bytes(game.simulations), bytes(game.weight_versions));
+    const std::optional<SparsePolicies> sparse = sparse_policies(game, self.num_actions);
+    return nb::make_tuple(bytes(game.actions), bytes(sparse ? sparse->entries : game.policies), bytes(game.root_values), bytes(game.simulations),
+                          bytes(game.weight_versions), sparse ? bytes(sparse->support) : nb::bytes("", 0));
 }
 
 void bind_record(nb::module_& module) {

@@ -29,8 +29,8 @@ AZQ_EXPORT(azq_game_name) void game_name(const AnyGame& game) { exchange().answe
 AZQ_EXPORT(azq_dimensions) void dimensions(const AnyGame& game) {
     const Dimensions size = game.dimensions();
     exchange().output.clear();
-    exchange().append(std::vector<std::int32_t>{size.actions, size.players, size.planes, size.rows, size.columns, size.scalars, size.packed_size,
-                                                size.value_size, size.max_length, size.max_outcomes, size.has_hidden});
+    exchange().append(std::vector<std::int32_t>{size.actions, size.players, size.scalars, size.packed_size, size.value_size, size.max_length,
+                                                size.planes, size.rows, size.columns, size.max_outcomes, size.has_hidden});
 }
 
 /// All parameters with their values, as JSON: texts are names, without anything to escape.
@@ -68,13 +68,13 @@ AZQ_EXPORT(azq_legal) void legal(const AnyState& state) {
     exchange().append(state.legal());
 }
 
-/// As pairs of outcome, i32, and probability, f32.
+/// How many outcomes, the outcomes, i32, and their probabilities, f32.
 AZQ_EXPORT(azq_chance) void chance(const AnyState& state) {
+    const std::vector<Outcome> outcomes = state.chance();
     exchange().output.clear();
-    for (const Outcome& outcome : state.chance()) {
-        exchange().append(std::int32_t{outcome.outcome});
-        exchange().append(outcome.probability);
-    }
+    exchange().append(static_cast<std::int32_t>(outcomes.size()));
+    for (const Outcome& outcome : outcomes) exchange().append(std::int32_t{outcome.outcome});
+    for (const Outcome& outcome : outcomes) exchange().append(outcome.probability);
 }
 
 AZQ_EXPORT(azq_act) int act(AnyState& state, int action) {

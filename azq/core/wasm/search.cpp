@@ -1,5 +1,4 @@
 /// Many games searched in step, as JavaScript sees them: its arrays, and whatever may be wrong with its arguments.
-#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -10,6 +9,8 @@ namespace azq::wasm {
 namespace {
 
 constexpr float kScalarScale = 1.0f / 16.0f;  ///< As networks take scalars (azq/nets/network.py).
+
+constexpr double kMostMemory = 3.0e9;  ///< Of 4 GiB that have addresses.
 
 /// A search with the arrays of its leaves.
 struct Leaves {
@@ -99,8 +100,9 @@ AZQ_EXPORT(azq_search) Leaves* make(const AnyGame& game, int slots, std::uint64_
         all.refuse("search: leaves_per_step must be 1 in " + game.name() + ", whose hands are hidden");
         return nullptr;
     }
-    const double bytes = game.search_bytes(config, slots) + 6.0 * slots * config.leaves_per_step * (size.actions + size.value_size + size.packed_size);
-    if (bytes > 3.0e9 || !fits_in_memory(static_cast<std::size_t>(bytes))) {
+    const double row = 6.0 * (size.actions + size.value_size) + size.packed_size + 4.0 * (size.planes * size.rows * size.columns + size.scalars);
+    const double bytes = game.search_bytes(config, slots) + row * slots * config.leaves_per_step;
+    if (bytes > kMostMemory || !fits_in_memory(static_cast<std::size_t>(bytes))) {
         all.refuse("search: " + std::to_string(slots) + " games of " + game.name() + " with " + std::to_string(config.num_simulations) + " simulations need " +
                    std::to_string(static_cast<int>(bytes / 1e6)) + " MB, which cannot be had here; ask for fewer of either");
         return nullptr;

@@ -3,7 +3,7 @@
 import { board } from "../board.js";
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { clock, count, percent, signed, whole } from "../format.js";
+import { clock, count, many, percent, signed, whole } from "../format.js";
 import { themeButton } from "../frame.js";
 import { fetchPublic, knownRun, strength } from "../public.js";
 import { sha256 } from "../sha256.js";
@@ -25,7 +25,7 @@ const marks = []; // [at_ms, totals] of the last seconds
 let crew = null, power = null, core = "", told_ms = 0;
 
 const link = new Link({
-  url: new URL("/ws", location.href.replace(/^http/, "ws")).href,
+  url: new URL("/v1/volunteers/tab", location.href.replace(/^http/, "ws")).href,
   hello: () => ({ page: PAGE, token: token.get(), invite, device: settings.device, run: run.name }),
   on: { message: hear, state: (state, why) => Object.assign(me, { state, why }) && draw() },
 });
@@ -33,7 +33,6 @@ const link = new Link({
 // -- what the gateway says
 
 function hear(message) {
-  me.problem = "";
   handlers[message.tag]?.(message);
   draw();
 }
@@ -41,7 +40,7 @@ function hear(message) {
 const handlers = {
   Welcome({ token: mine, name, run: theirs }) {
     token.set(mine);
-    Object.assign(me, { name });
+    Object.assign(me, { name, problem: "" });
     run.name = theirs;
     ready();
   },
@@ -141,8 +140,15 @@ async function hire() {
   core = sha256(bytes);
   return new Crew(bytes, {
     finished: (game) => link.offer(game),
-    board: ({ uid, text }) => Object.assign(me, { before: me.shown?.uid === uid && me.shown.text !== text ? me.shown.text : me.before, shown: { uid, text } }),
-    loaded: (_, all) => all && ready(),
+    board: ({ uid, text }) => {
+      if (me.shown?.uid !== uid) me.before = text;
+      else if (me.shown.text !== text) me.before = me.shown.text;
+      me.shown = { uid, text };
+    },
+    loaded: (_, all) => {
+      me.problem = "";
+      if (all) ready();
+    },
     unfit: ({ version, reason }) => fail(`weights ${version} are not used: ${reason}`),
     beat,
     failed: fail,
@@ -233,7 +239,7 @@ function draw() {
   const rest = resting();
   show($("go"), running() ? "stop" : "start");
   const [tone, said] = !running() ? ["", "at rest"] : rest ? ["warn", `resting: ${rest}`] : me.state === "welcome"
-    ? ["good", crew.playing.length ? `playing ${crew.playing.length} ${crew.playing.length === 1 ? "game" : "games"}` : "waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; again within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
+    ? ["good", crew.playing.length ? `playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; again within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
   show($("state"), h("span", { class: `pill ${tone}` }, said));
   show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "connected" : running() ? "away" : "not connected"));
   show($("problem"), me.problem || (me.state === "ended" ? me.why : ""));
@@ -255,7 +261,7 @@ function drawRun() {
   const mine = crew?.version ?? 0;
   show($("title"), facts?.game ? `Play ${facts.game.replaceAll("_", " ")} for ${facts.run}` : "Play games for a run");
   show($("run"),
-    tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations a move", run.simulations ? String(run.simulations) : "–"),
+    tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations", run.simulations ? String(run.simulations) : "–"),
     tile("games", facts ? count(facts.run_totals.games) : "–"), tile("of volunteers", facts ? percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games)) : "–"), tile("tabs now", facts ? String(facts.tabs) : "–"));
 }
 

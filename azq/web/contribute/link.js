@@ -23,7 +23,7 @@ export class Link {
    * `url`: the gateway's; `hello()`: the first message's fields; `on.message(message)`: what the gateway says; `on.state(state, why)`:
    * "away", "waiting", "welcome" or "ended". The rest are doubles for tests.
    */
-  constructor({ url, hello, on, Socket = globalThis.WebSocket, now = Date.now, wait = setTimeout, random = Math.random }) {
+  constructor({ url, hello, on, Socket = globalThis.WebSocket, now = Date.now, wait = (call, ms) => setTimeout(call, ms), random = Math.random }) {
     Object.assign(this, { url, hello, on, Socket, now, wait, random, wanted: false, welcome: false, retry_ms: 0 });
     this.#looked_ms = this.#drained_ms = now();
   }

@@ -2,7 +2,7 @@
 
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { ago, count, percent, signed, whole } from "../format.js";
+import { ago, count, many, percent, signed, whole } from "../format.js";
 import { themeButton } from "../frame.js";
 import { fetchPublic, knownRun, strength } from "../public.js";
 import { Replay, results } from "../replay.js";
@@ -41,22 +41,22 @@ function build() {
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { id: "totals", class: "tiles three" }),
     h("div", { class: "halves" },
-      h("section", { class: "panel" }, h("h2", {}, "contributors ", toggle), h("div", { id: "leaders", class: "scroll" })),
+      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
+        h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
       h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
-    h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll" })),
     replay.element);
   document.querySelector("header").append(themeButton());
 }
 
 function draw() {
   show($("problem"), problem);
-  show($("link"), h("span", { class: `pill ${problem ? "bad" : "good"}` }, problem ? "away" : facts ? `${facts.tabs} ${facts.tabs === 1 ? "tab" : "tabs"} now` : "no run"));
+  show($("link"), h("span", { class: `pill ${problem ? "bad" : "good"}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
   if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment.");
   show($("title"), `${facts.game.replaceAll("_", " ")} · ${facts.run}`);
   show($("about"), `Version ${facts.version}, learned from ${whole(facts.run_totals.games)} games; volunteers played ${percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games))} of them.`);
   show($("totals"), PERIODS.map(([period, words]) => {
     const { games, samples, contributors } = facts.totals[period];
-    return h("div", { class: "tile", "data-tile": period }, h("span", {}, words), h("b", {}, `${whole(games)} games`), h("span", {}, `${count(samples)} samples`), h("span", {}, `${whole(contributors)} contributors`));
+    return h("div", { class: "tile", "data-tile": period }, h("span", {}, words), h("b", {}, many(games, "game")), h("span", {}, `${count(samples)} samples`), h("span", {}, many(contributors, "contributor")));
   }));
   drawLeaders();
   drawVersions();

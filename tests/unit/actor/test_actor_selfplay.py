@@ -17,6 +17,7 @@ from azq.errors import BrokerUnavailable, EvaluationRefused, EvaluatorFailure, L
 from azq.ledger.types import RunState
 from azq.search.evaluator import Evaluation, UniformEvaluator
 from azq.wire import arrays, keys
+from azq.wire.arrays import size_of, unpack_record
 from azq.wire.messages import LATEST, GameRecord
 
 
@@ -34,7 +35,7 @@ def test_a_slice_finishes_games_refills_its_slots_and_gives_the_rest_back(table:
     for event in table.events:
         plies = len(event.record.actions) // 2
         assert 5 <= plies <= 9
-        assert len(event.record.policies) == plies * 9 * 2
+        assert unpack_record(event.record, 9, 1)["policies"].shape == (plies, 9)
         assert sum(event.returns) == 0
     assert end.progress.searched["simulations"] >= 12 * 5 * end.progress.games
     assert end.progress.searched["plies"] >= 5 * end.progress.games
@@ -320,7 +321,7 @@ def test_a_game_whose_record_outgrows_a_message_is_abandoned_by_name_and_the_oth
     assert counts.abandoned == end.progress.abandoned > 0
     assert counts.finished > 0
     assert end.progress.open_games == counts.open
-    assert all(len(event.record.actions) <= 2 * plies for event in table.events)
+    assert all(size_of(event.record) <= plies * bytes_a_ply for event in table.events)
     assert all("outgrew a message" in reason for reason in table.ledger.state(RUN).abandoned.values())
     assert table.all_in_the_pool()
 

@@ -21,7 +21,7 @@ def crc(data: bytes) -> bytes:
 
 
 def test_the_bytes_of_a_header_a_record_and_a_mark():
-    said = b"AZQSEG2\n\2\0\2\0\7\0\0\0\0\0\0\0ab"
+    said = b"AZQSEG2\n\3\0\2\0\7\0\0\0\0\0\0\0ab"
     assert header("ab", 7) == said + crc(said)
     assert header("ab") == header("ab", 0)
     assert records(b"xyz") == b"\3\0\0\0" + crc(b"xyz") + b"xyz"
@@ -46,7 +46,7 @@ def test_headers_of_both_kinds_are_read_back():
         (UNMARKED[:11], "11 bytes hold no segment header"),
         (bytes(20), "not a segment file"),
         (b"AZQSEG3\n" + HEAD[8:], "not a segment file"),
-        (b"AZQSEG2\n\3" + HEAD[9:], "written with schema 3, this azq reads 2"),
+        (b"AZQSEG2\n\4" + HEAD[9:], "written with schema 4, this azq reads 3"),
         (HEAD[:-1], "checksum does not match"),
         (HEAD[:-1] + b"\0", "checksum does not match"),
         (HEAD[:12] + b"\6" + HEAD[13:], "checksum does not match"),

@@ -19,7 +19,8 @@ from azq.replay import framing, open_segment
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog, _start_of_tail
-from azq.wire.codec import encode
+from azq.wire.codec import decode, encode
+from azq.wire.messages import SampleEvent
 
 GAME = "tic_tac_toe"
 OLD = Path(__file__).parents[2] / "golden" / "segments"  # games 3, 1, 2, 5, 4, 7, 6, 8 as azq wrote them before it had indexes
@@ -28,6 +29,14 @@ OLD = Path(__file__).parents[2] / "golden" / "segments"  # games 3, 1, 2, 5, 4, 
 def entry(uid: int, **options: int) -> LogEntry:
     event = play_game(games.load(GAME), uid, **options)
     return LogEntry(uid, count_samples(event), encode(event))
+
+
+def event_of(uid: int) -> SampleEvent:
+    return decode(entry(uid).frame, SampleEvent)
+
+
+def all_games(folder: Path) -> list[SampleEvent]:
+    return [decode(frame, SampleEvent) for frame in all_frames(folder)]
 
 
 def filled(folder: Path, count: int, **options: Any) -> list[LogEntry]:
@@ -425,7 +434,7 @@ def test_a_log_of_older_files_gets_indexes_and_goes_on_in_a_new_file(tmp_path):
     assert [path.name for path in sorted(tmp_path.iterdir())] == [f"00000{n}.{kind}" for n in (1, 2, 3) for kind in ("idx", "seg")] + [
         "000004.seg"
     ]
-    assert all_frames(tmp_path) == [entry(uid).frame for uid in (3, 1, 2, 5, 4, 7, 6, 8, 9)]
+    assert all_games(tmp_path) == [event_of(uid) for uid in (3, 1, 2, 5, 4, 7, 6, 8, 9)]
 
 
 def test_damage_before_a_whole_record_of_an_older_file_is_no_tail_and_the_rest_of_one_is(tmp_path):
@@ -436,7 +445,7 @@ def test_damage_before_a_whole_record_of_an_older_file_is_no_tail_and_the_rest_o
     with pytest.raises(SegmentError, match="records follow"):
         SegmentLog(tmp_path, GAME)
     path.write_bytes(whole[:-3])
-    assert all_frames(tmp_path) == [entry(uid).frame for uid in (3, 1)]
+    assert all_games(tmp_path) == [event_of(uid) for uid in (3, 1)]
 
 
 def test_opening_reads_indexes_and_the_newest_file_only(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from azq.errors import WireError
 from azq.search.portable_game import PortableRecord
-from azq.wire.arrays import LARGEST_UID, pack_record, unpack_record
+from azq.wire.arrays import LARGEST_UID, arrays_of, pack_record, size_of, unpack_record
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord
 
@@ -92,3 +92,35 @@ def test_half_an_action_is_refused():
 def test_a_number_no_game_has_is_refused(uid):
     with pytest.raises(WireError, match="outside"):
         unpack_record(GameRecord(uid), 5, 1)
+
+
+def sparse(whole: np.ndarray) -> GameRecord:
+    """A record of as many plies, whose policies travel without their zeros."""
+    plies = len(whole)
+    bits = np.packbits(whole.view(np.uint16) != 0, axis=1, bitorder="little").tobytes()
+    entries = whole[whole.view(np.uint16) != 0].tobytes()
+    return GameRecord(1, bytes(2 * plies), entries, bytes(4 * plies), bytes(2 * plies), bytes(4 * plies), bits)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 20), st.integers(0, 2**32))
+def test_policies_without_their_zeros_are_whole_again(plies, num_actions, seed):
+    rng = np.random.default_rng(seed)
+    whole = (rng.random((plies, num_actions)) * (rng.random((plies, num_actions)) < 0.2)).astype("<f2")
+    record = sparse(whole)
+    assert arrays_of(record, num_actions, 1, "it")["policies"].tobytes() == whole.tobytes()
+    assert size_of(record) == size_of(msgspec.structs.replace(record, support=b"")) + len(record.support)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"support": b"\1"}, "support of 1 bytes does not fit 3 plies"),
+        ({"support": b"\3\1\1"}, "6 bytes, its support names 4 entries"),
+        ({"policies": b"12345"}, "5 bytes, its support names 3 entries"),
+    ],
+)
+def test_a_support_that_does_not_fit_is_refused(change, said):
+    record = msgspec.structs.replace(sparse(np.eye(3, 5, dtype="<f2")), **change)
+    with pytest.raises(WireError, match=said):
+        arrays_of(record, 5, 1, "it")

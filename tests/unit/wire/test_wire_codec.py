@@ -128,7 +128,7 @@ def test_damage_under_a_right_checksum_is_a_wire_error_or_a_message(data):
 
 
 def forged(body: bytes) -> bytes:
-    return msgspec.msgpack.encode((SCHEMA, checksum(body))).replace(b"\x92", b"\x93", 1) + body
+    return msgspec.msgpack.encode((SCHEMA, checksum(body, SCHEMA))).replace(b"\x92", b"\x93", 1) + body
 
 
 @pytest.mark.parametrize("size", [b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"])
@@ -178,7 +178,7 @@ def test_a_message_may_be_as_large_as_the_limit_and_no_larger():
 
 def test_a_frame_looks_as_other_versions_expect_it():
     body = msgspec.msgpack.encode(GameRecord(7))
-    assert encode(GameRecord(7)) == msgspec.msgpack.encode((SCHEMA, zlib.crc32(body).to_bytes(4, "little"), msgspec.Raw(body)))
+    assert encode(GameRecord(7)) == msgspec.msgpack.encode((SCHEMA, zlib.crc32(body, SCHEMA).to_bytes(4, "little"), msgspec.Raw(body)))
     assert bytes(body_of(encode(GameRecord(7)))) == body
     assert bytes(body_of(msgspec.msgpack.encode((UNCHECKED, GameRecord(7))))) == body
 

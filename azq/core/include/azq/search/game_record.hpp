@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "azq/math.hpp"
@@ -37,5 +38,29 @@ struct GameRecord {
         weight_versions.push_back(version);
     }
 };
+
+/// Policies without their zeros.
+struct SparsePolicies {
+    std::vector<std::uint8_t> support;  ///< A bit for each action of a ply that has an entry, little bit order, each ply's padded to a byte.
+    std::vector<Half> entries;          ///< In order.
+};
+
+/// The policies of a game in this form; nothing where that saves less than half, which is not worth the work.
+inline std::optional<SparsePolicies> sparse_policies(const GameRecord& game, std::size_t num_actions) {
+    const std::size_t row_bytes = (num_actions + 7) / 8;
+    const auto plies = static_cast<std::size_t>(game.plies());
+    SparsePolicies sparse{std::vector<std::uint8_t>(plies * row_bytes), {}};
+    const Half* policy = game.policies.data();
+    for (std::size_t ply = 0; ply < plies; ++ply, policy += num_actions) {
+        std::uint8_t* bits = sparse.support.data() + ply * row_bytes;
+        for (std::size_t action = 0; action < num_actions; ++action) {
+            if (policy[action].bits == 0) continue;
+            bits[action / 8] = static_cast<std::uint8_t>(bits[action / 8] | 1u << action % 8);
+            sparse.entries.push_back(policy[action]);
+        }
+    }
+    if (2 * (sparse.support.size() + sparse.entries.size() * sizeof(Half)) > game.policies.size() * sizeof(Half)) return std::nullopt;
+    return sparse;
+}
 
 }  // namespace azq

@@ -1,6 +1,7 @@
-"""Digests of what the core computes, natively; tests/support/parity.mjs has the same of azq.wasm, in Node and in a browser.
+"""Digests of what the core computes, natively; parity.mjs has the same of azq.wasm, in Node and in a browser.
 
 Equal digests are equal bits: observations, legal actions, texts, chance's probabilities, redrawn hands, records, root statistics, trees.
+`python -m golden.parity` in `tests/` writes them anew: say in the commit why they moved.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from azq._core import Game, Search, State
 SPREAD = np.float32(4.0)
 NO_ACTIONS = np.zeros(0, np.uint16)
 SEED = 2026
+GUMBEL, PUCT = Settings("gumbel", 16, reuse_subtree=False), Settings("puct", 16)
+CONSTANTS = Path(__file__).with_suffix(".json")
+RECORD = ("actions", "policies", "root_values", "simulations", "weight_versions", "returns")
 TREE = ("parent", "action", "actor", "visits", "raw_value", "mean", "lower", "upper", "child_visits", "prior", "q")
 
 
@@ -32,14 +37,13 @@ class Parity:
     game: str
     kind: str
     games: int
-    settings: Settings = Settings("gumbel", 16)
+    settings: Settings = GUMBEL
     slots: int = 32
     params: dict[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As parity.mjs reads it."""
-        settings = {name: float(value) if isinstance(value, np.floating) else value for name, value in vars(self.settings).items()}
-        return {**dataclasses.asdict(self), "settings": settings}
+        return {**dataclasses.asdict(self), "settings": self.settings.plain()}
 
     def native(self) -> str:
         """The digest of this machine's core."""
@@ -64,8 +68,8 @@ def _digest(*items: object) -> bytes:
     """Of texts, arrays and, as four bytes, whole numbers."""
     whole = hashlib.sha256()
     for item in items:
-        if isinstance(item, str | bytes):
-            whole.update(item.encode() if isinstance(item, str) else item)
+        if isinstance(item, str):
+            whole.update(item.encode())
         else:
             whole.update((np.int32(item) if isinstance(item, int) else np.asarray(item)).tobytes())
     return whole.digest()
@@ -115,7 +119,7 @@ def _records(rules: Game, case: Parity) -> list[bytes]:
         _step(search, rules, packed, turn % 5)
         for slot in search.finished_slots():
             record = search.record(slot)
-            found[record.uid] = _digest(b"".join(record.packed()), record.returns)
+            found[record.uid] = _digest(*(getattr(record, name) for name in RECORD))
             search.clear(slot)
             for uid in waiting:
                 search.start(slot, uid, NO_ACTIONS)
@@ -148,6 +152,39 @@ def _roots(rules: Game, case: Parity) -> list[bytes]:
     return digests
 
 
-def dumps(cases: list[Parity]) -> str:
-    """For parity.mjs."""
-    return json.dumps([case.plain() for case in cases])
+FULL = 1000
+SHORT = {"tic_tac_toe", "connect_four"}  # of few plies
+
+
+def of_game(game: str, count: int) -> list[Parity]:
+    """What every game is compared in."""
+    few = max(count // 50, 2)
+    return [
+        Parity(f"positions of {count} {game}", game, "positions", count),
+        Parity(f"gumbel, records of {count} {game}", game, "records", count, GUMBEL),
+        Parity(f"puct, records of {count} {game}", game, "records", count, PUCT),
+        Parity(f"gumbel, roots of {few} {game}", game, "roots", few, Settings("gumbel", 24)),
+        Parity(f"puct, roots of {few} {game}", game, "roots", few, Settings("puct", 24)),
+    ]
+
+
+OTHERS = [
+    Parity("several leaves", "othello", "records", 20, Settings("gumbel", 40, leaves_per_step=4), params={"size": 6}),
+    Parity("openings", "hex", "records", 20, Settings("puct", 24, random_opening_plies=6), params={"size": 5, "swap": True}),
+    Parity("swap2", "gomoku", "records", 4, Settings("gumbel", 24), params={"size": 9, "swap2": True}),
+    Parity("worlds", "beasty_bar", "records", 20, Settings("gumbel", 24, determinizations=3), params={"players": 4}),
+    Parity("eight hands", "blob", "records", 10, Settings("puct", 16, dirichlet_alpha=0.3), params={"players": 8, "hook": False}),
+    Parity("race", "backgammon", "records", 20, Settings("puct", 16, temperature=0.5, fpu_reduction=0.0), params={"start": "race"}),
+]
+FAST = [case for game in games.names() for case in of_game(game, FULL if game in SHORT else 20)] + OTHERS
+SLOW = [case for game in games.names() if game not in SHORT for case in of_game(game, FULL)]
+
+
+def constants() -> dict[str, str]:
+    """The committed digests by the names of their cases."""
+    found: dict[str, str] = json.loads(CONSTANTS.read_text("utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    CONSTANTS.write_text(json.dumps({case.name: case.native() for case in FAST + SLOW}, indent=1) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-// What tests/support/parity.py computes natively, computed by azq.wasm: in Node (a JSON list of cases on stdin, digests on stdout) and in a page.
+// What parity.py computes natively, computed by azq.wasm: in Node (a JSON list of cases on stdin, what is found on stdout) and in a page.
 
 const SPREAD = 4
 const encoder = new TextEncoder()
@@ -45,7 +45,7 @@ class Digest {
 const hex = (bytes) => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")
 
 // Games whose actions a formula chooses: all that can be asked of a position.
-async function positions(game, games) {
+async function positions(game, { games }) {
   const whole = new Digest()
   for (let uid = 0; uid < games; uid++) {
     const digest = new Digest()
@@ -132,11 +132,59 @@ async function roots(game, { settings, games }) {
   return hex(await whole.value())
 }
 
-export async function digests(core, cases) {
+// The evaluator of the committed trees: splitmix64 over the observation.
+function hashed(actions, values) {
+  const word = (x) => BigInt.asUintN(64, x)
+  const mix = (x) => {
+    x = word((x ^ (x >> 30n)) * 0xbf58476d1ce4e5b9n)
+    x = word((x ^ (x >> 27n)) * 0x94d049bb133111ebn)
+    return x ^ (x >> 31n)
+  }
+  return (packed, leaves) => {
+    const width = packed.length / leaves
+    const rows = Array.from({ length: leaves }, (_, leaf) => {
+      const key = packed.subarray(leaf * width, (leaf + 1) * width).reduce((key, byte) => mix(key ^ BigInt(byte)), 0x9e3779b97f4a7c15n + 11n)
+      return Float32Array.from({ length: actions + values }, (_, i) => Number(mix(word(key + BigInt(i))) >> 48n) / 32768 - 1)
+    })
+    const logits = rows.flatMap((row) => [...row.subarray(0, actions)].map((number) => 2 * number))
+    return [Float32Array.from(logits), Float32Array.from(rows.flatMap((row) => [...row.subarray(actions)]))]
+  }
+}
+
+// A committed tree: of its position, or without chance after its search, one reply and the search after that.
+function tree(game, { settings, actions, sampled }) {
+  const search = game.search(settings, { slots: 1, seed: 2026n, autoplay: false })
+  const evaluate = hashed(game.numActions, game.valueSize)
+  const run = () => {
+    while (step(search, evaluate, 7) > 0);
+  }
+  if (sampled) {
+    const state = game.initialState()
+    for (const action of actions) state.apply(action)
+    search.startAt(0, 123n, state)
+    state.free()
+  } else {
+    search.start(0, { uid: 123n, actions: Uint16Array.from(actions) })
+    run()
+    search.play(0, search.result(0).action)
+  }
+  run()
+  const found = Object.entries(search.tree(0)).map(([name, numbers]) => [
+    name.replace(/[A-Z]/g, (letter) => "_" + letter.toLowerCase()),
+    [...numbers].map((number) => (Number.isNaN(number) ? null : number)),
+  ])
+  search.free()
+  return Object.fromEntries(found)
+}
+
+const KINDS = { positions, records, roots, tree }
+
+/** By name what is found: digests, and trees as they are. */
+export async function compute(core, cases) {
   const found = {}
   for (const { name, game, params, kind, ...rest } of cases) {
     const rules = core.game(game, params)
-    found[name] = await { positions: () => positions(rules, rest.games), records: () => records(rules, rest), roots: () => roots(rules, rest) }[kind]()
+    found[name] = await KINDS[kind](rules, rest)
   }
   return found
 }
@@ -145,5 +193,5 @@ if (typeof process !== "undefined" && process.argv[1]?.endsWith("parity.mjs")) {
   const { readFileSync } = await import("node:fs")
   const { loadCore } = await import(process.argv[2] + "/core.js")
   const core = await loadCore(readFileSync(process.argv[2] + "/azq.wasm"))
-  console.log(JSON.stringify(await digests(core, JSON.parse(readFileSync(0, "utf8")))))
+  console.log(JSON.stringify(await compute(core, JSON.parse(readFileSync(0, "utf8")))))
 }
