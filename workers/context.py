@@ -14,7 +14,6 @@ from azq.actor.groups import Arenas
 from azq.actor.progress import Meter
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
-from azq.bus.sharded import TIMEOUT_S
 from azq.config import Config, RunSections
 from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
 from azq.goals import Done, Goals
@@ -25,10 +24,8 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import read_weights
-from azq.wire.acl import user_in
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
-from azq.wire.shards import client_shards, on_shard
 from workers.board import ChildFigures
 from workers.children import Signs, owner_of
 
@@ -118,8 +115,10 @@ class Context:
             return UniformEvaluator(game.num_distinct_actions(), game.value_size())
         if sections.selfplay.evaluator == "local":
             return self._local(record, sections, game)
+        from azq.inference.ask.stream import open_stream
+
         self._evaluators += 1
-        return self._stream(record.run, sections, game, f"{user_in(self.config.broker.data_planes[0])}:{self.owner}:{self._evaluators}")
+        return open_stream(self.config.broker, record.run, sections, game, f"{self.owner}:{self._evaluators}", self.phases)
 
     def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T | None:
         try:
@@ -140,25 +139,6 @@ class Context:
             self.ledger.fail(lease, reason, max_attempts=max_attempts)
         except (LeaseLost, BrokerError) as lost:
             log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(lost))
-
-    def _stream(self, run: str, sections: RunSections, game: Game, client: str) -> Evaluator:
-        """The request stream; over several data planes the client's own of them, and another one when that is lost."""
-        from azq.inference.ask.client import StreamEvaluator
-        from azq.inference.ask.failover import FailoverEvaluator
-
-        urls, broker = self.config.broker.data_planes, self.config.broker
-
-        def over(place: int, name: str) -> StreamEvaluator:
-            alone = len(urls) == 1  # else a socket that is silent for long is a broker to leave
-            timeout_s = broker.connect_timeout_s if alone else min(broker.connect_timeout_s, TIMEOUT_S)
-            bus, patience_s = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone)), sections.selfplay.resend_after_s
-            actions, values = game.num_distinct_actions(), game.value_size()
-            return StreamEvaluator(bus, run, name, num_actions=actions, value_size=values, resend_after_s=patience_s, phases=self.phases)
-
-        if len(urls) == 1:
-            return over(0, client)
-        order = client_shards(run, client, len(urls), broker.shards_per_run)
-        return FailoverEvaluator(lambda place: over(place, on_shard(client, place)), order)
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from azq.inference.ask.local import LocalEvaluator

@@ -34,9 +34,9 @@ from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
+from azq.volunteers.contributors import Contributors
 from azq.volunteers.gateway import Backing, Gateway
-from azq.volunteers.guests import MemoryGuests
-from azq.volunteers.judging import RulesJudge
+from azq.volunteers.judges import VerifierProcess, VerifyingJudge
 from azq.volunteers.networks import StoredNetworks
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public
@@ -91,7 +91,8 @@ def main(config: Config) -> int:
 def backing_of(config: Config, client: redis.Redis) -> Backing:
     """What the gateway works with."""
     networks = StoredNetworks(config.store, config.home, client)
-    return Backing(Ledger(client), MemoryGuests(), RulesJudge(), networks, volunteer_secret(client))
+    contributors = Contributors(client, config.gateway, secret := volunteer_secret(client))
+    return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
 
 
 def bind(config: GatewayConfig) -> socket.socket:

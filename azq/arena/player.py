@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from azq import _core
-from azq.errors import EngineError
+from azq.errors import EngineError, IllegalActionError
 
 if TYPE_CHECKING:  # the command line reads the table of players for its help, and needs neither
     from azq.config import SearchConfig
@@ -67,6 +67,26 @@ def position(game: _core.Game, history: Sequence[int]) -> _core.State:
     for action in history:
         state.apply_action(action)
     return state
+
+
+def asked(game: _core.Game, actions: Iterable[int], notation: str | None = None) -> Sequence[int]:
+    """The history of a position that is asked about: actions from the initial state, or from that of a notation.
+
+    What a player cannot know is drawn anew by who answers, so that any hands which fit what he has seen will do.
+    Raises `IllegalActionError` where the actions do not replay or nobody is to move there, `ConfigError` for what is no notation.
+    """
+    start = game.new_initial_state() if notation is None else game.state_from_notation(notation)
+    history = list(actions) if notation is None else Line(start, actions)
+    state = start.clone()
+    for action in history:
+        if state.is_terminal():
+            raise IllegalActionError(f"the game is over before action {action}")
+        state.apply_action(action)
+    if state.is_terminal():
+        raise IllegalActionError("the game is over, there is no move")
+    if state.is_chance_node():
+        raise IllegalActionError("chance is to act there, no player; add its outcome to the actions")
+    return history
 
 
 def seen(game: _core.Game, history: Sequence[int], seed: int) -> _core.State:

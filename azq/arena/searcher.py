@@ -5,7 +5,8 @@ Letters: B states, V values per state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from azq import _core
 from azq.arena.player import MAX_SLOTS, Line, Tick, no_tick, position
 from azq.config import SearchConfig
 from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.portable import PortableSearch
 from azq.search.search import Result, make_search, strongest
 from azq.waiting import until
 from azq.wire.codec import most_leaves
@@ -22,6 +24,8 @@ from azq.wire.messages import LATEST
 POLL_S = 0.1
 PATIENCE_S = 60.0  # without any evaluation for so long: give up
 MAX_BATCH = 1024
+
+T = TypeVar("T")
 
 
 def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version: int = LATEST, tick: Tick = no_tick) -> Evaluation:
@@ -78,12 +82,40 @@ class Searcher:
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
-        results: list[Result] = []
-        for start in range(0, len(histories), self._slots):
-            results += self._chunk(histories[start : start + self._slots])
-        return results
+        return self._each(histories, self._search.result)
 
-    def _chunk(self, histories: Sequence[Sequence[int]]) -> list[Result]:
+    def results_and_lines(self, histories: Sequence[Sequence[int]]) -> list[tuple[Result, list[int]]]:
+        """Root statistics with the play that the search expects; raises as `results`."""
+        return self._each(histories, lambda slot: (result := self._search.result(slot), self._line(slot, result.best_action)))
+
+    def _line(self, slot: int, action: int) -> list[int]:
+        """The best action and the most visited replies, as far as the tree knows them without chance or what somebody hides."""
+        state, line = self._search.state(slot), [action]
+        if isinstance(self._search, PortableSearch):
+            return line
+        mover, tree, node = state.current_player(), self._search.tree(slot), 0
+        while True:
+            state.apply_action(line[-1])
+            actor = state.current_player()
+            if actor < 0 or (self._game.is_hidden() and actor != mover):
+                return line
+            # Below chance an action leads to several nodes, those of other players among them.
+            children = np.flatnonzero((tree["parent"] == node) & (tree["action"] == line[-1]) & (tree["actor"] == actor))
+            replies = [
+                (int(tree["child_visits"][child, reply]), -reply, int(child)) for child in children for reply in state.legal_actions()
+            ]
+            visits, reply, node = max(replies, default=(0, 0, 0))
+            if not visits:
+                return line
+            line.append(-reply)
+
+    def _each(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
+        found: list[T] = []
+        for start in range(0, len(histories), self._slots):
+            found += self._chunk(histories[start : start + self._slots], read)
+        return found
+
+    def _chunk(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
         waiting = 0
         try:
             for slot, actions in enumerate(histories):
@@ -93,7 +125,7 @@ class Searcher:
                 evaluation = evaluate(self._evaluator, packed, weight_version=self._weight_version, tick=self._tick)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
                 waiting = 0
-            return [self._search.result(slot) for slot in range(len(histories))]
+            return [read(slot) for slot in range(len(histories))]
         finally:
             if waiting:  # interrupted: the core wants its answer before it forgets the question
                 self._search.apply(np.zeros((waiting, self._num_actions), np.float16), np.zeros((waiting, self._value_size), np.float16))

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
+from azq.arena.levels import Level
 from azq.client.transport import BACKOFF, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
 from azq.status.history import History
 from azq.status.queues import QueueStatus
-from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, RunOut, WeightsOut
+from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, MovesOut, RunOut, WeightsOut
 from azq.status.summary import LedgerStatus, RunStatus
 from azq.status.workers import WorkerStatus
 
@@ -103,6 +104,20 @@ class Client(Transport):
     def history(self, name: str, *, since_ms: int | None = None, points: int | None = None) -> History:
         """A run's figures over time, in columns."""
         return self._get(f"/v1/runs/{_part(name)}/history", History, since_ms=since_ms, points=points)
+
+    # -- moves
+
+    def moves(self, name: str, positions: Sequence[Mapping[str, Any]], **how: Any) -> MovesOut:
+        """What the run's networks play in each position, `{"actions": [..]}` or `{"position": notation}`.
+
+        `how` are the other members of the request: weights, num_simulations, temperature, or level; and seed.
+        """
+        body = {"positions": [dict(one) for one in positions], **{key: value for key, value in how.items() if value is not None}}
+        return self._post(f"/v1/runs/{_part(name)}/moves", body, MovesOut)
+
+    def levels(self, name: str) -> list[Level]:
+        """The levels at which a run's networks can play, weakest first."""
+        return self._get(f"/v1/runs/{_part(name)}/levels", list[Level])
 
     # -- weights
 

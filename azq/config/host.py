@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from azq.config.base import Factor, Few, FewOrNone, Natural, Positive, Real, Seconds, Section, Tag, Url, Urls, Whole
+from azq.config.base import Factor, Few, FewOrNone, Many, Natural, Positive, Real, Seconds, Section, Simulations, Tag, Url, Urls, Whole
 
 SHORTEST_TOKEN = 8  # characters
 CA_OPTION = "ssl_ca_certs"
@@ -140,6 +140,9 @@ class DaemonConfig(ListenConfig):
     event_streams_each: Positive = 48  # of them with one token, so that no reader takes all
     max_runs: Positive = 100  # running at once, for a request that creates or resumes one
     max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
+    move_searches: Few = 2  # of POST /v1/runs/{run}/moves at once
+    move_queue: FewOrNone = 16  # of them that wait; beyond that 429
+    move_simulations: Simulations = 3200  # a position, at most
     tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
@@ -168,6 +171,11 @@ class GatewayConfig(ListenConfig):
     max_tabs_each: Positive = 64  # of them from one address
     silent_after_s: Seconds = 30.0  # a tab that says nothing for so long loses its games to others
     late_after_s: Seconds = 90.0  # finished games whose lease is lost wait so long to be adopted again
+    batch_after_s: Seconds = 30.0  # finished games wait at most so long for others to be verified with
+    invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
+    keys_per_day: Positive = 50  # new devices from one address
+    games_per_hour: Many = 20_000  # of one device
+    games_per_hour_each: Many = 200_000  # from one address
 
 
 class WorkerConfig(Section):

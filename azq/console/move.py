@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from azq import games
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.match import unit
-from azq.arena.player import Line, position
+from azq.arena.player import asked, position
 from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
@@ -29,13 +29,14 @@ Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A network with its search, ready to answer positions."""
+    """A network with its search, ready to answer positions; with a temperature it does not always play its best move."""
 
     game: games.Game
     evaluator: Evaluator
     weight_version: int
     search: SearchConfig
     num_simulations: int
+    temperature: float = 0.0
 
     def moves(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
@@ -60,14 +61,28 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
-    path = Path(weights) if weights != "latest" else newest_weights(folder)
-    if not path.is_file():
-        raise NotFound(f"no weights file at {path}; give --weights FILE, or --run with `latest`")
+    path = weights_file(folder, weights)
     settings = folder.sections() if folder.exists() else config.run_sections()
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     evaluator = LocalEvaluator.from_file(rules, path, config.inference)
     return Agent(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
+
+
+def weights_file(folder: rundir.RunDir, weights: str) -> Path:
+    """The file of `latest`, of a version of the run, or that of this path. Raises `NotFound`."""
+    if weights == "latest":
+        return newest_weights(folder)
+    if weights.isdecimal():
+        for path in (folder.path / "weights").glob("*.safetensors"):
+            if weight_version(path) == int(weights):
+                return path
+        raise NotFound(
+            f"run {folder.name!r} keeps no weights of version {weights}; see {folder.path / 'weights'}, or name another run or a file"
+        )
+    if not Path(weights).is_file():
+        raise NotFound(f"no weights file at {weights}; give --weights FILE or VERSION, or --run with `latest`")
+    return Path(weights)
 
 
 def newest_weights(folder: rundir.RunDir) -> Path:
@@ -173,37 +188,17 @@ def _read_line(game: games.Game, number: int, line: str) -> Iterator[Sequence[in
     """No position for a blank line, else one where a player is to move."""
     if not line.strip():
         return
-    history = _history(game, number, line)
-    state = history.start.clone() if isinstance(history, Line) else game.new_initial_state()
-    for action in history:
-        if state.is_terminal():
-            raise WireError(f"line {number}: the game is over before action {action}")
-        try:
-            state.apply_action(action)
-        except AzqError as error:
-            raise WireError(f"line {number}: {error}") from None
-    if state.is_terminal():
-        raise WireError(f"line {number}: the game is over, there is no move")
-    if state.is_chance_node():
-        raise WireError(f"line {number}: chance is to act there, no player; add its outcome to the actions")
-    yield history
-
-
-def _history(game: games.Game, number: int, line: str) -> Sequence[int]:
-    """What a line asks about: actions from the initial state, or a notation, with actions from there if it has both."""
     try:
-        asked = json.loads(line)
-        actions = asked["actions"] if "position" not in asked else asked.get("actions", [])
-        notation = asked.get("position")
+        row = json.loads(line)
+        actions = row["actions"] if "position" not in row else row.get("actions", [])
+        notation = row.get("position")
         if not isinstance(actions, list) or not all(type(action) is int for action in actions):
             raise TypeError
-        if "position" in asked and not isinstance(notation, str):
+        if "position" in row and not isinstance(notation, str):
             raise TypeError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}') from None
-    if notation is None:
-        return list(actions)
     try:
-        return Line(game.state_from_notation(notation), actions)
+        yield asked(game, actions, notation)
     except AzqError as error:
         raise WireError(f"line {number}: {error}") from None

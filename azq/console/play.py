@@ -13,13 +13,16 @@ from typing import Any
 from azq import games
 from azq.arena import positions
 from azq.arena.grade import Grade, grade
+from azq.arena.levels import drawn, nearest
 from azq.arena.match import Unit, draw_outcome, play_match, share_of_first_place, unit, whole_groups
 from azq.arena.player import Ground, Player, position
 from azq.arena.players import kind_of, make_player
 from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
-from azq.errors import ConfigError, IllegalActionError, NotFound
+from azq.console.remote import best_weights, client_of
+from azq.console.written import legal_texts, read_move
+from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
 from azq.wire.messages import MatchResult, MatchSpec
 
@@ -63,19 +66,10 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
 
 def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> move.Agent:
     """The network behind `latest` or `weights:<version>`."""
-    weights = seating.weights if name == "latest" else str(_file(config, seating, name))
+    weights = seating.weights if name == "latest" else name.partition(":")[2]
     agent = move.open_player(config, game=seating.game, run=seating.run, weights=weights, num_simulations=seating.num_simulations)
     stack.callback(agent.evaluator.close)
     return agent
-
-
-def _file(config: Config, seating: Seating, name: str) -> Path:
-    folder = move.folder_of(config, seating.game, seating.run)
-    wanted = name.partition(":")[2]
-    for path in (folder.path / "weights").glob("*.safetensors"):
-        if str(move.weight_version(path)) == wanted:
-            return path
-    raise NotFound(f"run {folder.name!r} keeps no weights of version {wanted!r}; see {folder.path / 'weights'}, or name a run with --run")
 
 
 def _rules(config: Config, seating: Seating) -> Game:
@@ -168,17 +162,32 @@ def grade_text(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-HELP = "enter an action number; u takes your last move back, q quits"
+HELP = "enter a move as the board writes it, or its number; h hints, u takes your last move back, q quits"
+HINTS = 3  # moves
 
 Ask = Callable[[str], str]
 Tell = Callable[[str], object]
 
 
-def play(config: Config, run: str | None, num_simulations: int, human_first: bool) -> None:
-    """Plays games until the person quits."""
-    player = move.open_player(config, game=None, run=run, weights="latest", num_simulations=num_simulations)
-    sys.stdout.write(f"{player.game.name}, weights version {player.weight_version}; {HELP}\n")
-    match(player, 0 if human_first else 1, input, sys.stdout.write)
+def play(config: Config, run: str | None, weights: str, level: float | None, num_simulations: int, human_first: bool) -> None:
+    """Plays games until the person quits. Raises `ConfigError` for flags that contradict, `DaemonUnavailable` where ratings are needed."""
+    if level is not None and weights != "latest":
+        raise ConfigError("--level chooses the weights itself; leave --weights out")
+    temperature = 0.0
+    if level is not None or weights == "best":
+        run = move.folder_of(config, None, run).name
+        with client_of(config) as client:  # the daemon has the ratings
+            if level is None:
+                weights = str(best_weights(client, run))
+            else:
+                chosen = nearest(client.levels(run), level)
+                weights, num_simulations, temperature = str(chosen.weight_version), chosen.num_simulations, chosen.temperature
+                sys.stdout.write(
+                    f"level {chosen.elo:.0f}{'' if chosen.measured else ' (estimated)'}: {num_simulations} simulations a move\n"
+                )
+    agent = move.open_player(config, game=None, run=run, weights=weights, num_simulations=num_simulations)
+    sys.stdout.write(f"{agent.game.name}, weights version {agent.weight_version}; {HELP}\n")
+    match(replace(agent, temperature=temperature), 0 if human_first else 1, input, sys.stdout.write)
 
 
 def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Random | None = None) -> None:
@@ -192,10 +201,11 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
         tell(f"\n{_view(player.game, state, human)}\n")
         if state.current_player() != human:
             answer = player.moves([history])[0]
+            action = drawn(answer["policy"], player.temperature, luck) if player.temperature else answer["action"]
             agent = "agent" if player.game.num_players() == 2 else f"agent {state.current_player()}"
-            tell(f"{agent} plays {state.action_to_string(answer['action'])} (value {answer['value']:+.2f})\n")
-            history.append(answer["action"])
-        elif not _ask_action(player.game, state, history, ask, tell):
+            tell(f"{agent} plays {state.action_to_string(action)} (value {answer['value']:+.2f})\n")
+            history.append(action)
+        elif not _ask_action(player, state, history, ask, tell):
             return
     tell(f"\n{state}\n{_verdict(state.returns(), human)}\n")
 
@@ -205,27 +215,34 @@ def _view(game: Game, state: State, human: int) -> str:
     return state.information_state_string(human) if game.is_hidden() else str(state)
 
 
-def _ask_action(game: Game, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:
+def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:
     """Changes the history by what the person says; False when there is nothing more to say."""
-    human = state.current_player()
     while True:
         try:
-            text = ask(f"your move {state.legal_actions()}: ").strip().lower()
+            text = ask(f"your move [{', '.join(legal_texts(state))}]: ").strip()
         except EOFError:
             return False
-        if text in ("q", "quit"):
+        if text.lower() in ("q", "quit"):
             return False
-        if text == "u" and (before := _last_move(game, history, human)) is not None:
+        if text == "u" and (before := _last_move(player.game, history, state.current_player())) is not None:
             del history[before:]
             return True
-        try:
-            action = int(text)
-            state.clone().apply_action(action)
-        except (ValueError, IllegalActionError) as error:
-            tell(f"{error if isinstance(error, IllegalActionError) else HELP}\n")
+        if text == "h":
+            tell(_hint(state, player.moves([history])[0]))
             continue
-        history.append(action)
+        try:
+            history += read_move(state, text)
+        except IllegalActionError as error:
+            tell(f"{error}\n{HELP}\n")
+            continue
         return True
+
+
+def _hint(state: State, answer: dict[str, Any]) -> str:
+    """What the network would play, and what it thinks of each."""
+    best = sorted(state.legal_actions(), key=lambda action: -answer["policy"][action])[:HINTS]
+    told = (f"{state.action_to_string(action)} {answer['policy'][action]:.0%}" for action in best)
+    return f"{', '.join(told)} (value {answer['value']:+.2f})\n"
 
 
 def _last_move(game: Game, history: Sequence[int], human: int) -> int | None:

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from azq import games
-from azq.arena.players import version_of
+from azq.arena.levels import best_version
 from azq.client import Client
-from azq.config import Config, DaemonConfig
+from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
@@ -34,8 +34,8 @@ def client_of(config: Config, url: str = "") -> Client:
     return Client(url or url_of(daemon), daemon.token.get_secret_value(), trust=None if url else _trust(daemon))
 
 
-def url_of(config: DaemonConfig) -> str:
-    """Where a daemon with these settings answers on this machine."""
+def url_of(config: ListenConfig) -> str:
+    """Where a daemon or a gateway with these settings answers on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     return f"{'https' if config.tls_certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{config.port}"
 
@@ -56,7 +56,7 @@ def export_weights(client: Client, run: str, version: str, as_format: str, out: 
     """
     if as_format not in FORMATS:
         raise ConfigError(f"--format {as_format} is none of {', '.join(FORMATS)}")
-    number = _newest(client, run) if version == "latest" else _best(client, run) if version == "best" else version
+    number = _newest(client, run) if version == "latest" else best_weights(client, run) if version == "best" else version
     data = client.read_weights(run, number)
     if as_format == "onnx":
         from azq.nets import from_bytes, restore
@@ -76,16 +76,15 @@ def _newest(client: Client, run: str) -> int:
     return found[0].version
 
 
-def _best(client: Client, run: str) -> int:
-    """The highest rated version."""
-    rated = (version_of(rating.player) for rating in client.arena(run, limit=1).ratings)
-    best = next((version for version in rated if version is not None), None)
+def best_weights(client: Client, run: str) -> int:
+    """The highest rated version. Raises `NotFound` where none is."""
+    best = best_version(client.arena(run, limit=1).ratings)
     if best is None:
-        raise NotFound(f"no weights of run {run} are rated yet; ask for --version latest, or wait for its first matches")
+        raise NotFound(f"no weights of run {run} are rated yet; ask for `latest`, or wait for its first matches")
     return best
 
 
-def _trust(config: DaemonConfig) -> ssl.SSLContext | None:
+def _trust(config: ListenConfig) -> ssl.SSLContext | None:
     """The daemon's own certificate is trusted where these settings name it, be it signed by itself."""
     if config.tls_certificate is None:
         return None

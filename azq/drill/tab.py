@@ -6,7 +6,6 @@ It keeps a finished game until it is told what became of it, and comes back as t
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -117,7 +116,10 @@ class SimulatedTab:
                     self._talk(socket, until)
             except (OSError, WebSocketException, TimeoutError):
                 failures += 1
-                threading.Event().wait(BACKOFF.pause_s(failures))
+                again_s = time.monotonic() + BACKOFF.pause_s(failures)
+                while time.monotonic() < again_s and not until(self):  # it plays on, as a page does
+                    if not self._advance():
+                        time.sleep(0.01)
 
     def _talk(self, socket: ClientConnection, until: Callable[[SimulatedTab], bool]) -> None:
         self.last, self._ready = None, False
@@ -129,14 +131,21 @@ class SimulatedTab:
                 self._heed(socket, heard)
                 if self.last and self.last.final:
                     return
-            if self._play and (brought := self._play.step(self._told.version if self._told else 0)):
-                self._games += len(brought)
-                self.finished.update((game.uid, game) for game in brought)
+            if brought := self._advance():
                 _say(socket, GamesComplete(tuple(brought)))
             if time.monotonic() - said_s >= PROGRESS_S:
                 said_s = time.monotonic()
                 self._progress(socket)
         _say(socket, Bye())
+
+    def _advance(self) -> list[TabGame]:
+        """A step of the games in play; those that ended with it."""
+        if self._play is None or self._told is None:
+            return []
+        brought = self._play.step(self._told.version)
+        self._games += len(brought)
+        self.finished.update((game.uid, game) for game in brought)
+        return brought
 
     def _heed(self, socket: ClientConnection, heard: FromGateway) -> None:
         match heard:

@@ -38,6 +38,7 @@ from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import pick_device, prepare_process
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
+from azq.replay.purges import Purges
 from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Columns, count_samples, count_trained
 from azq.replay.segments import SegmentLog
@@ -119,7 +120,8 @@ class LearnerSetup:
         folder, key = self.directory / "segments", game_key(self.sections)
         segments = SegmentLog(folder, key, count=count, created_ms=self.created_ms, progress=self.progress)
         window = Window(self.game, config.max_window, columns)
-        rebuild(window, segments, self.game, config.root_value_fraction, progress=self.progress)
+        purges = Purges(folder)
+        rebuild(window, segments, self.game, config.root_value_fraction, purges=purges, progress=self.progress)
         return Intake(
             self.run,
             self.game,
@@ -130,6 +132,7 @@ class LearnerSetup:
             consumer=self.consumer,
             root_value_fraction=config.root_value_fraction,
             lease=self.lease,
+            purges=purges,
         )
 
     def _publisher(self) -> Publisher:
@@ -175,6 +178,7 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Game, 
         bus=bus,
         segments=SegmentFollower(directory / "segments", config.max_window, lambda frame: count_samples(decode(frame, SampleEvent))),
         window=window,
+        purges=Purges(directory / "segments"),
         trainer=trainer,
         networks=networks,
         feed=feed_of(window, draws, config.prefetch_batches, trainer.device),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import IllegalActionError, WireError
+from azq.replay.purges import mark_of
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import SampleEvent
 
@@ -86,6 +87,7 @@ class Samples:
     margin: NDArray[np.float32] | None = None  # (N,) of the player to move
     outcomes: NDArray[np.float32] | None = None  # (N, K) of the player to move
     hidden: NDArray[np.uint8] | None = None  # (N, ceil(F / 8)) facts hidden from the player to move, little bit order
+    marks: NDArray[np.uint32] | None = None  # (N,) of who made it, as `azq.replay.purges` marks them, and a bit at each game's first
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -162,9 +164,16 @@ def samples_of(
         policies=policies,
         values=values.astype(np.float32),
         masks=np.packbits(legal, axis=1, bitorder="little"),
+        marks=_marks(events, rows.of),
         **_optional(games, rows, columns),
     )
     return samples, np.bincount(rows.of, minlength=len(games)).tolist()
+
+
+def _marks(events: Sequence[SampleEvent], of: NDArray[np.intp]) -> NDArray[np.uint32]:
+    marks = np.array([mark_of(event.worker) << 1 for event in events], np.uint32)[of]
+    marks[np.diff(of, prepend=-1) != 0] |= np.uint32(1)
+    return marks
 
 
 def _play(game: Rules, event: SampleEvent) -> _Played:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
+from azq.replay.purges import Purges, mark_of
 from azq.replay.samples import JOINT_GAMES, NO_COLUMNS, Columns, Rules, Samples, samples_of
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
@@ -59,9 +60,10 @@ class Window:
         self.columns = columns
         self.shapes = shapes | columns.shapes()  # element type and shape of one sample's entry, by column
         self.capacity = capacity
-        self.total = 0  # samples ever added
+        self.total = 0  # samples ever added, but for those that were dropped and what they had outlived
         self._lock = threading.Lock()
         self._rings: dict[str, NDArray[Any]] = {name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in self.shapes.items()}
+        self._marks = np.zeros(capacity, np.uint32)
 
     def __len__(self) -> int:
         return min(self.total, self.capacity)
@@ -77,11 +79,24 @@ class Window:
         with self._lock:
             start = (self.total + count - keep) % self.capacity
             head = min(keep, self.capacity - start)  # the rest goes to the ring's beginning
-            for name, ring in self._rings.items():
-                newest = getattr(samples, name)[count - keep :]
+            marks = np.zeros(count, np.uint32) if samples.marks is None else samples.marks
+            for ring, column in [*((ring, getattr(samples, name)) for name, ring in self._rings.items()), (self._marks, marks)]:
+                newest = column[count - keep :]
                 ring[start : start + head] = newest[:head]
                 ring[: keep - head] = newest[head:]
             self.total += count
+
+    def drop(self, worker: str) -> tuple[int, int]:
+        """Takes out all samples of a worker's games; returns how many games and samples. A batch being drawn may still have some."""
+        with self._lock:
+            places = (self.total + np.arange(-len(self), 0)) % self.capacity
+            marks = self._marks[places]
+            theirs = marks >> 1 == mark_of(worker)
+            kept = places[~theirs]
+            for ring in (*self._rings.values(), self._marks):
+                ring[: len(kept)] = ring[kept]
+            self.total = len(kept)
+        return int((marks[theirs] & 1).sum()), int(theirs.sum())
 
     def newest(self, ages: NDArray[np.int64], total: int | None = None) -> Samples:
         """Samples by age, 0 the newest of the first `total` that were ever added, else of all: what was added since then moves none.
@@ -107,13 +122,16 @@ def rebuild(
     game: Rules,
     root_value_fraction: float,
     *,
+    purges: Purges | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> None:
-    """Fills an empty window from the log's newest games, so that it draws what the window before a restart drew.
+    """Fills an empty window from the log's newest games, so that it draws what the window before a restart drew; purged ones are left out.
 
     Raises `WireError` or `IllegalActionError` when the rules no longer accept a stored game, and what `SegmentLog.tail` raises.
     """
     frames = segments.tail(window.capacity)
     while some := list(islice(frames, JOINT_GAMES)):
         progress("the window's games")
-        window.add(samples_of(game, [decode(frame, SampleEvent) for frame in some], root_value_fraction, window.columns)[0])
+        events = [decode(frame, SampleEvent) for frame in some]
+        if events := [event for event in events if not (purges and purges.drops(event))]:
+            window.add(samples_of(game, events, root_value_fraction, window.columns)[0])

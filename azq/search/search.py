@@ -49,10 +49,15 @@ def exploring(search: SearchConfig, *, random_opening_plies: int = 0) -> _core.S
     return _core.SearchConfig(**search.model_dump(exclude={"schedule"}), random_opening_plies=random_opening_plies)
 
 
+def greedy(search: SearchConfig, num_simulations: int) -> SearchConfig:
+    """The run's search with this budget and without any exploration."""
+    update = {"num_simulations": num_simulations, "gumbel_scale": 0.0, "dirichlet_fraction": 0.0, "temperature": 0.0}
+    return search.model_copy(update=update)
+
+
 def strongest(search: SearchConfig, num_simulations: int) -> _core.SearchConfig:
-    """The settings of a player that wants to win: the run's search with this budget and without any exploration."""
-    greedy = {"num_simulations": num_simulations, "gumbel_scale": 0.0, "dirichlet_fraction": 0.0, "temperature": 0.0}
-    return exploring(search.model_copy(update=greedy))
+    """The settings of a player that wants to win."""
+    return exploring(greedy(search, num_simulations))
 
 
 def search_at(search: SearchConfig, progress: float) -> SearchConfig:

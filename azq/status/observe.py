@@ -156,6 +156,12 @@ def split_results(entries: Sequence[Entry]) -> Results:
     return matches, grades
 
 
+def read_standing(bus: Bus, run: str, standings: Standings) -> Standing:
+    """The newest results and their ratings, worked out anew only where there is a newer result."""
+    (result,) = bus.newest_each([keys.results(run)])
+    return standings.of(run, result.id if result else "", lambda: read_results(bus, run))
+
+
 def gather(
     ledger: Ledger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
 ) -> RunFacts:

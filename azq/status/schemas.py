@@ -160,6 +160,74 @@ class NewJob(Body):
         return encode(GradeSpec(**self.grade.model_dump())) if self.grade is not None else b""
 
 
+class PositionAsked(Body):
+    """A position where a player is to move: actions from the initial state, outcomes of chance among them, or from that of a notation.
+
+    Where hands are hidden any that fit what the player to move has seen will do: they are drawn anew.
+    """
+
+    actions: Annotated[list[Annotated[int, Field(ge=0, lt=2**16)]], Field(max_length=4096)] = []
+    position: Annotated[str, Field(max_length=4096)] | None = Field(default=None, description="A notation, as `azq move` takes it.")
+
+
+class MovesAsked(Body):
+    """What to play in some positions, and how strongly."""
+
+    model_config = _examples(
+        {"positions": [{"actions": [3, 3]}], "num_simulations": 400, "weights": "best"},
+        {"positions": [{"position": "7/4x2/4x2/4o2/oo1ox2/oxxxoox x"}], "level": 900},
+    )
+
+    positions: Annotated[list[PositionAsked], Field(min_length=1, max_length=64)]
+    weights: Literal["latest", "best"] | Positive = Field(default="latest", description="A version, or `best`: the highest rated.")
+    num_simulations: Positive = Field(default=200, description="A position; at most `daemon.move_simulations`.")
+    temperature: Annotated[float, Field(ge=0, le=10)] = Field(default=0.0, description="0: always the best move.")
+    level: Annotated[float, Field(ge=-10_000, le=10_000)] | None = Field(
+        default=None, description="An Elo of the run's ratings: the nearest of its levels settles weights, simulations and temperature."
+    )
+    seed: Seed | None = Field(default=None, description="Of search and temperature; absent: another one each time.")
+
+    @model_validator(mode="after")
+    def _one_strength(self) -> MovesAsked:
+        if self.level is not None and self.model_fields_set & {"weights", "num_simulations", "temperature"}:
+            raise ValueError("`level` settles `weights`, `num_simulations` and `temperature`; leave them out")
+        return self
+
+
+class CandidateOut(BaseModel):
+    """A legal move as the search saw it."""
+
+    action: int
+    text: str
+    visits: int
+    share: float = Field(description="Of the search's policy.")
+    prior: float = Field(description="What the network alone thinks of it.")
+    value: float | None = Field(description="For the player to move, -1 to 1; absent where it was not tried.")
+
+
+class MoveOut(BaseModel):
+    """What is played in one position, and why."""
+
+    player: int
+    action: int
+    text: str
+    value: float = Field(description="Of the position for the player to move, -1 to 1.")
+    proven: bool
+    candidates: list[CandidateOut] = Field(description="All legal moves, those that the search prefers first.")
+    principal_variation: list[int] = Field(description="The best move and what is expected to follow, up to chance or what is hidden.")
+    principal_variation_texts: list[str]
+
+
+class MovesOut(BaseModel):
+    """Answers in the order of the positions, all by one weight version."""
+
+    weight_version: int
+    num_simulations: int
+    temperature: float
+    elo: float | None = Field(description="Of the level that was asked for.")
+    moves: list[MoveOut]
+
+
 class _MessageOut(BaseModel):
     """Those fields of a message that are named here."""
 

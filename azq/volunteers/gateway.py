@@ -91,7 +91,7 @@ class Gateway:
         self.turned_s = clock()
         self.stopping = threading.Event()
         self._backing = backing
-        self._patience = Patience(config.silent_after_s, config.late_after_s)
+        self._patience = Patience(config.silent_after_s, config.late_after_s, config.batch_after_s)
         self._clock = clock
         self._numbers = itertools.count(1)
         self._addresses: Counter[str] = Counter()
@@ -353,7 +353,7 @@ class Gateway:
     def _wanting(self) -> list[tuple[RunView, RunSections, ModelUpdate | None]]:
         """In a thread: the running runs that want tabs to play, with their newest networks."""
         found = []
-        for view in self._backing.ledger.runs():
+        for view in () if self._backing.guests.closed() else self._backing.ledger.runs():
             try:
                 sections = sections_of(view.record)
                 if view.state is RunState.RUNNING and Kind.SELFPLAY in sections.volunteers.kinds:

@@ -39,6 +39,11 @@ class ModelCatalog:
             self._refresh()
         return self._events.get(version)
 
+    def all(self) -> list[ModelEvent]:
+        """Those of all versions that were made."""
+        self._refresh()
+        return list(self._events.values())
+
     def _refresh(self) -> None:
         while entries := self._control.after(self._stream, self._last_id, count=_READ_AT_ONCE):
             for entry in entries:

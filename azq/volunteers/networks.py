@@ -42,7 +42,8 @@ class StoredNetworks:
             made = catalog.find(weights[0].version) if weights else None
             if made is None:
                 return None
-            self._places[made.sha256] = open_run_store(self._settings, record, self._home, self._client), made.uri
+            store = open_run_store(self._settings, record, self._home, self._client)
+            self._places |= {model.sha256: (store, model.uri) for model in catalog.all()}  # who plays against the run asks for older ones
         probes = (made.positions, made.logits, made.values, made.tolerance)
         return ModelUpdate(record.run, game.name, dict(game.params), made.version, made.sha256, made.size, *probes)
 

@@ -25,6 +25,7 @@ from azq import logs
 from azq.errors import AzqError
 from azq.status.viewer import GameView
 from azq.volunteers.gateway import Gateway, Networks
+from azq.volunteers.playable import Playable
 
 FOLDER = str(files("azq") / "web")
 FOREVER = "public, max-age=31536000, immutable"
@@ -129,6 +130,7 @@ class Telling(Protocol):
     """What everybody may ask for; each call may take a while and raise `AzqError`."""
 
     def figures(self) -> dict[str, Any]: ...
+    def playable(self) -> Playable | None: ...
     def game(self, uid: int) -> GameView | None: ...
 
 
@@ -154,6 +156,9 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
             return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
         return Response(msgspec.json.encode(found), media_type="application/json")
 
+    async def play(request: Request) -> Response:
+        return Response(msgspec.json.encode(await asyncio.to_thread(public.playable)), media_type="application/json")
+
     routes: list[BaseRoute] = [
         Route("/", to("/web/contribute/")),
         Route("/progress", to("/web/progress/")),
@@ -161,6 +166,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         Route("/favicon.ico", to("/web/icon.svg")),
         Route("/healthz", is_well),
         Route("/v1/public", PublicFigures(public.figures).answer),
+        Route("/v1/public/play", play),
         Route("/v1/public/games/{uid:int}", game),
         Route("/models/{name}", NetworkFiles(networks).answer),
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),

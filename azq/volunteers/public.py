@@ -9,11 +9,13 @@ from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.ledger import Ledger
-from azq.status.observe import Standings, read_results
+from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.guests import Guests
 from azq.volunteers.judging import WORKER_PREFIX
+from azq.volunteers.models import ModelCatalog
+from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -34,8 +36,16 @@ class Public:
 
     def figures(self) -> dict[str, Any]:
         """Of the run that most tabs play for; empty where none wants them. Raises `AzqError`."""
-        rooms = sorted(self._gateway.rooms.values(), key=lambda room: -len(room.sessions.tabs))
-        return self._of(rooms[0]) if rooms else {}
+        room = self._room()
+        return self._of(room) if room else {}
+
+    def playable(self) -> Playable | None:
+        """What tabs play with against the same run; None where there is none. Raises `AzqError`."""
+        room = self._room()
+        if room is None:
+            return None
+        run = room.record.run
+        return playable(run, room.sections, ModelCatalog(self._bus, run).all(), read_standing(self._bus, run, self._standings).ratings)
 
     def game(self, uid: int) -> GameView | None:
         """One of the newest games, ply by ply."""
@@ -45,6 +55,9 @@ class Public:
                     run = room.sections.run
                     return view(run.game, games.load(run.game, **run.params), event)
         return None
+
+    def _room(self) -> Room | None:
+        return max(self._gateway.rooms.values(), key=lambda room: len(room.sessions.tabs), default=None)
 
     def _of(self, room: Room) -> dict[str, Any]:
         run, links = room.record.run, tuple(self._gateway.links.values())
@@ -80,8 +93,7 @@ class Public:
             return 0
 
     def _versions(self, run: str) -> list[dict[str, Any]]:
-        newest = self._bus.newest(keys.results(run))
-        standing = self._standings.of(run, newest[0].id if newest else "", lambda: read_results(self._bus, run))
+        standing = read_standing(self._bus, run, self._standings)
         engines = {match.first: match for match in reversed(standing.matches) if _is_engine(match)}
         rows = []
         for rating in standing.ratings:

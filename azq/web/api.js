@@ -2,6 +2,7 @@
 
 const KEY = "azq-token";
 const PATIENCE_MS = 10_000;
+const LONGER_MS = 120_000;  // of what is large
 
 /** The daemon answered and refused; the message is its problem document's. */
 export class Refused extends Error {
@@ -41,21 +42,33 @@ export async function callPage(path) {
 /** A key that nobody else chooses. */
 export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
-async function ask(path, { method = "GET", body, key } = {}) {
+/** What is no JSON, such as weights. */
+export async function callBytes(path) {
+  return new Uint8Array(await (await reach(path, { patience_ms: LONGER_MS })).arrayBuffer());
+}
+
+async function ask(path, options) {
+  const response = await reach(path, options);
+  const answer = await response.json().catch(() => undefined);
+  if (answer === undefined) throw new Refused(response.status, `the daemon answered ${response.status} without JSON`);
+  return { answer, response };
+}
+
+async function reach(path, { method = "GET", body, key, patience_ms = PATIENCE_MS } = {}) {
   const headers = { accept: "application/json" };
   if (key) headers["idempotency-key"] = key;
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   let response;
   try {
-    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const signal = AbortSignal.timeout(patience_ms);
     response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     throw new Away(String(error));
   }
-  const answer = await response.json().catch(() => null);
-  if (response.ok && answer !== null) return { answer, response };
-  throw new Refused(response.status, answer?.detail ?? `the daemon answered ${response.status}`);
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => null);
+  throw new Refused(response.status, problem?.detail ?? `the daemon answered ${response.status}`);
 }
 
 export const path = (run, rest = "") => `/v1/runs/${encodeURIComponent(run)}${rest}`;

@@ -53,7 +53,7 @@ _HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", inference="w", worker="own"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="w", worker="own"),
     _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", learner="r", **_PLAYED),
     _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_PLAYED),
     _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", learner="rw", **_HANDED_OVER),
@@ -89,6 +89,13 @@ TABLE = (
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
     _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
+    _key("azq:volunteers:contributors", "hash", "contributor -> Contributor, without his token; for ever", gateway="rw"),
+    _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rw"),
+    _key("azq:volunteers:quota:<what>", "string", "what an address or a contributor spent; a day", gateway="rw"),
+    _key("azq:volunteers:totals:<period>", "hash", "games, samples and last game by contributor; a month, a year, for ever", gateway="rw"),
+    _key("azq:volunteers:off", "string", "there while nobody may contribute: why", gateway="r"),
+    _key("azq:{run}:purges", "string", "PurgeOrders: whose games leave the window, by the owner; with the run", learner="r"),
+    _key("azq:{run}:purged:<worker>", "string", "PurgedGames: what that changed; an hour", learner="w"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
@@ -105,6 +112,8 @@ SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 AUDIT = "azq:audit"
 VOLUNTEER_SECRET = "azq:volunteers:secret"
+CONTRIBUTORS = "azq:volunteers:contributors"
+VOLUNTEERS_OFF = "azq:volunteers:off"
 BEAT_PREFIX = "azq:beat:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
@@ -142,6 +151,7 @@ stall = _of_run("stall")
 history = _of_run("history")
 eval_round = _of_run("round")
 eval_stream = _of_run("eval")
+purges = _of_run("purges")
 
 
 def _each_of_run(rest: str) -> Callable[[str, int | str], str]:
@@ -153,6 +163,7 @@ held = _each_of_run("held:")
 once = _each_of_run("once:")
 rank = _each_of_run("rank:")
 trial = _each_of_run("trial:")
+purged = _each_of_run("purged:")
 
 
 def run_of(key: str) -> str:
@@ -173,6 +184,18 @@ def blob_chunk(sha256: str, name: str) -> str:
     return f"azq:{{{blob(sha256)}}}:{name}"
 
 
+def invitation(sha256: str) -> str:
+    return f"azq:volunteers:invitation:{sha256}"
+
+
+def quota(what: str) -> str:
+    return f"azq:volunteers:quota:{what}"
+
+
+def totals(period: str) -> str:
+    return f"azq:volunteers:totals:{period}"
+
+
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
 
@@ -184,5 +207,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx),
+    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges),
 )

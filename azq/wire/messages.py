@@ -319,6 +319,21 @@ class HistoryPoint(Message, frozen=True):
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
 
 
+class PurgeOrders(Message, frozen=True):
+    """Whose games leave a run's window: those that a worker had finished until a moment."""
+
+    until_ms: dict[str, int]  # by worker, as `browser:<contributor>`
+
+
+class PurgedGames(Message, frozen=True):
+    """What became of a purge order in the learner's window."""
+
+    until_ms: int  # of the order
+    games: int
+    samples: int
+    window: int  # samples in it before
+
+
 class DeadLetter(Message, frozen=True):
     """A frame nobody could read, kept for inspection."""
 

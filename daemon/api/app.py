@@ -9,11 +9,11 @@ from fastapi import FastAPI
 import azq
 from azq.status.audit import Auditor
 from azq.status.schemas import ProblemOut
-from daemon.api import audit, events, fleet, jobs, page, problems, recorded, runs, weights
+from daemon.api import audit, events, fleet, jobs, moves, page, problems, recorded, runs, weights
 from daemon.api.access import Keyring
 from daemon.api.audit import Trail
 from daemon.api.guard import MAX_BODY_BYTES, Guard
-from daemon.api.limits import Limiter
+from daemon.api.limits import Limiter, Turns
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.services import Services
 
@@ -34,11 +34,12 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redoc_url=None,
     )
     app.state.services = services
-    for module in (runs, weights, events, audit, recorded, jobs, fleet, page):
+    for module in (runs, weights, events, audit, recorded, moves, jobs, fleet, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)
     config = services.config
+    app.state.turns = Turns(config.move_searches, config.move_queue)
     app.state.auditor = Auditor(services.bus)
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
     make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)

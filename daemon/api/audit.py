@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -19,11 +19,19 @@ from daemon.api.conventions import LINKED, Paged
 from daemon.api.origin import SAFE_METHODS
 from daemon.api.services import Use
 
+ONLY_ASKED = "only_asked"
 LONGEST = 300  # characters of a path or key that somebody made up
 
 
+async def _only_asks(request: Request) -> None:
+    setattr(request.state, ONLY_ASKED, True)
+
+
+QUESTION = Depends(_only_asks)  # of a route that changes nothing, though its questions need a body
+
+
 class Trail:
-    """Notes a request after it was answered, whatever the answer.
+    """Notes a request after it was answered, whatever the answer; not one that only asked.
 
     Those whose token may change nothing are answered 403 and leave no line: they could else fill the stream until it forgets the others.
     """
@@ -49,7 +57,8 @@ class Trail:
         try:
             await self._app(scope, receive, noting)
         finally:
-            self._auditor.note(self._line(scope, who, status))
+            if not scope.get("state", {}).get(ONLY_ASKED):
+                self._auditor.note(self._line(scope, who, status))
 
     def _line(self, scope: AsgiScope, who: Identity, status: int) -> AuditLine:
         headers = Headers(scope=scope)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from azq.errors import TooManyRequests
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -58,6 +63,28 @@ class Streams:
     def close(self) -> None:
         """Asks all streams to end."""
         self.closing = True
+
+
+class Turns:
+    """Long work in a few threads of its own: some of it waits, and what is beyond that is refused."""
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._room = threading.Semaphore(at_once + waiting)
+        self._pool = ThreadPoolExecutor(at_once, "turns")
+        self.closing = False
+
+    async def take(self, work: Callable[[], T], full: str) -> T:
+        """What the work comes to. Raises `TooManyRequests`, saying `full`, where too much is waiting, and what the work raises."""
+        if not self._room.acquire(blocking=False):
+            raise TooManyRequests(full)
+        future = self._pool.submit(work)
+        future.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Asks all work to end; what has not begun never will."""
+        self.closing = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 MOST_CALLERS = 4096

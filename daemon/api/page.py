@@ -1,4 +1,4 @@
-"""Static files, of the dashboard and of what all pages share, and `/docs`: nothing is built, nothing is fetched from elsewhere, nothing in them is secret."""
+"""Static files, those of the dashboard and those that all pages share, and `/docs`: nothing is built, fetched from elsewhere or secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FOLDER = str(files("daemon") / "page")
 WEB = str(files("azq") / "web")  # the play page, and what all pages share
 REFERENCE = files("daemon.api") / "reference.html"
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'; base-uri 'none'; "
+    "form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # asked again each time, answered 304: a new daemon brings its own page

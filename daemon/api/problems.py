@@ -21,6 +21,8 @@ STATUS_OF: dict[type[AzqError], HTTPStatus] = {  # the nearest class of an error
     errors.AccessDenied: HTTPStatus.FORBIDDEN,
     errors.BrokerError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.ConfigError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    errors.EvaluationTimeout: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.EvaluatorFailure: HTTPStatus.BAD_GATEWAY,
     errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,

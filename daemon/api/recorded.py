@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 
 from azq import games
 from azq.config import RunConfig
-from azq.errors import AzqError, IllegalActionError, WireError
+from azq.errors import AzqError, ConfigError, IllegalActionError, WireError
 from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
@@ -53,22 +53,22 @@ def show_game(run: str, uid: int, use: Use) -> GameView:
     known = use.ledger.run(run)
     event = use.games_of(_segments(known)).find(uid)
     settings = sections_of(known.record).run
-    rules, note = _rules(settings)
+    try:
+        rules, note = rules_of(settings), ""
+    except AzqError as error:
+        rules, note = None, f"positions are not shown: {error}"
     try:
         return view(settings.game, rules, event, note)
     except (WireError, IllegalActionError) as error:  # recorded under other rules than the run has now
         return view(settings.game, None, event, f"positions are not shown: {error}")
 
 
+def rules_of(settings: RunConfig) -> games.Game:
+    """The game's rules. Raises `ConfigError` where they are a Python file or not those of any game, `MissingExtra`."""
+    if is_python_file(settings.game):
+        raise ConfigError("this game is a Python file, and the daemon runs no code of games")
+    return games.GameFiles().load(settings.game, settings.params)
+
+
 def _segments(known: RunView) -> Path:
     return Path(known.record.directory) / "segments"
-
-
-def _rules(settings: RunConfig) -> tuple[games.Game | None, str]:
-    """The game's rules, or why there are none here."""
-    if is_python_file(settings.game):
-        return None, "positions are not shown: this game is a Python file, and the daemon runs no code of games"
-    try:
-        return games.GameFiles().load(settings.game, settings.params), ""
-    except AzqError as error:
-        return None, f"positions are not shown: {error}"

@@ -14,9 +14,11 @@ from fastapi import Depends, Request
 
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import DaemonConfig
+from azq.config import DaemonConfig, RunSections
+from azq.games import Game
 from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
+from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.status.brokers import Plane
 from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
@@ -24,6 +26,14 @@ from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.limits import Streams, room
 from daemon.serve.health import Health
+
+EvaluatorOf = Callable[[RunRecord, RunSections, Game], Evaluator]  # of the run's networks; whoever asks for one closes it
+
+
+def guesses(record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
+    """The double: it thinks all moves alike."""
+    return UniformEvaluator(game.num_distinct_actions(), game.value_size())
+
 
 READERS = 16  # of segments folders: those used lately stay, with what they know of their files
 
@@ -42,6 +52,7 @@ class Services:
     clock_ms: Callable[[], int] = field(default=now_ms)
     store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=lambda: lru_cache(READERS)(SegmentReader))
+    evaluator_of: EvaluatorOf = field(default=guesses)
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)

@@ -41,7 +41,7 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
 def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[str, Header(max_length=1024)] = "") -> Response:
     """The weights as a safetensors file; `ETag` is their sha256, which was verified."""
     record = use.ledger.run(run).record
-    event = _find(use, run, version)
+    event = find_weights(use, run, version)
     headers = {"ETag": f'"{event.sha256}"', "Azq-Weight-Version": str(event.version), "Cache-Control": "no-cache"}
     if event.sha256 in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -52,7 +52,8 @@ def read_weights(run: str, version: Version, use: Use, if_none_match: Annotated[
     return StreamingResponse(chunks, media_type=MEDIA_TYPE, headers=headers)
 
 
-def _find(use: Services, run: str, version: str) -> WeightEvent:
+def find_weights(use: Services, run: str, version: str) -> WeightEvent:
+    """A published version, or `latest`. Raises `NotFound`, naming the newest."""
     newest = observe.read_weights(use.bus, run)
     if not newest:
         raise NotFound(f"run {run} has published no weights yet")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
+import socket
 import sys
 import threading
 import time
@@ -19,13 +22,16 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from azq import games, logs
-from azq.config import Config
+from azq.config import BrokerConfig, Config, RunSections
 from azq.errors import AzqError
+from azq.inference.ask.stream import open_stream
+from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
 from azq.wire.connect import open_client
+from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
-from daemon.api.services import Services
+from daemon.api.services import Services, guesses
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
 from daemon.serve.loop import Loop
 
@@ -53,6 +59,7 @@ def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> 
         yield server
     finally:
         services.streams.close()
+        app.state.turns.close()
         server.stop()
         app.state.auditor.close()
 
@@ -146,4 +153,12 @@ def services_of(config: Config, client: redis.Redis, loop: Loop) -> Services:
         open_planes(client, data),
         store_of=partial(open_run_store, config.store, client=client),
         beats=loop.observer.beats,
+        evaluator_of=partial(_evaluator, config.broker, itertools.count(1)),
     )
+
+
+def _evaluator(broker: BrokerConfig, numbers: Iterator[int], record: RunRecord, sections: RunSections, game: games.Game) -> Evaluator:
+    """The run's networks, behind the inference workers. Raises `BrokerError`."""
+    if sections.selfplay.evaluator == "uniform":
+        return guesses(record, sections, game)
+    return open_stream(broker, record.run, sections, game, f"moves:{socket.gethostname()}:{os.getpid()}:{next(numbers)}")

@@ -16,14 +16,16 @@ from azq.errors import BrokerUnavailable, StateConflict, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
+from azq.replay.purges import Purges
 from azq.replay.samples import Rules, Samples, judge, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
-from azq.wire.codec import decode, uid_of
-from azq.wire.messages import SampleEvent
+from azq.wire.codec import decode, encode, uid_of
+from azq.wire.messages import PurgedGames, PurgeOrders, SampleEvent
 
 BATCH = 256  # games read at once
+PURGED_LIFE_S = 3600.0
 _READ = 1000  # entries of the sample stream at once
 log = logs.get(__name__)
 
@@ -94,6 +96,7 @@ class Intake:
     root_value_fraction: float
     duplicates: int = 0
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
+    purges: Purges | None = None  # whose games stay out of the window
     phases: Phases = field(default_factory=partial(Phases, cpu_clock=time.thread_time))  # of the thread that takes in
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
@@ -130,6 +133,19 @@ class Intake:
         if self.segments.uids.highest > counts.opened:
             restore(self.run, self.ledger, self.bus, self.segments, self.lease)
         self.ledger.record_inserted(self.run, self.segments.games, self.duplicates, lease=self.lease)
+        self._purge()
+
+    def _purge(self) -> None:
+        """Follows new orders of the owner, and says what that changed; the log keeps what it has, and the ledger its counts."""
+        frame = self.bus.get(keys.purges(self.run)) if self.purges is not None else None
+        if frame is None or self.purges is None:
+            return
+        for worker, until_ms in self.purges.order(decode(frame, PurgeOrders).until_ms).items():
+            before = len(self.window)
+            games, samples = self.window.drop(worker)
+            log.warning("games_purged", worker=worker, games=games, samples=samples, window=before)
+            said = encode(PurgedGames(until_ms, games, samples, before))
+            self.bus.put(keys.purged(self.run, worker), said, life_s=PURGED_LIFE_S)
 
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
@@ -193,8 +209,13 @@ class Intake:
         return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
 
     def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
+        purged = {uid for uid, (_, event) in once.items() if self.purges and self.purges.drops(event)}
+        self._judge_alike({uid: each for uid, each in once.items() if uid not in purged}, found, into_window=True)
+        self._judge_alike({uid: each for uid, each in once.items() if uid in purged}, found, into_window=False)
+
+    def _judge_alike(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted, *, into_window: bool) -> None:
         judged = judge(self.game, [event for _, event in once.values()], self.root_value_fraction, self.window.columns)
-        found.samples += judged.samples
+        found.samples += judged.samples if into_window else []
         for uid, count in judged.counts.items():
             found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)
             found.accepted.append(once[uid][1])

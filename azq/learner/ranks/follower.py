@@ -23,6 +23,7 @@ from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Sync, Trainer
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
+from azq.replay.purges import Purges
 from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
@@ -49,6 +50,7 @@ class Follower:
     bus: Bus
     segments: SegmentFollower
     window: Window
+    purges: Purges  # whose games stay out of it, as rank 0 writes it down
     trainer: Trainer
     networks: RunNetworks
     feed: Feed
@@ -94,6 +96,8 @@ class Follower:
 
     def _take_in(self) -> int:
         """Adds this rank's part of the games that came to its window; returns how many were looked at."""
+        for worker in self.purges.reload():
+            self.window.drop(worker)
         seen = 0
         mine: list[SampleEvent] = []
         for frame in self.segments.read(GAMES_AT_ONCE):
@@ -101,7 +105,8 @@ class Follower:
             if not is_mine(uid_of(frame), self.place.rank, self.place.ranks):
                 continue
             try:
-                mine.append(decode(frame, SampleEvent))
+                if not self.purges.drops(event := decode(frame, SampleEvent)):
+                    mine.append(event)
             except WireError as error:
                 log.warning("sample_refused", reason=str(error))
         judged = judge(self.game, mine, self.config.root_value_fraction, self.window.columns)

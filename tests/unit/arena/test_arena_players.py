@@ -16,8 +16,8 @@ from azq import games
 from azq.arena import positions
 from azq.arena.analyse import analyse
 from azq.arena.grade import grade
-from azq.arena.match import deal, play_match
-from azq.arena.player import Ground
+from azq.arena.match import deal, draw_outcome, play_match
+from azq.arena.player import Ground, position
 from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player, version_of
 from azq.arena.searcher import Searcher
 from azq.config import SearchConfig
@@ -229,3 +229,28 @@ def test_both_searches_answer_every_ply_of_a_game(algorithm: str) -> None:
     for history, answer in zip((line[:n] for n in range(len(line))), answers, strict=True):
         assert answer["action"] in make_position(history).legal_actions()
         assert -1.0 <= answer["value"] <= 1.0
+
+
+@pytest.mark.parametrize("name", games.names())
+def test_the_expected_line_is_legal_and_ends_before_chance_and_secrets(name: str) -> None:
+    game, luck = games.load(name), random.Random(3)
+    state = game.new_initial_state()
+    history: list[int] = []
+    histories: list[list[int]] = []
+    while not state.is_terminal() and len(histories) < 40:
+        action = draw_outcome(state, luck) if state.is_chance_node() else luck.choice(state.legal_actions())
+        if not state.is_chance_node():
+            histories.append(list(history))
+        history.append(action)
+        state.apply_action(action)
+    searcher = Searcher(game, UniformEvaluator(game.num_distinct_actions(), game.value_size()), SearchConfig(), 24, slots=8)
+    found = searcher.results_and_lines(histories)
+    assert [result.best_action for result, _ in found] == [line[0] for _, line in found]
+    for before, (_, line) in zip(histories, found, strict=True):
+        at = position(game, before)
+        mover = at.current_player()
+        for action in line:
+            assert not at.is_chance_node()
+            assert at.current_player() == mover or not game.is_hidden()
+            at.apply_action(action)
+    assert max(len(line) for _, line in found) > 1 or game.is_hidden()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from azq import games
+from azq.arena.levels import Level
 from azq.config import SearchConfig, load
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
@@ -90,18 +91,43 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
     said: list[str] = []
-    replies = iter(["x", "9", "0", "u", "0", "q"])
+    replies = iter(["x", "9", "0", "u", "h", "(0,0)", "q"])
     play.match(player, 0, lambda _: next(replies), said.append)
     text = "".join(said)
     assert text.count("agent plays") == 2
     assert play.HELP in text
+    assert "% (value " in text
 
 
 def test_a_game_against_the_agent_ends_with_a_verdict(player: move.Agent) -> None:
     said: list[str] = []
 
     def first_legal(prompt: str) -> str:
-        return prompt.split("[")[1].split(",")[0].split("]")[0]
+        return prompt.split("[")[1].split(")")[0]
 
     play.match(player, 1, first_legal, said.append)
     assert said[-1].strip().endswith(("you win", "the agent wins", "a draw"))
+
+
+def test_a_level_is_looked_up_at_the_daemon_and_played(player: move.Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Levels:
+        def __enter__(self) -> Levels:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def levels(self, run: str) -> list[Level]:
+            assert run == "tic_tac_toe"
+            return [Level(300.0, 1, 16, 2.0, measured=False), Level(900.0, 2, 64), Level(1200.0, 2, 128, measured=False)]
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(play, "client_of", lambda _: Levels())
+    monkeypatch.setattr(play, "best_weights", lambda client, run: 2)
+    monkeypatch.setattr(move, "open_player", lambda _, **how: asked.append(how) or player)
+    monkeypatch.setattr(play, "match", lambda agent, *_: asked.append({"temperature": agent.temperature}))
+    for weights, level in (("latest", 250.0), ("latest", 1000.0), ("best", None), ("5", None)):
+        play.play(load(overrides=['home="/nowhere"', 'run.game="tic_tac_toe"']), None, weights, level, 400, True)
+    told = [(how["weights"], how["num_simulations"], then["temperature"]) for how, then in zip(asked[::2], asked[1::2], strict=True)]
+    assert told == [("1", 16, 2.0), ("2", 64, 0.0), ("2", 400, 0.0), ("5", 400, 0.0)]
+    with pytest.raises(ConfigError, match="--level"):
+        play.play(load(), None, "3", 900.0, 400, True)

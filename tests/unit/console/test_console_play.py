@@ -145,7 +145,7 @@ def test_a_match_of_nothing_is_refused(games_: int, plies: int) -> None:
 
 def test_networks_that_are_not_there_are_named(tmp_path: Path) -> None:
     config = load(overrides=[f'home="{tmp_path}"'])
-    with pytest.raises(NotFound, match="version '7'"):
+    with pytest.raises(NotFound, match="version 7"):
         play.match_players(config, request("tic_tac_toe"), "weights:7", "random", 2, 0)
     with pytest.raises(ConfigError, match="num-simulations"):
         play.match_players(config, play.Seating("tic_tac_toe", None, "latest", 0), "random", "random", 2, 0)

@@ -1,0 +1,189 @@
+"""What no honest tab sends, seen without a network: broken rules, the luck of another game, figures that no search makes, copies. Pure.
+
+Letters: T plies, A actions, V values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq import _core
+from azq.config import RunSections, SearchConfig
+from azq.errors import IllegalActionError, WireError
+from azq.replay.samples import samples_of
+from azq.search.search import exploring
+from azq.volunteers.judging import Returned
+from azq.volunteers.recompute import Arrays, ChosenPly
+from azq.wire.arrays import arrays_of, unpack_record
+from azq.wire.messages import GameRecord, SampleEvent
+
+MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
+MOST_KNOWN = 1 << 17  # games whose moves are remembered
+UNLIKELY = 1e-9  # chance below which a game that was there before is a copy
+EXACT = frozenset({-1.0, 0.0, 1.0})  # root values of solved positions, whose search ends early
+
+
+class Implausible(Exception):
+    """A game that no honest tab sends; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How the tabs of a run are to make its games."""
+
+    game: _core.Game
+    seed: int
+    search: SearchConfig  # but for its budget
+    random_opening_plies: int
+    budgets: tuple[int, ...]  # simulations of a ply, ascending; a run whose budget grows has several
+    versions: Collection[int]  # of weights that may be played with
+
+    @classmethod
+    def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> Order:
+        """The order that follows from a run's settings and from what its tabs were told last."""
+        budgets = {search.num_simulations}
+        if not sections.volunteers.num_simulations:  # a game may have begun under another budget of the run
+            budgets |= {sections.search.num_simulations, *(stage.num_simulations for stage in sections.search.schedule)}
+        ordered = search.model_copy(update={"reuse_subtree": False, "schedule": ()})
+        return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, tuple(sorted(budgets)), versions)
+
+    def config(self, budget: int) -> _core.SearchConfig:
+        """What the core is told."""
+        search = self.search.model_copy(update={"num_simulations": budget})
+        return exploring(search, random_opening_plies=self.random_opening_plies)
+
+    def budget_of(self, spent: int) -> int:
+        """The budget of a ply that spent so many simulations; its search may have ended early. Raises `Implausible`."""
+        for budget in self.budgets:
+            if spent <= budget:
+                return budget
+        raise Implausible(f"{spent} simulations were spent on a ply, {self.budgets[-1]} were ordered")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A game that keeps the rules and whose figures may be a search's."""
+
+    uid: int
+    actions: NDArray[np.uint16]
+    returns: tuple[float, ...]  # by the rules
+    own: tuple[ChosenPly, ...]  # the contributor's own searched plies
+    log_chance: float  # of its moves, as its policies and dice have it
+
+
+def check(order: Order, returned: Returned) -> Replayed:
+    """The game, replayed by the core. Raises `Implausible` with the first thing that is wrong."""
+    game, record = order.game, returned.record
+    try:
+        arrays = unpack_record(record, game.num_distinct_actions(), game.value_size())
+        given = _given(game, record, returned.handed)
+        returns = _returns(order, record.uid, arrays)
+        samples_of(game, [SampleEvent(record, returns, "", 0)], 0.0)  # which checks actions, policies and root values
+    except (WireError, IllegalActionError) as error:
+        raise Implausible(str(error)) from None
+    searched = _searched(game, arrays)
+    _check_luck(order, record.uid, arrays["actions"], searched)
+    own = np.flatnonzero(searched & (np.arange(len(searched)) >= given))
+    plies = tuple(ChosenPly(record.uid, arrays, int(ply), _budget(order, arrays, int(ply))) for ply in own)
+    _check_figures(order, plies, returned.spent_ms)
+    return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
+
+
+def _given(game: _core.Game, record: GameRecord, handed: GameRecord) -> int:
+    """Plies that the game was handed out with, which are to be as they were."""
+    for name in record.__struct_fields__[1:]:
+        if not getattr(record, name).startswith(getattr(handed, name)):
+            raise Implausible("it does not go on from what was handed out")
+    return len(arrays_of(handed, game.num_distinct_actions(), game.value_size(), "what was handed out")["actions"])
+
+
+def _returns(order: Order, uid: int, arrays: Arrays) -> tuple[float, ...]:
+    search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=False)
+    search.start(0, uid, arrays["actions"])
+    if not search.finished_slots():
+        raise Implausible(f"it is not over after {len(arrays['actions'])} plies")
+    return tuple(search.record(0).returns.tolist())
+
+
+def _searched(game: _core.Game, arrays: Arrays) -> NDArray[np.bool_]:
+    """Plies (T,) that carry what a search says; those of a game that a safety cap ended do, though they are no targets."""
+    said, counted = arrays["policies"].any(axis=1), arrays["simulations"] > 0
+    truncated = bool(game.targets(arrays["actions"])["truncated"])
+    if counted.any() if truncated else not np.array_equal(said, counted):
+        raise Implausible("it has targets where nothing was searched, or none where something was")
+    if arrays["root_values"][~said].any():
+        raise Implausible("it has a root value where nothing was searched")
+    return np.asarray(said)
+
+
+def _budget(order: Order, arrays: Arrays, ply: int) -> int:
+    spent = int(arrays["simulations"][ply])
+    budget = order.budget_of(spent)
+    ended_early = EXACT.issuperset(arrays["root_values"][ply].tolist()) or np.count_nonzero(arrays["policies"][ply]) == 1
+    if 0 < spent < budget and not ended_early:
+        raise Implausible(f"{spent} simulations were spent on ply {ply}, {budget} were ordered")
+    return budget
+
+
+def _check_figures(order: Order, plies: tuple[ChosenPly, ...], spent_ms: int) -> None:
+    unknown = sorted({ply.version for ply in plies}.difference(order.versions))
+    if unknown:
+        raise Implausible(f"weights version {unknown[0]} was never handed out, or is too old")
+    simulations = sum(int(ply.game["simulations"][ply.ply]) for ply in plies)
+    if spent_ms and simulations > MOST_SIMULATIONS_PER_S * spent_ms / 1000:
+        raise Implausible(f"{simulations} simulations in {spent_ms} ms are faster than any machine")
+
+
+def _check_luck(order: Order, uid: int, actions: NDArray[np.uint16], searched: NDArray[np.bool_]) -> None:
+    """Dice, cards and random openings follow from the game's number: each run of plies that nobody searched is made anew."""
+    search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=True)
+    ends = [*np.flatnonzero(searched).tolist(), len(actions)]
+    for first, last in zip([0, *(end + 1 for end in ends)], ends, strict=False):
+        search.start(0, uid, actions[:first])
+        if not np.array_equal(search.record(0).actions, actions[:last]):
+            raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
+        search.clear(0)
+
+
+def _log_chance(game: _core.Game, arrays: Arrays, searched: NDArray[np.bool_]) -> float:
+    """Logarithm of the chance that another game has the same moves."""
+    state, total = game.new_initial_state(), 0.0
+    for ply, action in enumerate(arrays["actions"].tolist()):
+        if searched[ply]:
+            total += math.log(max(float(arrays["policies"][ply, action]), 1e-4))
+        elif state.is_chance_node():
+            total += math.log(dict(state.chance_outcomes())[action])
+        else:
+            total -= math.log(len(state.legal_actions()))
+        state.apply_action(action)
+    return total
+
+
+class Known:
+    """Moves of the newest games, so that a copy is seen whoever sends it."""
+
+    def __init__(self, most: int = MOST_KNOWN) -> None:
+        self._games: OrderedDict[bytes, int] = OrderedDict()
+        self._most = most
+
+    def copied(self, replayed: Replayed) -> bool:
+        """Whether the same moves were there before, under another number, though that is all but impossible."""
+        first = self._games.get(_name_of(replayed), replayed.uid)
+        return first != replayed.uid and len(self._games) * math.exp(replayed.log_chance) < UNLIKELY
+
+    def add(self, replayed: Replayed) -> None:
+        """Remembers a game; the oldest are forgotten."""
+        self._games.setdefault(_name_of(replayed), replayed.uid)
+        if len(self._games) > self._most:
+            self._games.popitem(last=False)
+
+
+def _name_of(replayed: Replayed) -> bytes:
+    return hashlib.blake2b(replayed.actions.tobytes(), digest_size=16).digest()

@@ -1,0 +1,95 @@
+"""Searches chosen plies of finished games again, many at once, and says how far what was recorded is from what comes out.
+
+A browser's ply follows from the actions before it, the run's seed, the game's number and one version of the weights: no subtree is
+carried over, nothing is remembered. What is left is that its network is computed in another order, which moves a logit now and then
+to the next float16. Letters: L leaves, A actions, T plies, V values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq import _core
+
+SLOTS = 256  # plies that are searched in step
+Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (L, A), values (L, V)
+Evaluate = Callable[[int, NDArray[np.uint8]], Outputs]  # a weight version's evaluations of packed observations
+Config = Callable[[int], _core.SearchConfig]  # of a search with so many simulations
+Arrays = Mapping[str, NDArray[Any]]  # of a record, as `azq.wire.arrays.arrays_of` names them
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPly:
+    """One searched ply of a finished game."""
+
+    uid: int
+    game: Arrays
+    ply: int
+    budget: int  # simulations that were ordered
+
+    @property
+    def version(self) -> int:
+        """The weights that it says it was searched with."""
+        return int(self.game["weight_versions"][self.ply])
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a ply says against what its search gives; all 0 where they are equal."""
+
+    uid: int
+    ply: int
+    action: bool  # another one
+    simulations: int
+    policy: float  # total variation
+    value: float  # the largest of V
+
+
+def recompute(game: _core.Game, seed: int, config: Config, chosen: Iterable[ChosenPly], evaluate: Evaluate) -> list[Difference]:
+    """Searches each ply with the weights and the budget that it is to have; raises what `evaluate` raises."""
+    found: list[Difference] = []
+    for (version, budget), group in groupby(sorted(chosen, key=_alike), key=_alike):
+        plies, evaluate_by = list(group), partial(evaluate, version)
+        for first in range(0, len(plies), SLOTS):
+            found += _search(game, seed, config(budget), plies[first : first + SLOTS], evaluate_by)
+    return found
+
+
+def _alike(chosen: ChosenPly) -> tuple[int, int]:
+    return chosen.version, chosen.budget
+
+
+def _search(
+    game: _core.Game, seed: int, config: _core.SearchConfig, chosen: Sequence[ChosenPly], evaluate: Callable[[NDArray[np.uint8]], Outputs]
+) -> list[Difference]:
+    search = _core.Search(game, config, num_slots=len(chosen), seed=seed, autoplay=False)
+    for slot, each in enumerate(chosen):
+        search.start(slot, each.uid, each.game["actions"][: each.ply])
+    capacity = len(chosen) * config.leaves_per_step
+    packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
+    while leaves := search.collect(packed, slots):
+        search.apply(*evaluate(packed[:leaves]))
+    return [_difference(search, slot, each) for slot, each in enumerate(chosen)]
+
+
+def _difference(search: _core.Search, slot: int, chosen: ChosenPly) -> Difference:
+    action, ply, game = search.result(slot).action, chosen.ply, chosen.game
+    search.play(slot, action)  # which writes down what a record would have of it
+    ours = search.record(slot)
+    spent = int(game["simulations"][ply])  # 0 in a game that a safety cap ended, which teaches nothing
+    policies = ours.policies[-1].astype(np.float32), game["policies"][ply].astype(np.float32)
+    return Difference(
+        uid=chosen.uid,
+        ply=ply,
+        action=action != int(game["actions"][ply]),
+        simulations=abs(int(ours.simulations[-1]) - spent) if spent else 0,
+        policy=float(np.abs(policies[0] - policies[1]).sum()) / 2,
+        value=float(np.abs(ours.root_values[-1] - game["root_values"][ply]).max()),
+    )

@@ -1,0 +1,150 @@
+"""What a contributor's history makes of him: how much is searched again, in batches of what size, and whether his games are taken at all.
+
+One rule for all: a batch of games enters only when the plies that chance chose of it agree with their recomputation. Chance chooses
+after the games were handed in, so that nobody knows which. Pure.
+
+With a share s of the plies searched again, and d the probability that a false ply shows (measured in docs/benchmarks.md), who makes a
+share f of his plies falsely gets a batch of n plies past the first look with probability (1 - f d)^(s n). `CHECKS` = s n is the same for
+everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.3, and of 10^12 above
+0.75. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from azq.volunteers.recompute import Difference
+
+CHECKS = 20  # plies of a batch that are searched again
+MORE_CHECKS = 40  # once one of them differs
+PROBATION_SHARE = 0.25
+SHARE = 0.04
+TRUSTED_AFTER = 200  # plies that were searched again and agreed, over at least
+TRUSTED_GAMES = 50
+HALF_LIFE_GAMES = 1000.0
+WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributor: a batch; a history
+GUESSED_PLIES = 20.0  # of a game
+MOST_FAULTS = 1.75  # two refused batches within some 400 games
+#: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
+MOST_POLICY, MOST_VALUE = 0.02, 0.005  # of 177,043 honest ones none did (docs/benchmarks.md)
+HONEST = 2e-4  # of plies by honest contributors differ at most: near ties that another rounding decided otherwise
+
+
+class Trust(StrEnum):
+    """probation -> established; a refused batch leads back, two of them to blocked. `barred` is what a person decided."""
+
+    PROBATION = "probation"
+    ESTABLISHED = "established"
+    BLOCKED = "blocked"
+
+
+class History(msgspec.Struct, frozen=True):
+    """What became of a contributor's games, each game counting half as much after every `HALF_LIFE_GAMES` later ones."""
+
+    accepted: float = 0.0  # games
+    refused: float = 0.0
+    late: float = 0.0  # finished by others before they came
+    plies: float = 0.0  # that carried what a search says
+    recomputed: float = 0.0  # of them
+    differed: float = 0.0  # of these
+    agreed_since: int = 0  # plies that agreed since the last fault; without decay, as the next
+    games_since: int = 0
+    faults: float = 0.0  # batches that were refused, or held a game that breaks the rules
+    barred: str = ""  # why a person blocked him
+
+    @property
+    def mean_plies(self) -> float:
+        """Searched plies of one of his games; a guess before he has finished any."""
+        games = self.accepted + self.refused
+        return max(1.0, self.plies / games) if self.plies else GUESSED_PLIES
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is asked of a contributor now."""
+
+    trust: Trust
+    share: float  # of his plies that are searched again
+    batch_plies: int  # searched plies at which a batch is full
+    reliability: float  # share of his games that were taken, newer ones counting more
+    reason: str = ""  # of a block
+
+
+def standing_of(history: History) -> Standing:
+    """The standing that follows from a history."""
+    games = history.accepted + history.refused + history.late
+    reliability = history.accepted / games if games else 1.0
+    reason = history.barred or _suspicion(history)
+    if reason:
+        return Standing(Trust.BLOCKED, 1.0, 1, reliability, reason)
+    trusted = history.agreed_since >= TRUSTED_AFTER and history.games_since >= TRUSTED_GAMES
+    share = SHARE if trusted else PROBATION_SHARE
+    return Standing(Trust.ESTABLISHED if trusted else Trust.PROBATION, share, round(CHECKS / share), reliability)
+
+
+def _suspicion(history: History) -> str:
+    if history.faults > MOST_FAULTS:
+        return "games of several batches were not made as they were ordered"
+    if history.differed > most_differing(history.recomputed, WRONGLY_BLOCKED):
+        return f"{history.differed:.0f} of {history.recomputed:.0f} plies were not what their search gives"
+    return ""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What was found about a batch: every game is in one of the first two."""
+
+    returns: dict[int, tuple[float, ...]] = {}  # by number of the game, of those that count; by the rules
+    refused: dict[int, str] = {}  # number -> why
+    plies: int = 0  # of the contributor, that carry what a search says
+    recomputed: int = 0  # of them
+    differed: int = 0  # of these
+    fault: bool = False  # the batch was refused, or held a game that no honest tab makes
+
+
+def after_batch(history: History, found: Judgement, late: int = 0) -> History:
+    """The history once a batch was judged, and `late` games were refused that others had finished."""
+    accepted, refused = len(found.returns), len(found.refused)
+    kept = 0.5 ** ((accepted + refused + late) / HALF_LIFE_GAMES)
+    return History(
+        accepted=history.accepted * kept + accepted,
+        refused=history.refused * kept + refused,
+        late=history.late * kept + late,
+        plies=history.plies * kept + found.plies,
+        recomputed=history.recomputed * kept + found.recomputed,
+        differed=history.differed * kept + found.differed,
+        agreed_since=0 if found.fault else history.agreed_since + found.recomputed - found.differed,
+        games_since=0 if found.fault else history.games_since + accepted,
+        faults=history.faults * kept + found.fault,
+        barred=history.barred,
+    )
+
+
+def checks_of(plies: int, share: float) -> int:
+    """How many of a batch's searched plies are searched again: the share, and enough of a batch that is smaller than it should be."""
+    return min(plies, max(CHECKS, math.ceil(share * plies)))
+
+
+def differs(found: Difference) -> bool:
+    """Whether a ply is not what an honest tab's could be."""
+    return found.action or found.simulations > 0 or found.policy > MOST_POLICY or found.value > MOST_VALUE
+
+
+def most_differing(recomputed: float, chance: float) -> int:
+    """How many of so many plies may differ before that has less than this `chance` for an honest contributor (Poisson, `HONEST` a ply)."""
+    mean, allowed = HONEST * recomputed, 0
+    term = below = math.exp(-mean)
+    while 1.0 - below > chance:
+        allowed += 1
+        term *= mean / allowed
+        below += term
+    return allowed
+
+
+def disagrees(found: Sequence[Difference]) -> bool:
+    """Whether a batch is refused: more of its plies differ than near ties make in one honest batch of 100,000."""
+    return sum(map(differs, found)) > most_differing(len(found), WRONGLY_REFUSED)

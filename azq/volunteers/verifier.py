@@ -1,0 +1,146 @@
+"""The verifier's process: answers requests that come through a pipe, and holds torch so that a gateway need not.
+
+`azq.volunteers.judges` starts it; both ends import the messages from here, and torch only what runs in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from azq._core import Game
+from azq.errors import AzqError, ExitCode
+from azq.volunteers.judging import Returned
+from azq.volunteers.recompute import Outputs
+from azq.volunteers.standing import Judgement
+from azq.wire.messages import RunRecord
+
+if TYPE_CHECKING:
+    import redis
+
+    from azq.config import Config
+    from azq.volunteers.verification import Verification
+
+    Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with
+
+NEWEST_VERSIONS = 50  # of the weights, that games may be played with
+RESIDENT_VERSIONS = 8
+
+
+class JudgeRequest(msgspec.Struct, frozen=True, tag=True):
+    """Games of one contributor."""
+
+    run: RunRecord
+    search: bytes  # settings that the tabs were told, as JSON
+    share: float
+    games: tuple[Returned, ...]
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """There is no answer now, and why."""
+
+    reason: str
+
+
+class Judged(msgspec.Struct, frozen=True, tag=True):
+    """The answer to a `JudgeRequest`."""
+
+    judgement: Judgement
+
+
+Answer = Judged | Failed
+
+
+def main(pipe: int) -> int:
+    """Answers until the other end is closed; returns an exit code. Raises what connecting to the control plane raises."""
+    from azq.bus.redis import connect_at_start
+    from azq.config import forget_environment, load
+
+    config = load()
+    with Connection(pipe) as requests, closing(connect_at_start(config.broker)) as client, suppress(EOFError):
+        forget_environment()
+        runs = RunVerifications(config, client)
+        while True:
+            requests.send_bytes(msgspec.msgpack.encode(_answer(runs.judge, requests.recv_bytes())))
+    return int(ExitCode.OK)
+
+
+def _answer(judge: Callable[[JudgeRequest], Judgement], body: bytes) -> Answer:
+    try:
+        return Judged(judge(msgspec.msgpack.decode(body, type=JudgeRequest)))
+    except AzqError as error:
+        return Failed(str(error))
+
+
+class RunVerifications:
+    """The verification of each run that games came from, with its weights in float32."""
+
+    def __init__(self, config: Config, client: redis.Redis) -> None:
+        self._config, self._client = config, client
+        self._runs: dict[tuple[str, int], Opened] = {}
+
+    def judge(self, request: JudgeRequest) -> Judgement:
+        """The judgement on a request; raises `WeightsError`, `StoreError`, `ConfigError` or `BrokerError`."""
+        from azq import _core
+        from azq.config import SearchConfig
+        from azq.ledger.records import sections_of
+        from azq.volunteers.plausibility import Order
+
+        sections = sections_of(request.run)
+        game = _core.load_game(sections.run.game, sections.run.params)
+        key = request.run.run, request.run.created_ms
+        if key not in self._runs:
+            opened = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
+            self._runs = {key: opened}  # tabs work for one run at a time, mostly
+        verification, versions = self._runs[key]
+        return verification.judge(
+            Order.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
+        )
+
+    def _opened(self, run: RunRecord, game: Game) -> Opened:
+        from azq.bus.redis import RedisBus
+        from azq.config import InferenceConfig
+        from azq.inference.ask.local import CatalogSource
+        from azq.inference.device.engine import Engine
+        from azq.inference.device.model import Model
+        from azq.inference.device.placement import place
+        from azq.inference.weights import WeightCatalog, fetch_from
+        from azq.nets import NetSpec
+        from azq.nets.device import prepare_process
+        from azq.store import open_run_store
+        from azq.volunteers.verification import Verification
+
+        prepare_process(1)
+        exact = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
+        spec, engine, catalog = NetSpec.of(game), Engine(exact, place(exact)), WeightCatalog(RedisBus(self._client), run.run)
+        fetch = fetch_from(open_run_store(self._config.store, run, self._config.home, self._client))
+        source = CatalogSource(catalog, lambda network: Model(spec, network, exact, engine=engine), fetch, RESIDENT_VERSIONS)
+
+        def versions() -> list[int]:
+            catalog.refresh()
+            return [event.version for event in catalog.newest_first()[:NEWEST_VERSIONS]]
+
+        return Verification(lambda version, packed: source(version).evaluate(packed)), versions
+
+
+def _uniform(game: Game) -> Opened:
+    """For runs whose leaves are all evaluated alike."""
+    from azq.volunteers.verification import Verification
+
+    def evaluate(version: int, packed: NDArray[np.uint8]) -> Outputs:
+        return np.zeros((len(packed), game.num_distinct_actions()), np.float16), np.zeros((len(packed), game.value_size()), np.float16)
+
+    return Verification(evaluate), lambda: [0]
+
+
+if __name__ == "__main__":
+    from azq.process.start import run_main
+
+    sys.exit(run_main("verifier", lambda: main(int(sys.argv[1]))))

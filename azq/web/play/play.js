@@ -1,0 +1,293 @@
+// The play page: a person at the board against a run's networks, from the first ply to the analysis.
+
+import { Refused, takeToken } from "/web/api.js";
+import { beside, board } from "/web/board.js";
+import { loadCore } from "/web/core.js";
+import { h, show } from "/web/dom.js";
+import { askForToken, themeButton } from "/web/frame.js";
+import { Replay, thoughts } from "/web/replay.js";
+import { findSource } from "./source.js";
+import { Table } from "./table.js";
+
+const $ = (id) => document.getElementById(id);
+const BUDGETS = [16, 64, 200, 800];  // simulations, where the run has no levels yet
+const ADVICE = { weights: "best", num_simulations: 400 };
+const ROLL_MS = 400;
+const SHOWN = 8;  // thoughts
+
+const page = { core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, from: null, hint: null, advice: new Map(), replay: null };
+
+// --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
+
+function readAddress() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  const moves = (said.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
+  return { run: said.get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
+}
+
+function address() {
+  const said = new URLSearchParams({ run: page.run.name, level: $("level").value, seat: page.seat });
+  if (!hidden()) said.set("moves", page.table.actions().map((action) => action.toString(36)).join("."));
+  return `#${said}`;
+}
+
+/** Whether the plies so far would tell the person, and whoever reads the link, what he must not see. */
+const hidden = () => page.table.rules.hasHidden && !page.table.over;
+
+// --- a game
+
+function begin(actions = [], seat = Number($("seat").value)) {
+  Object.assign(page, { seat, from: null, hint: null, advice: new Map() });
+  closeAnalysis();
+  page.table = new Table(page.rules, actions);
+  advance();
+}
+
+/** Plays on until the person is to move, or the game is over; whatever begins anew ends what ran before. */
+async function advance() {
+  const turn = ++page.turn;
+  const gone = () => turn !== page.turn;
+  Object.assign(page, { from: null, hint: null });
+  problem("");
+  try {
+    while (!page.table.over) {
+      draw();
+      if (page.table.chance) {
+        if (page.table.rules.name === "backgammon") await new Promise((resolve) => setTimeout(resolve, ROLL_MS));
+        if (gone()) return;
+        page.table.roll();
+      } else if (page.table.actor === page.seat) {
+        if ($("thinks").checked) await advise();
+        return;
+      } else {
+        const ply = page.table.plies.length;
+        const answer = await guarded(() => page.opponent.moves([{ actions: page.table.actions() }], strength()));
+        if (gone() || ply !== page.table.plies.length) return;
+        page.table.play(answer.moves[0].action);
+      }
+    }
+    draw();
+  } catch (error) {
+    if (!gone()) problem(error.message);
+  }
+}
+
+/** What the level chooser says. */
+function strength() {
+  const [kind, number] = $("level").value.split(":");
+  return kind === "elo" ? { level: Number(number) } : { weights: "latest", num_simulations: Number(number) };
+}
+
+function act(action) {
+  if (page.table.actor !== page.seat) return;
+  page.table.play(action);
+  advance();
+}
+
+function takeBack() {
+  if (page.table.takeBack(page.seat)) advance();
+}
+
+/** The network's opinion of the position on the board, asked once a ply. */
+async function advise() {
+  const { table, turn } = page;
+  const ply = table.plies.length;
+  if (!page.advice.has(table.actions().join())) {
+    const answer = await guarded(() => page.opponent.moves([{ actions: table.actions() }], ADVICE));
+    page.advice.set(table.actions(ply).join(), answer.moves[0]);
+  }
+  if (turn === page.turn) draw();
+}
+
+async function hint() {
+  if (page.table.actor !== page.seat) return;
+  const { turn } = page;
+  await advise();
+  if (turn !== page.turn) return;
+  page.hint = page.advice.get(page.table.actions().join()).candidates[0].action;
+  draw();
+}
+
+// --- what is seen
+
+function draw() {
+  const { table, seat } = page;
+  const mine = table.actor === seat;
+  const actions = mine ? table.legal() : [];
+  const seen = { seat: table.over ? null : seat, actions, from: page.from, hint: page.hint };
+  const last = table.plies.findLast(({ player }) => player >= 0);
+  show($("position"), board(table.text, last?.before ?? "", seen));
+  show($("beside"), (mine ? beside(table.text, actions) : []).map((one) => h("button", { type: "button", "data-action": one.action, class: one.action === page.hint && "hint" }, one.text)));
+  show($("played"), table.plies.filter(told).map((ply) => h("li", { class: "move" }, ply.text)));
+  $("played").lastElementChild?.scrollIntoView({ block: "nearest" });
+  $("status").textContent = table.over ? verdict(table.returns, seat) : table.chance ? "chance" : mine ? "your move" : "thinking …";
+  $("back").disabled = !table.plies.some(({ player }) => player === seat);
+  $("hint").disabled = !mine;
+  $("share").disabled = hidden();
+  $("analyse").hidden = !table.over;
+  drawThoughts();
+  history.replaceState(null, "", address());
+}
+
+/** Cards that were dealt are nobody's to read in the list of moves; dice are. */
+const told = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
+
+function drawThoughts() {
+  const advice = page.advice.get(page.table.actions().join());
+  const wanted = advice && ($("thinks").checked || page.hint !== null);
+  const shown = (advice?.candidates ?? []).slice(0, SHOWN);
+  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${advice.value.toFixed(2)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
+}
+
+function verdict(returns, seat) {
+  const best = Math.max(...returns);
+  const winners = returns.filter((each) => each === best).length;
+  if (returns[seat] < best) return "you lose";
+  return winners === 1 ? "you win" : winners === returns.length ? "a draw" : "you share the first place";
+}
+
+const problem = (text) => { $("problem").textContent = text; };
+
+/** Asks for a token where one is needed, and tells what else is wrong. */
+async function guarded(ask) {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 401)) throw error;
+    await askForToken(error);
+    return guarded(ask);
+  }
+}
+
+// --- afterwards
+
+function closeAnalysis() {
+  page.replay?.leave();
+  page.replay = null;
+  show($("analysis"));
+}
+
+/** The finished game as the viewer shows recorded ones: the network looks at every position in which somebody chose. */
+async function analyse() {
+  closeAnalysis();
+  const { table } = page;
+  const plies = table.plies.map((ply, number) => ({ ...ply, number }));
+  const chosen = plies.filter(({ player }) => player >= 0);
+  $("analyse").disabled = true;
+  try {
+    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => ({ actions: table.actions(number) })), ADVICE));
+    const seen = new Map(chosen.map(({ number }, i) => [number, answer.moves[i]]));
+    page.replay = new Replay();
+    show($("analysis"), page.replay.element);
+    page.replay.open(view(table, plies, seen, answer.weight_version));
+    page.replay.element.scrollIntoView({ behavior: "smooth" });
+  } catch (error) {
+    problem(error.message);
+  } finally {
+    $("analyse").disabled = false;
+  }
+}
+
+function view(table, plies, seen, version) {
+  const players = table.returns.length;
+  const seats = [...table.returns.keys()];
+  return {
+    game: table.rules.name, players, returns: table.returns, final_position: table.text,
+    plies: plies.map(({ action, text, player, before, number }) => {
+      const answer = seen.get(number);
+      const values = answer && seats.map((seat) => (seat === player ? answer.value : players === 2 ? -answer.value : null));
+      return { position: before, player, action, text, simulations: answer ? ADVICE.num_simulations : 0, weight_version: version, values: values ?? null, targets: answer?.candidates.filter(({ share }) => share > 0).slice(0, SHOWN) ?? [] };
+    }),
+  };
+}
+
+async function share() {
+  const link = location.origin + location.pathname + address();
+  await navigator.clipboard?.writeText(link).catch(() => {});  // not on plain http beyond this machine; the address bar has it
+  $("share").textContent = "link copied";
+  setTimeout(() => { $("share").textContent = "link"; }, 2000);
+}
+
+// --- which run, how strong, which seat
+
+async function openRun(name, said) {
+  page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
+  $("runs").value = page.run.name;
+  const settings = page.run.sections.run;
+  if (!page.core.games().includes(settings.game)) throw new Error(`the rules of ${settings.game} are not in this page; play it with \`azq play\``);
+  page.rules = page.core.game(settings.game, settings.params);
+  page.opponents = await page.source.opponents(page.run.name);
+  if (!page.opponents.length) throw new Error(`run ${page.run.name} has no networks for browsers yet; come back when it has learnt something`);
+  show($("where"), page.opponents.map(({ name: value, text }) => h("option", { value }, text)));
+  $("where").parentElement.hidden = page.opponents.length < 2;
+  const players = page.rules.numPlayers;
+  show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? `player ${seat}` : seat ? "second" : "first")));
+  $("seat").value = String(said.seat < players ? said.seat : 0);
+  await openOpponent(said.level);
+}
+
+/** Who was chosen, with the levels that he has; as strong as before where there was somebody. */
+async function openOpponent(level) {
+  page.opponent?.close?.();
+  page.opponent = page.opponents.find(({ name }) => name === $("where").value).open();
+  const levels = await guarded(() => page.opponent.levels());
+  const options = levels.map(({ elo, weight_version, num_simulations, measured }) =>
+    [`elo:${Math.round(elo)}`, `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
+  show($("level"), options.map(([value, text]) => h("option", { value }, text)),
+    BUDGETS.map((budget) => h("option", { value: `simulations:${budget}` }, `newest weights, ${budget} simulations`)));
+  $("level").value = nearest(level, options) ?? "simulations:200";
+}
+
+/** The choice that a link asks for, be it by an Elo that is no level of its own. */
+function nearest(wanted, options) {
+  if (wanted?.startsWith("simulations:")) return BUDGETS.includes(Number(wanted.slice(12))) ? wanted : null;
+  const elo = Number(wanted?.replace("elo:", ""));
+  if (!wanted || Number.isNaN(elo) || !options.length) return null;
+  const far = ([value]) => Math.abs(Number(value.slice(4)) - elo);
+  return options.reduce((best, one) => (far(one) < far(best) ? one : best))[0];
+}
+
+async function start() {
+  const said = readAddress();
+  page.core ??= await loadCore("/web/azq.wasm");
+  page.source ??= await findSource(guarded);
+  if (!page.source.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
+  show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
+  await openRun(said.run, said);
+  try {
+    begin(said.moves);
+  } catch (error) {
+    begin();
+    problem(`the link's moves are not those of a game (${error.message}); this is a new one`);
+  }
+}
+
+function chosen(event) {
+  const target = event.target.closest?.("[data-action], [data-from]");
+  if (!target || page.table?.actor !== page.seat) return;
+  if (target.dataset.action !== undefined) return void act(Number(target.dataset.action));
+  const from = Number(target.dataset.from);
+  const choices = [...$("position").querySelectorAll("[data-from]")].length ? page.table.legal().filter(({ text }) => new RegExp(`^[xo] ${from === 25 ? "bar" : from}/`).test(text)) : [];
+  if (choices.length === 1) return void act(choices[0].action);
+  page.from = page.from === from ? null : from;
+  draw();
+}
+
+const told_if_wrong = (work) => (event) => Promise.resolve(work(event)).catch((error) => problem(error.message));
+
+$("table").addEventListener("click", chosen);
+$("table").addEventListener("keydown", (event) => {
+  if ((event.key === "Enter" || event.key === " ") && event.target.getAttribute("role") === "button") { event.preventDefault(); chosen(event); }
+});
+$("settings").addEventListener("submit", (event) => { event.preventDefault(); begin(); });
+$("back").addEventListener("click", takeBack);
+$("hint").addEventListener("click", told_if_wrong(hint));
+$("thinks").addEventListener("change", told_if_wrong(() => ($("thinks").checked && page.table.actor === page.seat ? advise() : draw())));
+$("share").addEventListener("click", share);
+$("analyse").addEventListener("click", analyse);
+$("where").addEventListener("change", told_if_wrong(async () => { await openOpponent($("level").value); page.advice.clear(); advance(); }));
+$("runs").addEventListener("change", told_if_wrong(async () => { await openRun($("runs").value, readAddress()); begin(); }));
+window.addEventListener("hashchange", told_if_wrong(() => { takeToken(); return start(); }));
+document.querySelector("header").append(themeButton());
+takeToken();
+told_if_wrong(start)();

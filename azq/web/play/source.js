@@ -1,0 +1,31 @@
+// Where the page comes from, and so the runs it can play against: a daemon with all of its runs, which also searches, or a gateway of
+// volunteers with the one run that they play for, where everything happens in the tab.
+
+import { Refused, call, callBytes, path } from "/web/api.js";
+import { ServerOpponent, TabOpponent } from "./opponent.js";
+
+/** {runs: [{name, sections: {run: {game, params}}}], opponents(run)}; `guarded` asks for a token where one is needed. */
+export async function findSource(guarded) {
+  try {
+    const runs = await guarded(() => call("/v1/runs"));
+    return { runs: runs.sort(byAge), opponents: (run) => ofDaemon(run, guarded) };
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 404)) throw error;
+  }
+  const told = await call("/v1/public/play");
+  const runs = told ? [{ name: told.run, sections: { run: { game: told.game, params: told.params } } }] : [];
+  return { runs, opponents: async () => inTab(told, (sha256) => callBytes(`/models/${sha256}.onnx`)) };
+}
+
+const byAge = (one, other) => (other.state === "running") - (one.state === "running") || other.created_ms - one.created_ms;
+
+/** Who can be played against, the first by default: [{name, text, open}]. */
+async function ofDaemon(run, guarded) {
+  const told = await guarded(() => call(path(run, "/networks")));
+  return [{ name: "server", text: "on the server", open: () => new ServerOpponent(run) },
+    ...inTab(told, (sha256) => callBytes(path(run, `/networks/${sha256}`)))];
+}
+
+function inTab(told, fetchModel) {
+  return told?.networks.length ? [{ name: "tab", text: "in this tab", open: () => new TabOpponent(told, fetchModel) }] : [];
+}

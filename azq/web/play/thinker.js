@@ -1,0 +1,76 @@
+// A run's networks in a thread of the tab: the core searches, ONNX Runtime evaluates; answers have the shape of the REST interface's.
+//
+// Messages in: {id, play: {game, params, search}} {id, model: {version, bytes}} {id, moves: {histories, version, simulations, temperature}};
+// out: {id, answer} or {id, error}.
+
+import { TERMINAL_PLAYER, loadCore } from "../core.js";
+import { openNetwork } from "../network.js";
+
+const NETWORKS = 2;  // that stay open
+let game = null, settings = null;
+const networks = new Map();
+
+const handlers = {
+  async play({ game: name, params, search }) {
+    const core = await loadCore(new URL("../azq.wasm", import.meta.url));
+    game = core.game(name, params);
+    settings = search;
+  },
+
+  async model({ version, bytes }) {
+    networks.set(version, await openNetwork(bytes));
+    for (const old of [...networks.keys()].slice(0, -NETWORKS)) {
+      await networks.get(old).close();
+      networks.delete(old);
+    }
+  },
+
+  async moves({ histories, version, simulations, temperature }) {
+    const network = networks.get(version);
+    const seed = crypto.getRandomValues(new BigUint64Array(1))[0];
+    const search = game.search({ ...settings, num_simulations: simulations }, { slots: histories.length, seed, autoplay: false });
+    try {
+      histories.forEach((actions, slot) => search.start(slot, { uid: BigInt(slot + 1), actions: Uint16Array.from(actions) }));
+      for (let leaves = search.collect(); leaves; leaves = search.collect()) {
+        const { logits, values } = await network.evaluate(search.planes(), leaves, game);
+        search.apply(logits, values, version);
+      }
+      return histories.map((actions, slot) => told(actions, search.result(slot), temperature));
+    } finally {
+      search.free();
+    }
+  },
+};
+
+let last = Promise.resolve();  // one after the other: a search and its network are touched by one hand only
+
+onmessage = ({ data: { id, ...asked } }) => {
+  const [[name, about]] = Object.entries(asked);
+  last = last.then(() => handlers[name](about)).then((answer) => postMessage({ id, answer }), (error) => postMessage({ id, error: error.message }));
+};
+
+function told(actions, result, temperature) {
+  const state = game.initialState();
+  for (const action of actions) state.apply(action);
+  if (state.actor() === TERMINAL_PLAYER) throw new Error("the game is over, there is no move");
+  const legal = state.legal();
+  const most = Math.max(...legal.map((action) => result.priorLogits[action]));
+  const raised = new Map(legal.map((action) => [action, Math.exp(result.priorLogits[action] - most)]));
+  const total = [...raised.values()].reduce((sum, one) => sum + one, 0);
+  const candidates = legal.map((action) => ({
+    action, text: state.actionText(action), visits: result.visitCounts[action], share: result.policy[action], prior: raised.get(action) / total,
+    value: Number.isNaN(result.qValues[action]) ? null : result.qValues[action],
+  })).sort((one, other) => other.share - one.share || other.visits - one.visits);
+  const action = temperature ? drawn(candidates, temperature) : result.bestAction;
+  const answer = { player: state.actor(), action, text: state.actionText(action), value: result.rootValue, proven: result.proven, candidates };
+  const best = state.actionText(result.bestAction);
+  state.free();
+  return { ...answer, principal_variation: [result.bestAction], principal_variation_texts: [best] };
+}
+
+/** A move in proportion to its share to the power 1 / temperature. */
+function drawn(candidates, temperature) {
+  const weights = candidates.map(({ share }) => (share / candidates[0].share) ** (1 / temperature));
+  let left = Math.random() * weights.reduce((sum, one) => sum + one, 0);
+  return candidates[weights.findIndex((weight) => (left -= weight) < 0)]?.action ?? candidates[0].action;
+}

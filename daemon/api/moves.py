@@ -1,0 +1,198 @@
+"""Moves: what a run's networks play in positions that somebody asks about, and the levels at which they can."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Path, Request, Response
+from numpy.typing import NDArray
+
+from azq import games
+from azq.arena.levels import Level, best_version, drawn, ladder, nearest
+from azq.arena.player import asked, position
+from azq.arena.searcher import Searcher
+from azq.config import RunSections, SearchConfig
+from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound, StateConflict
+from azq.ledger.records import sections_of
+from azq.search.search import Result
+from azq.status.observe import Standing, read_standing
+from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
+from azq.volunteers.models import ModelCatalog
+from azq.volunteers.playable import Playable, playable
+from azq.wire.messages import RunRecord
+from daemon.api.access import READ
+from daemon.api.audit import QUESTION
+from daemon.api.limits import Turns
+from daemon.api.recorded import rules_of
+from daemon.api.services import Services, Use
+from daemon.api.weights import MEDIA_TYPE, find_weights
+
+router = APIRouter(prefix="/v1/runs/{run}", tags=["moves"])
+
+SLOTS = 8  # positions searched at once: bounds the memory of a request
+LEAVES_PER_STEP = 8  # of a tree, so that an answer takes fewer round trips
+DEADLINE_S = 30.0
+SEED_BITS = 63
+FILE: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+@router.get("/levels", dependencies=[READ])
+def run_levels(run: str, use: Use) -> list[Level]:
+    """The levels at which the run's networks can play, weakest first, by its ratings; none before the first evaluation."""
+    return _levels(use, run, sections_of(use.ledger.run(run).record))
+
+
+@router.get("/networks", dependencies=[READ])
+def run_networks(run: str, use: Use) -> Playable:
+    """What a page needs to play with the run's networks itself: those that were made for browsers, search settings, levels."""
+    record = use.ledger.run(run).record
+    return playable(run, sections_of(record), ModelCatalog(use.bus, run).all(), _standing(use, run).ratings)
+
+
+@router.get("/networks/{sha256}", response_class=Response, responses=FILE, dependencies=[READ])
+def read_network(run: str, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], use: Use) -> Response:
+    """One of them, as ONNX."""
+    record = use.ledger.run(run).record
+    for model in ModelCatalog(use.bus, run).all():
+        if model.sha256 == sha256:
+            return Response(use.store_of(record, use.home).get(model.uri, sha256), media_type=MEDIA_TYPE)
+    raise NotFound(f"run {run} has no network {sha256} for browsers; `networks` lists them")
+
+
+@router.post("/moves", dependencies=[READ, QUESTION])
+async def find_moves(run: str, body: MovesAsked, request: Request, use: Use) -> MovesOut:
+    """The best move in each position, as a search with the run's weights sees it; changes nothing, and read tokens may ask."""
+    turns: Turns = request.app.state.turns
+    full = "searches wait already, as many as daemon.move_queue allows; ask again later, or raise it"
+    return await turns.take(lambda: _answer(run, body, use, turns), full)
+
+
+def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut:
+    record = use.ledger.run(run).record
+    sections = sections_of(record)
+    game = rules_of(sections.run)
+    strength = _strength(body, use, run, sections)
+    histories = [_history(game, number, wanted.actions, wanted.position) for number, wanted in enumerate(body.positions)]
+    luck = random.Random(body.seed) if body.seed is not None else random.SystemRandom()
+    found = _searched(use, turns, record, sections, game, strength, histories, luck.getrandbits(SEED_BITS))
+    moves = [
+        _told(position(game, history), result, line, strength.temperature, luck)
+        for history, (result, line) in zip(histories, found, strict=True)
+    ]
+    return MovesOut(
+        weight_version=strength.weight_version,
+        num_simulations=strength.num_simulations,
+        temperature=strength.temperature,
+        elo=None if body.level is None else strength.elo,
+        moves=moves,
+    )
+
+
+def _levels(use: Services, run: str, sections: RunSections) -> list[Level]:
+    return ladder(_standing(use, run).ratings, sections.arena.num_simulations, use.config.move_simulations)
+
+
+def _standing(use: Services, run: str) -> Standing:
+    return read_standing(use.bus, run, use.standings)
+
+
+def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) -> Level:
+    """What the request asks for, settled. Raises `NotFound` for weights that are not, `InvalidRequest` for too large a budget."""
+    if body.num_simulations > use.config.move_simulations:
+        raise InvalidRequest(f"num_simulations {body.num_simulations} is above {use.config.move_simulations}, daemon.move_simulations")
+    if body.level is not None:
+        return nearest(_levels(use, run, sections), body.level)
+    named = body.weights
+    if named == "best":
+        named = best_version(_standing(use, run).ratings) or "latest"
+    version = find_weights(use, run, str(named)).version
+    return Level(math.nan, version, body.num_simulations, body.temperature, measured=False)
+
+
+def _history(game: games.Game, number: int, actions: Sequence[int], notation: str | None) -> Sequence[int]:
+    try:
+        return asked(game, actions, notation)
+    except AzqError as error:
+        raise InvalidRequest(f"positions.{number}: {error}") from None
+
+
+def _searched(
+    use: Services,
+    turns: Turns,
+    record: RunRecord,
+    sections: RunSections,
+    game: games.Game,
+    strength: Level,
+    histories: Sequence[Sequence[int]],
+    seed: int,
+) -> list[tuple[Result, list[int]]]:
+    """Raises `EvaluationTimeout` where answers take too long, `StateConflict` while the daemon stops."""
+    until_s = time.monotonic() + DEADLINE_S
+
+    def tick() -> None:
+        if turns.closing:
+            raise StateConflict("the daemon is stopping; ask its successor")
+        if time.monotonic() > until_s:
+            raise EvaluationTimeout(f"no moves within {DEADLINE_S:.0f} s; is an inference worker alive? Else ask for fewer simulations")
+
+    with closing(use.evaluator_of(record, sections, game)) as evaluator:
+        searcher = Searcher(
+            game,
+            evaluator,
+            for_latency(sections.search, game),
+            strength.num_simulations,
+            slots=min(SLOTS, len(histories)),
+            weight_version=strength.weight_version,
+            seed=seed,
+            tick=tick,
+        )
+        return searcher.results_and_lines(histories)
+
+
+def for_latency(search: SearchConfig, game: games.Game) -> SearchConfig:
+    """The run's search with several leaves of a tree under way at once, where its game allows that."""
+    return search if game.is_hidden() else search.model_copy(update={"leaves_per_step": LEAVES_PER_STEP})
+
+
+def _told(state: games.State, result: Result, line: list[int], temperature: float, luck: random.Random) -> MoveOut:
+    """A result in texts; with a temperature the move is drawn, and the line is that of the best one all the same."""
+    action = int(result.best_action) if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
+    player, text = state.current_player(), state.action_to_string(action)
+    priors = softmax(result.prior_logits)
+    candidates = [
+        CandidateOut(
+            action=legal,
+            text=state.action_to_string(legal),
+            visits=int(result.visit_counts[legal]),
+            share=round(float(result.policy[legal]), 6),
+            prior=round(float(priors[legal]), 6),
+            value=None if np.isnan(result.q_values[legal]) else round(float(result.q_values[legal]), 6),
+        )
+        for legal in sorted(state.legal_actions(), key=lambda legal: (-result.policy[legal], -result.visit_counts[legal]))
+    ]
+    texts = []
+    for ply in line:
+        texts.append(state.action_to_string(ply))
+        state.apply_action(ply)
+    return MoveOut(
+        player=player,
+        action=action,
+        text=text,
+        value=float(result.root_value),
+        proven=bool(result.proven),
+        candidates=candidates,
+        principal_variation=line,
+        principal_variation_texts=texts,
+    )
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Shares (A,); illegal moves, of -inf, have none."""
+    raised = np.exp(logits - logits.max())
+    return np.asarray(raised / raised.sum(), np.float32)

@@ -1,0 +1,201 @@
+"""The play page as a browser shows it: games by clicks to their end, and nothing of hidden hands where a person could look."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import launched, shot
+from page_site import RUN, Site, now_ms
+from sharp_nets import KINDS, sharp_bytes
+from waiting import until
+
+from azq.store import open_store
+from azq.volunteers.models import ModelCatalog, make_model
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import WeightEvent
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as one:
+        yield one
+
+
+class Table:
+    """A page at the site of one game; opponents know nothing, so that games are quick."""
+
+    def __init__(self, browser: Any, site: Any, address: str = "", **options: Any) -> None:
+        self.site = site
+        self.site.start()
+        self.context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
+        self.context.set_default_timeout(15_000)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(f"{self.site.url}/web/play/#{address or f'run={RUN}&level=simulations:16'}")
+
+    def close(self) -> None:
+        self.context.close()
+        self.site.stop()
+
+    @property
+    def status(self) -> str:
+        return str(self.page.locator("#status").inner_text())
+
+    def wait(self) -> bool:
+        """Waits for the person's turn; False when the game is over."""
+        told = ("your move", "you win", "you lose", "a draw", "you share the first place")
+        until(lambda: self.status in told, f"a turn, not {self.status}")
+        return self.status == "your move"
+
+    def click(self, luck: random.Random) -> None:
+        """Clicks on something that may be done, chosen at random; a point of backgammon, then where its checker goes."""
+        places = self.page.locator("#table [data-action][role=button], #table button[data-action]")
+        if not places.count():
+            points = self.page.locator("#position [data-from]")
+            points.nth(luck.randrange(points.count())).click(force=True)
+            if self.status == "your move" and self.page.locator("#position .chosen").count():
+                self.page.locator("#position [data-action]").first.click(force=True)
+            return
+        places.nth(luck.randrange(places.count())).click(force=True)
+
+    def play(self, seed: int = 1, plies: int = 500) -> None:
+        """Random clicks until the end, or so many of them."""
+        luck = random.Random(seed)
+        for _ in range(plies):
+            if not self.wait():
+                return
+            self.click(luck)
+
+
+@pytest.fixture
+def table(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    opened: list[Table] = []
+
+    def go(game: str, address: str = "", **options: Any) -> Table:
+        site = Site(tmp_path / game, game)
+        site.plant_learner()
+        opened.append(Table(browser, site, address, **options))
+        return opened[-1]
+
+    yield go
+    for one in opened:
+        one.close()
+
+
+def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) -> None:
+    seen = table("connect_four")
+    assert seen.wait()
+    seen.page.get_by_label("what the network thinks").check()
+    seen.page.locator("#thoughts .target").first.wait_for()
+    assert seen.page.locator("#thoughts .target").count() == 7
+    seen.page.locator('#position [aria-label="x3"]').click()
+    until(lambda: seen.page.locator("#position [data-disc]").count() == 2, "an answer")
+    seen.page.get_by_role("button", name="take back").click()
+    until(lambda: seen.page.locator("#position [data-disc]").count() == 0, "the move is back")
+    seen.page.get_by_role("button", name="hint").click()
+    seen.page.locator("#position circle.hint").first.wait_for()
+    seen.play()
+    discs = seen.page.locator("#position [data-disc]").count()
+    assert discs == seen.page.locator("#played li").count() > 6
+    shot(seen.page, "play-connect-four")
+    link = seen.page.url
+    seen.page.get_by_role("button", name="analyse").click()
+    seen.page.locator("#analysis .targets .target").first.wait_for()
+    assert seen.page.locator("#analysis #moves button").count() == discs
+    shot(seen.page, "play-analysis")
+    seen.page.goto("about:blank")
+    seen.page.goto(link)
+    until(lambda: seen.page.locator("#position [data-disc]").count() == discs, "the shared position")
+    assert seen.complaints == []
+
+
+def test_backgammon_is_played_with_dice(table: Any) -> None:
+    seen = table("backgammon")
+    assert seen.wait()
+    assert 1 <= seen.page.locator("#position [data-die]").count() <= 4
+    shot(seen.page, "play-backgammon")
+    seen.play(plies=40)
+    assert seen.page.locator("#position circle.disc").count() > 10
+    moves = seen.page.locator("#played li").all_inner_texts()
+    assert any("rolls" in move for move in moves)
+    assert any("x " in move and "/" in move for move in moves)
+    assert seen.complaints == []
+
+
+HANDS = "document.documentElement.outerHTML + location.href"
+
+
+def test_hands_at_blob_are_dealt_and_those_of_others_are_nowhere_in_the_page(table: Any) -> None:
+    seen = table("blob")
+    assert seen.wait()
+    own = seen.page.locator("#position .hand", has_text="you").locator(".card").all_inner_texts()
+    assert len(own) == 5
+    assert "▒" not in own
+    assert seen.page.locator("#position .card.back").count() == 15
+    cards = seen.page.evaluate("[...document.querySelectorAll('.card')].map((card) => card.textContent)")
+    assert sorted(cards) == sorted([*own, *["▒"] * 15])
+    text = seen.page.evaluate(HANDS)
+    assert "moves=" not in text
+    assert " to 1" not in text
+    assert seen.page.get_by_role("button", name="link").is_disabled()
+    shot(seen.page, "play-blob")
+    seen.play()
+    assert seen.page.locator("#position .card.back").count() == 0
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", "othello", "gomoku", "hex", "beasty_bar"])
+def test_every_other_game_is_played_by_clicks(table: Any, game: str) -> None:
+    seen = table(game)
+    seen.play(plies=5)
+    seen.wait()
+    assert seen.page.locator("#played li").count() >= 5
+    shot(seen.page, f"play-{game}")
+    assert seen.complaints == []
+
+
+def test_dark_and_narrow(table: Any) -> None:
+    seen = table("othello", color_scheme="dark")
+    assert seen.wait()
+    seen.page.set_viewport_size({"width": 400, "height": 820})
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 400
+    seen.page.get_by_role("button", name="hint").click()
+    seen.page.locator("#position circle.hint").first.wait_for()
+    shot(seen.page, "play-dark-phone")
+
+
+@pytest.mark.parametrize("kind", ["resnet", "outcomes", "transformer"])
+def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: str) -> None:
+    site = Site(tmp_path, KINDS[kind][0])
+    sha256, uri = open_store("file", directory=tmp_path / RUN / "weights").put(sharp_bytes(kind))
+    weights = WeightEvent(RUN, 1, sha256, uri, 1, now_ms())
+    site.bus.publish(keys.weights(RUN), encode(weights))
+    record = site.ledger.run(RUN).record
+    make_model(site.bus, site.services.store_of(record, tmp_path), site.game, weights, ModelCatalog(site.bus, RUN))
+    seen = Table(browser, site)
+    try:
+        assert seen.wait()
+        seen.page.get_by_label("plays").select_option("tab")
+        seen.page.get_by_label("what the network thinks").check()
+        seen.page.locator("#thoughts .target").first.wait_for()
+        asked = len([path for path in site.app.paths if path.endswith("/moves")])
+        seen.play(plies=3)
+        seen.page.get_by_role("button", name="take back").click()
+        seen.wait()
+        assert len([path for path in site.app.paths if path.endswith("/moves")]) == asked
+        assert seen.complaints == []
+    finally:
+        seen.close()
+
+
+def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any) -> None:
+    seen = table("connect_four", f"run={RUN}&moves=zz.1")
+    assert seen.wait()
+    assert "the link's moves" in seen.page.locator("#problem").inner_text()

@@ -1,0 +1,63 @@
+"""Moves over REST with real networks behind a real broker: the daemon's way, without torch of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from inference_doubles import RUN, SECTIONS, serving, weights
+
+from azq import games
+from azq.arena.searcher import Searcher
+from azq.bus.memory import MemoryBus
+from azq.config import BrokerConfig, DaemonConfig, InferenceConfig, dump_run
+from azq.inference.ask.local import LocalEvaluator
+from azq.ledger import MemoryLedger
+from azq.wire import keys
+from azq.wire.messages import RunRecord
+from daemon.api.app import create_app
+from daemon.api.moves import for_latency
+from daemon.api.services import Services
+from daemon.serve import rest
+from daemon.serve.health import Health
+
+
+@pytest.fixture
+def http(broker, control):
+    ledger = MemoryLedger(MemoryBus())
+    ledger.create_run(RunRecord(RUN, json.dumps(dump_run(SECTIONS)).encode(), {}, "", 1))
+    planes = BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)
+    evaluator_of = partial(rest._evaluator, planes, itertools.count(1))
+    app = create_app(Services(ledger, control, DaemonConfig(), Health(), Path("runs"), games.names, evaluator_of=evaluator_of))
+    yield TestClient(app, base_url="http://127.0.0.1")
+    app.state.turns.close()
+
+
+def test_moves_are_those_of_the_same_search_over_the_same_network(http, connect, shelf):
+    shelf.publish(1, weights(1))
+    shelf.publish(2, weights(2, version=2))
+    body = {"positions": [{"actions": []}, {"actions": [3, 3, 2]}], "num_simulations": 120, "seed": 5, "weights": 1}
+    with serving(connect.server(shelf)):
+        answer = http.post(f"/v1/runs/{RUN}/moves", json=body).json()
+        newest = http.post(f"/v1/runs/{RUN}/moves", json={"positions": [{}]}).json()
+    assert (answer["weight_version"], newest["weight_version"]) == (1, 2)
+    game = games.load("connect_four")
+    local = LocalEvaluator.from_bytes(game, weights(1), InferenceConfig(device="cpu", threads=1))
+    searcher = Searcher(game, local, for_latency(SECTIONS.search, game), 120, slots=2)
+    for move, result in zip(answer["moves"], searcher.results([[], [3, 3, 2]]), strict=True):
+        visits = {one["action"]: one["visits"] for one in move["candidates"]}
+        assert sum(visits.values()) == 120
+        assert move["action"] == result.best_action
+        assert visits == {action: int(result.visit_counts[action]) for action in visits}
+    local.close()
+
+
+def test_nothing_is_left_behind(http, connect, shelf):
+    shelf.publish(1, weights(1))
+    with serving(connect.server(shelf)):
+        assert http.post(f"/v1/runs/{RUN}/moves", json={"positions": [{}], "num_simulations": 16}).status_code == 200
+    assert connect.data().values(keys.reply("")) == {}

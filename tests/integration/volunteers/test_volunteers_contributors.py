@@ -1,0 +1,179 @@
+"""Contributors at a real broker: who is let in, what is kept of him, what an operator does, also by the commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from replay_games import play_game
+from typer.testing import CliRunner
+
+from azq import games
+from azq.cli.app import app
+from azq.config import GatewayConfig
+from azq.errors import NotFound
+from azq.ledger import Ledger
+from azq.volunteers.contributors import DAY_S, Contributors
+from azq.volunteers.guests import Guest
+from azq.volunteers.standing import Judgement, Trust, after_batch, standing_of
+from azq.wire import keys
+from azq.wire.codec import decode, encode
+from azq.wire.connect import connect
+from azq.wire.messages import PurgedGames, PurgeOrders, RunRecord, SampleEvent
+from azq.wire.tabs import Refused
+
+GAME = games.load("tic_tac_toe")
+NOW_MS = 1_770_000_000_000
+
+
+@pytest.fixture
+def client(broker: Any) -> Iterator[Any]:
+    client = connect(broker.control_url)
+    yield client
+    client.close()
+
+
+class Door:
+    """Contributors under a clock that the test turns."""
+
+    def __init__(self, client: Any, **limits: Any) -> None:
+        self.now_ms = NOW_MS
+        self.all = Contributors(client, GatewayConfig(**limits), b"secret", lambda: self.now_ms)
+
+    def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop") -> Guest:
+        found = self.all.welcome(token, invite, address, device)
+        assert isinstance(found, Guest), found
+        return found
+
+    def refused(self, token: str = "", invite: str = "", address: str = "10.0.0.1") -> str:
+        found = self.all.welcome(token, invite, address, "laptop")
+        assert isinstance(found, Refused)
+        return found.reason
+
+
+def by(guest: Guest, uid: int) -> SampleEvent:
+    return msgspec.structs.replace(play_game(GAME, uid), worker=f"browser:{guest.contributor}")
+
+
+def test_a_device_comes_back_by_its_token_of_which_only_a_hash_is_kept(client: Any) -> None:
+    door = Door(client)
+    ann = door.come()
+    assert door.come(ann.token) == ann
+    assert door.come(f"{ann.contributor}.wrong").contributor != ann.contributor
+    assert door.come("nonsense").contributor != ann.contributor
+    secret = ann.token.partition(".")[2]
+    kept = b"".join(client.dump(key) for key in client.keys("azq:volunteers:*"))
+    assert secret.encode() not in kept
+    assert b"10.0.0.1" not in kept
+
+
+def test_invitations_name_their_guests_and_have_an_end(client: Any) -> None:
+    door = Door(client, invited_only=True)
+    assert "only who was invited" in door.refused()
+    code = door.all.invite("class 7b", uses=2, days=1)
+    assert [door.come(invite=code).name for _ in range(2)] == ["class 7b"] * 2
+    assert "used up" in door.refused(invite=code)
+    assert "used up" in door.refused(invite="made-up")
+    (key,) = client.keys("azq:volunteers:invitation:*")
+    assert 0 < client.ttl(key) <= DAY_S
+    assert code.encode() not in key
+    known = door.come(door.come(invite=door.all.invite("", 1, 1)).token)
+    assert known.name.startswith("guest-")
+
+
+def test_quotas_by_key_and_by_address(client: Any) -> None:
+    door = Door(client, keys_per_day=3, games_per_hour=10, games_per_hour_each=15)
+    ann, bob, _ = (door.come() for _ in range(3))
+    assert "too many new devices" in door.refused()
+    door.come(ann.token)
+    door.come(address="10.0.0.2")
+    assert door.all.refusal(ann.contributor, 10) == ""
+    assert "an hour came from this device" in door.all.refusal(ann.contributor, 1)
+    assert "from one address" in door.all.refusal(bob.contributor, 10)
+    door.now_ms += 1000 * DAY_S
+    assert door.all.refusal(ann.contributor, 10) == ""
+    door.come()
+
+
+def test_a_thousand_keys_from_one_address_are_fifty(client: Any) -> None:
+    door = Door(client)
+    came = [isinstance(door.all.welcome("", "", "10.0.0.9", ""), Guest) for _ in range(1000)]
+    assert sum(came) == 50
+
+
+def test_histories_change_and_blocks_work_at_once(client: Any) -> None:
+    door, other = Door(client), Door(client)
+    ann = door.come()
+    for each in (door, other):
+        each.all.change(ann.contributor, lambda history: after_batch(history, Judgement({1: (0.0,)}, {}, 5, 5)))
+    assert other.all.history(ann.contributor).accepted == pytest.approx(2.0, rel=0.01)
+    assert door.all.block(ann.contributor, "spam").trust is Trust.BLOCKED
+    assert "spam" in door.refused(ann.token)
+    assert door.all.unblock(ann.contributor).trust is Trust.PROBATION
+    assert door.come(ann.token) == ann
+    with pytest.raises(NotFound):
+        door.all.change("nobody", lambda history: history)
+    assert standing_of(door.all.history("nobody")).trust is Trust.PROBATION
+
+
+def test_the_switch_turns_everybody_away(client: Any) -> None:
+    door = Door(client)
+    ann = door.come()
+    door.all.turn(on=False, reason="back on Monday")
+    assert "nobody's help" in door.refused(ann.token)
+    assert door.all.refusal(ann.contributor, 1) == door.all.closed() == "back on Monday"
+    door.all.turn(on=True)
+    assert door.come(ann.token) == ann
+
+
+def test_totals_by_day_month_and_ever(client: Any) -> None:
+    door = Door(client)
+    ann, bob = door.come(device="phone"), door.come()
+    assert door.all.credit([by(ann, 1), by(ann, 2), by(bob, 3)])[ann.contributor]["games"] == 2
+    door.now_ms += 1000 * DAY_S
+    door.all.credit([by(bob, 4)])
+    totals = door.all.totals()
+    assert [totals[period]["games"] for period in ("ever", "day")] == [4, 1]
+    assert totals["ever"]["contributors"] == 2
+    leaders = door.all.leaderboard()
+    assert [(row["device"], row["games"], row["games_day"]) for row in leaders] in (
+        [("phone", 2, 0), ("laptop", 2, 1)],
+        [("laptop", 2, 1), ("phone", 2, 0)],
+    )
+    door.all.block(ann.contributor, "")
+    assert len(door.all.leaderboard()) == 1
+
+
+def test_the_commands_do_what_they_say(client: Any, broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZQ_BROKER__CONTROL_URL", broker.control_url)
+    monkeypatch.setenv("AZQ_BROKER__DATA_URL", broker.data_url)
+    door = Door(client)
+    ann = door.come()
+    door.all.credit([by(ann, 1)])
+    Ledger(client).create_run(RunRecord("r", b"{}", {}, "", 1))
+
+    def said(*words: str) -> Any:
+        answer = CliRunner().invoke(app, ["volunteers", *words, "--json"])
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.stdout)
+
+    (row,) = said("list")
+    assert (row["contributor"], row["games"], row["trust"]) == (ann.contributor, 1, "probation")
+    assert said("block", ann.name, "--reason", "rude")["blocked"] == ann.contributor
+    assert said("show", ann.contributor)["reason"] == "rude"
+    said("unblock", ann.name)
+    code = said("invite", "--name", "friends")["link"].partition("#invite=")[2]
+    assert door.come(invite=code).name == "friends"
+    said("off", "--reason", "later")
+    assert door.refused()
+    said("on")
+    assert said("purge", ann.name, "--run", "r", "--wait", "0") == {"purged": ann.contributor}
+    orders = decode(client.get(keys.purges("r")), PurgeOrders).until_ms
+    worker = f"browser:{ann.contributor}"
+    assert list(orders) == [worker]
+    monkeypatch.setattr("azq.cli.volunteers.now_ms", lambda: 7)
+    client.set(keys.purged("r", worker), encode(PurgedGames(7, 1, 5, 50)))
+    assert said("purge", ann.name, "--run", "r")["share"] == pytest.approx(0.1)
