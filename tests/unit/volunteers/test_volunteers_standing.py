@@ -51,7 +51,7 @@ class Campaign:
 
 
 def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS) -> Campaign:
-    """Batch after batch until the games are given, or the first batch is refused."""
+    """Batch after batch until the games are given, a batch is refused, or too many plies differed in all."""
     rng, found, history = random.Random(seed), Campaign(), History()
     drawn = _drawn(rng, is_false, shows)
     judge = Verification(lambda *_: pytest.fail("nothing is evaluated"), rng)
@@ -61,6 +61,9 @@ def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS)
         patch.setattr(verification, "recompute", drawn)
         while given < games and not found.caught:
             standing = standing_of(history)
+            if standing.trust is Trust.BLOCKED:
+                found.caught = True
+                break
             size = max(1, round(standing.batch_plies / history.mean_plies))
             uids = range(given + 1, given + 1 + size)
             said = judge.judge(_NO_ORDER, standing.share, [Returned(GameRecord(uid), GameRecord(uid)) for uid in uids])
