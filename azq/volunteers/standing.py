@@ -35,7 +35,7 @@ MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones
 HONEST = 1e-3  # of honest plies may differ: near ties that another rounding decided otherwise; 7e-6 to 3e-5 did, of a rough backend 1e-3
 
 
-class Trust(StrEnum):
+class Trusted(StrEnum):
     """probation -> established; a refused batch leads back, two of them to blocked. `barred` is what a person decided."""
 
     PROBATION = "probation"
@@ -43,7 +43,7 @@ class Trust(StrEnum):
     BLOCKED = "blocked"
 
 
-class History(msgspec.Struct, frozen=True):
+class TrackRecord(msgspec.Struct, frozen=True):
     """What became of a contributor's games, each game counting half as much after every `HALF_LIFE_GAMES` later ones."""
 
     accepted: float = 0.0  # games
@@ -65,29 +65,29 @@ class History(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContributorStanding:
     """What is asked of a contributor now."""
 
-    trust: Trust
+    trust: Trusted
     share: float  # of his plies that are searched again
     batch_plies: int  # searched plies at which a batch is full
     reliability: float  # share of his games that were taken, newer ones counting more
     reason: str = ""  # of a block
 
 
-def standing_of(history: History) -> Standing:
+def standing_of(history: TrackRecord) -> ContributorStanding:
     """The standing that follows from a history."""
     games = history.accepted + history.refused + history.late
     reliability = history.accepted / games if games else 1.0
     reason = history.barred or _suspicion(history)
     if reason:
-        return Standing(Trust.BLOCKED, 1.0, 1, reliability, reason)
+        return ContributorStanding(Trusted.BLOCKED, 1.0, 1, reliability, reason)
     trusted = history.agreed_since >= TRUSTED_AFTER and history.games_since >= TRUSTED_GAMES
     share = SHARE if trusted else PROBATION_SHARE
-    return Standing(Trust.ESTABLISHED if trusted else Trust.PROBATION, share, round(CHECKS / share), reliability)
+    return ContributorStanding(Trusted.ESTABLISHED if trusted else Trusted.PROBATION, share, round(CHECKS / share), reliability)
 
 
-def _suspicion(history: History) -> str:
+def _suspicion(history: TrackRecord) -> str:
     if history.faults > MOST_FAULTS:
         return "games of several batches were not made as they were ordered"
     if history.differed > most_differing(history.recomputed, WRONGLY_BLOCKED):
@@ -106,11 +106,11 @@ class Judgement(msgspec.Struct, frozen=True):
     fault: bool = False  # the batch was refused, or held a game that no honest tab makes
 
 
-def after_batch(history: History, found: Judgement, late: int = 0) -> History:
+def after_batch(history: TrackRecord, found: Judgement, late: int = 0) -> TrackRecord:
     """The history once a batch was judged, and `late` games were refused that others had finished."""
     accepted, refused = len(found.returns), len(found.refused)
     kept = 0.5 ** ((accepted + refused + late) / HALF_LIFE_GAMES)
-    return History(
+    return TrackRecord(
         accepted=history.accepted * kept + accepted,
         refused=history.refused * kept + refused,
         late=history.late * kept + late,

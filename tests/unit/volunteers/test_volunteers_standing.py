@@ -21,9 +21,9 @@ from azq.volunteers.standing import (
     PROBATION_SHARE,
     SHARE,
     WRONGLY_REFUSED,
-    History,
     Judgement,
-    Trust,
+    TrackRecord,
+    Trusted,
     after_batch,
     checks_of,
     most_differing,
@@ -52,7 +52,7 @@ class Campaign:
 
 def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS) -> Campaign:
     """Batch after batch until the games are given, a batch is refused, or too many plies differed in all."""
-    rng, found, history = random.Random(seed), Campaign(), History()
+    rng, found, history = random.Random(seed), Campaign(), TrackRecord()
     drawn = _drawn(rng, is_false, shows)
     judge = Verification(lambda *_: pytest.fail("nothing is evaluated"), rng)
     given = 0
@@ -72,7 +72,7 @@ def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS)
             found.entered += len(said.returns)
             found.false_entered += sum(any(is_false(uid, ply) for ply in range(PLIES)) for uid in said.returns)
             found.plies, found.recomputed = found.plies + said.plies, found.recomputed + said.recomputed
-            if standing.trust is Trust.ESTABLISHED:
+            if standing.trust is Trusted.ESTABLISHED:
                 found.established_plies += said.plies
                 found.established_recomputed += said.recomputed
             found.caught = said.fault
@@ -170,34 +170,34 @@ def judged(accepted: int = 0, refused: int = 0, *, recomputed: int = 20, differe
 
 
 def test_trust_is_earned_by_plies_and_games_and_lost_at_once() -> None:
-    history = History()
-    assert (standing_of(history).trust, standing_of(history).share) == (Trust.PROBATION, PROBATION_SHARE)
+    history = TrackRecord()
+    assert (standing_of(history).trust, standing_of(history).share) == (Trusted.PROBATION, PROBATION_SHARE)
     batches = 0
-    while standing_of(history).trust is Trust.PROBATION:
+    while standing_of(history).trust is Trusted.PROBATION:
         history, batches = after_batch(history, judged(5)), batches + 1
     assert batches == 10
     assert standing_of(history).share == SHARE
     fallen = after_batch(history, judged(refused=5, differed=2))
-    assert standing_of(fallen).trust is Trust.PROBATION
+    assert standing_of(fallen).trust is Trusted.PROBATION
     again = after_batch(fallen, judged(refused=5, differed=2))
-    assert standing_of(again).trust is Trust.BLOCKED
+    assert standing_of(again).trust is Trusted.BLOCKED
     assert "several batches" in standing_of(again).reason
 
 
 def test_faults_are_forgotten_and_differences_add_up() -> None:
-    history = after_batch(History(), judged(refused=1, differed=2))
+    history = after_batch(TrackRecord(), judged(refused=1, differed=2))
     for _ in range(60):
         history = after_batch(history, judged(20))
-    assert standing_of(after_batch(history, judged(refused=1, differed=2))).trust is Trust.PROBATION
-    slow = History()
-    while standing_of(slow).trust is not Trust.BLOCKED:  # one ply of each batch, which alone is no reason
+    assert standing_of(after_batch(history, judged(refused=1, differed=2))).trust is Trusted.PROBATION
+    slow = TrackRecord()
+    while standing_of(slow).trust is not Trusted.BLOCKED:  # one ply of each batch, which alone is no reason
         slow = after_batch(slow, judged(20, differed=1))
     assert slow.accepted < 200
-    assert standing_of(History(barred="spam")).reason == "spam"
+    assert standing_of(TrackRecord(barred="spam")).reason == "spam"
 
 
 def test_reliability_is_the_share_that_was_taken() -> None:
-    history = after_batch(History(), judged(30, 10), late=0)
+    history = after_batch(TrackRecord(), judged(30, 10), late=0)
     assert standing_of(history).reliability == pytest.approx(0.75)
     assert after_batch(history, judged(1000)).refused == pytest.approx(5.0, rel=0.01)
 
