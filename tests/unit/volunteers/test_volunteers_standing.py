@@ -61,7 +61,7 @@ def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS)
         patch.setattr(verification, "recompute", drawn)
         while given < games and not found.caught:
             standing = standing_of(history)
-            if standing.trust is Trust.BLOCKED:
+            if standing.trust is Trusted.BLOCKED:
                 found.caught = True
                 break
             size = max(1, round(standing.batch_plies / history.mean_plies))
