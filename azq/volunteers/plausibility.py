@@ -21,7 +21,7 @@ from azq.replay.samples import samples_of
 from azq.search.search import exploring
 from azq.volunteers.judging import Returned
 from azq.volunteers.recompute import Arrays, ChosenPly
-from azq.wire.arrays import arrays_of, unpack_record
+from azq.wire.arrays import unpack_record
 from azq.wire.messages import GameRecord, SampleEvent
 
 MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
@@ -83,7 +83,7 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
     game, record = order.game, returned.record
     try:
         arrays = unpack_record(record, game.num_distinct_actions(), game.value_size())
-        given = _given(game, record, returned.handed)
+        given = _given(game, arrays, returned.handed)
         returns = _returns(order, record.uid, arrays)
         samples_of(game, [SampleEvent(record, returns, "", 0)], 0.0)  # which checks actions, policies and root values
     except (WireError, IllegalActionError) as error:
@@ -96,12 +96,12 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
     return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
 
 
-def _given(game: _core.Game, record: GameRecord, handed: GameRecord) -> int:
+def _given(game: _core.Game, arrays: Arrays, handed: GameRecord) -> int:
     """Plies that the game was handed out with, which are to be as they were."""
-    for name in record.__struct_fields__[1:]:
-        if not getattr(record, name).startswith(getattr(handed, name)):
-            raise Implausible("it does not go on from what was handed out")
-    return len(arrays_of(handed, game.num_distinct_actions(), game.value_size(), "what was handed out")["actions"])
+    given = unpack_record(handed, game.num_distinct_actions(), game.value_size())
+    if not all(arrays[name].tobytes().startswith(array.tobytes()) for name, array in given.items()):
+        raise Implausible("it does not go on from what was handed out")
+    return len(given["actions"])
 
 
 def _returns(order: SearchOrder, uid: int, arrays: Arrays) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ import pytest
 from browsing import launched, shot
 from page_site import RUN, Site, now_ms
 from sharp_nets import KINDS, sharp_bytes
+from tab_site import TabSite
 from waiting import until
 
 from azq.store import open_store
@@ -191,6 +192,25 @@ def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: 
         seen.wait()
         assert len([path for path in site.app.paths if path.endswith("/moves")]) == asked
         assert seen.complaints == []
+    finally:
+        seen.close()
+
+
+def test_a_gateway_has_the_same_page_where_all_happens_in_the_tab(browser: Any, tmp_path: Path) -> None:
+    site = TabSite(tmp_path)
+    for version in (1, 2):
+        site.publish(version)
+    site.rate(2)
+    seen = Table(browser, site)
+    try:
+        assert seen.wait()
+        levels = seen.page.locator("#level option").all_inner_texts()
+        assert any("Elo · v1" in level or "Elo · v2" in level for level in levels)
+        assert not seen.page.get_by_label("plays").is_visible()
+        seen.play()
+        assert seen.status in ("you win", "you lose", "a draw")
+        seen.page.get_by_role("button", name="analyse").click()
+        seen.page.locator("#analysis .targets .target").first.wait_for()
     finally:
         seen.close()
 

@@ -1,11 +1,11 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
-import { Refused, takeToken } from "/web/api.js";
-import { beside, board } from "/web/board.js";
-import { loadCore } from "/web/core.js";
-import { h, show } from "/web/dom.js";
-import { askForToken, themeButton } from "/web/frame.js";
-import { Replay, thoughts } from "/web/replay.js";
+import { Refused, takeToken } from "../api.js";
+import { beside, board } from "../board.js";
+import { loadCore } from "../core.js";
+import { h, show } from "../dom.js";
+import { askForToken, themeButton } from "../frame.js";
+import { Replay, thoughts } from "../replay.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
 

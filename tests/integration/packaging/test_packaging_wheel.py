@@ -68,5 +68,6 @@ def test_the_wheel_carries_units_and_no_sources_of_the_core(wheel: Path) -> None
     assert {"daemon/page/index.html", "daemon/page/app.js", "daemon/page/style.css", "azq/web/look.css", "azq/web/board.js"} <= set(names)
     assert {"azq/web/network.js", "azq/web/vendor/ort-wasm-simd-threaded.wasm.gz", "azq/web/vendor/ort.LICENSE"} <= set(names)
     assert any(name.endswith("share/azq/ops/drills/learner-kill.toml") for name in names)
+    assert {"azq/web/azq.wasm", "azq/web/core.js", "azq/web/calls.js", "azq/web/search.js"} <= set(names)
     assert not [name for name in names if name.endswith((".cpp", ".hpp"))]
     assert not [name for name in names if name.startswith(("tests/", "runs/", "ops/"))]

@@ -42,7 +42,7 @@ from azq.wire.connect import connect
 GAME = games.load("connect_four")
 SECTIONS = RunSections.model_validate({"run": {"game": "connect_four", "seed": 5}, "search": {"num_simulations": 16}})
 SEARCH = SECTIONS.search.model_copy(update={"reuse_subtree": False})
-EXACT = {"device": "cpu", "precision": "float32", "compile": False, "threads": 1}
+EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
 VERSIONS = 3
 
 
@@ -79,7 +79,7 @@ class Court:
         """Games made with the weights of a version that are said to be of another."""
 
         state, meta = from_bytes(self.weights[weights_of])
-        model = Model(NetSpec.of(GAME), network_of(meta), InferenceConfig(**EXACT))
+        model = Model(NetSpec.of(GAME), network_of(meta), EXACT)
         model.take(state, meta)
 
         def evaluate(_: int, packed: NDArray[np.uint8]) -> Outputs:
@@ -233,7 +233,7 @@ def test_a_local_evaluator_in_float32_rounds_as_torch_does(court: Court) -> None
     """To the nearest float16, ties to even, whatever else is in the batch."""
 
     packed = np.stack([GAME.new_initial_state().packed_observation()] * 40)
-    evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], InferenceConfig(**EXACT))
+    evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], EXACT)
     whole = evaluator.result(evaluator.submit(packed), timeout_s=30.0)
     one = evaluator.result(evaluator.submit(packed[:1]), timeout_s=30.0)
     evaluator.close()

@@ -145,3 +145,20 @@ def test_budgets_follow_from_the_runs_settings() -> None:
     config = order_of("tic_tac_toe").config(8)
     assert isinstance(config, _core.SearchConfig)
     assert (config.num_simulations, config.reuse_subtree, config.random_opening_plies) == (8, False, 2)
+
+
+@pytest.mark.parametrize("name", ["backgammon", "blob"])
+def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: str) -> None:
+    """Servers leave zeros of policies out, tabs do not."""
+    order, games = made(name, range(1, 2))
+    found = arrays(order, games[0])
+    kept = {name: array[:30] for name, array in found.items()}
+    there = kept["policies"] != 0
+    support = np.packbits(there, axis=1, bitorder="little").tobytes()
+    parts = [(array[there] if name == "policies" else array).tobytes() for name, array in kept.items()]
+    handed = GameRecord(1, *parts, support=support)
+    whole = with_arrays(Returned(GameRecord(1), handed, 1000), **found)
+    assert min(ply.ply for ply in check(order, whole).own) >= 30
+    found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5
+    with pytest.raises(Implausible, match="does not go on"):
+        check(order, with_arrays(whole, policies=found["policies"]))
