@@ -18,8 +18,8 @@ export const FIELDS = {
   Refused: ["reason", "remedy", "uids", "final"],
   Standing: ["figures"],
 };
-const TAB_GAME = ["uid", "ticket", "actions", "policies", "rootValues", "simulations", "weightVersions", "spentMs"];
-const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weightVersions"];
+const TAB_GAME = ["uid", "ticket", "actions", "policies", "rootValues", "simulations", "weightVersions", "spentMs", "support"];
+const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weightVersions", "support"];
 
 /** The frame of a message {tag, ...fields}. */
 export const toFrame = (message) => encode([SCHEMA, [message.tag, ...FIELDS[message.tag].map((name) => message[name])]]);

@@ -135,9 +135,11 @@ const told = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
 function drawThoughts() {
   const advice = page.advice.get(page.table.actions().join());
   const wanted = advice && ($("thinks").checked || page.hint !== null);
-  const shown = (advice?.candidates ?? []).slice(0, SHOWN);
-  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${advice.value.toFixed(2)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
+  const shown = (advice?.candidates ?? []).slice(0, SHOWN).map((one) => ({ ...one, text: one.value === null ? one.text : `${one.text}  ${worth(one.value)}` }));
+  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${worth(advice.value)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
 }
+
+const worth = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
 function verdict(returns, seat) {
   const best = Math.max(...returns);
