@@ -8,7 +8,7 @@ LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
 CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up install uninstall test drills mutants check sanitize lock clean
+.PHONY: setup up install uninstall test drills mutants check sanitize wasm lock clean
 
 setup: $(VENV)/.built
 
@@ -72,8 +72,16 @@ sanitize: setup
 	PATH="$(abspath $(BIN)):$$PATH" cmake --build build/sanitize
 	./build/sanitize/azq_core_tests
 
+# The core for browsers. Whoever changes the C++ that is in it commits what this writes: the same bytes wherever it runs.
+wasm: $(VENV)/.wasm
+	ZIG_GLOBAL_CACHE_DIR="$(abspath build/zig)" $(BIN)/python ops/wasm.py
+
+$(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
+	$(LOCKED) -r $<
+	@touch $@
+
 lock: $(BIN)/python
 	ops/lock.sh $(BIN)/python $(WHEELS)
 
 clean:
-	rm -rf build $(VENV)/.built $(VENV)/.deps
+	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm

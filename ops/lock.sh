@@ -11,6 +11,7 @@ compile() { "$python" -m uv pip compile - --python-version 3.11 --universal --ge
 
 echo "pip==26.3" | compile -o $locks/pip.txt
 echo "uv" | compile -o $locks/uv.txt
+sed -n 's/^wasm = \["\(.*\)"\]$/\1/p' pyproject.toml | compile -o $locks/wasm.txt
 "$python" ops/requirements.py direct embedded eval nvml plot s3 | compile -o constraints.txt
 sed -i '1{/^#/!i # Every dependency of azq, pinned and hashed, for each Python and machine. Made by `make lock`, not by hand.
 }' constraints.txt

@@ -28,7 +28,7 @@ def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]
 
     The run's other search settings as they are.
     """
-    figures = {algorithm: _rate(config, game, algorithm, seconds / 2) for algorithm in ("puct", "gumbel")}
+    figures = {algorithm: rate(config, game, algorithm, seconds / 2) for algorithm in ("puct", "gumbel")}
     chosen = config.search.algorithm
     return {
         "game": game,
@@ -82,7 +82,8 @@ def _leaf_s(config: Config, game: str, trees: int, seconds: float) -> float:
     return spent / leaves
 
 
-def _rate(config: Config, game: str, algorithm: str, seconds: float) -> float:
+def rate(config: Config, game: str, algorithm: str, seconds: float) -> float:
+    """Simulations per CPU-second with the core's own evaluator."""
     settings = config.search.model_copy(update={"algorithm": algorithm, "num_simulations": SIMULATIONS})
     search = _core.Search(games.load(game), exploring(settings), num_slots=TREES, seed=1)
     search.run_uniform(CHUNK)

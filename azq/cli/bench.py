@@ -123,6 +123,16 @@ def replay(
 
 
 @_measured
+def browser(
+    seconds: Seconds = 30.0,
+    game: str = "connect_four",
+    tabs: Annotated[list[int] | None, typer.Option("--tabs", min=1, help="Tabs that work at once; repeatable. 1 and 2 without.")] = None,
+) -> dict[str, Any]:
+    """The core in a headless Chromium: simulations in its tabs, and their share of the extension's speed."""
+    return {"tabs": tuple(tabs or (1, 2))}
+
+
+@_measured
 def peers(seconds: Seconds = 20.0) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
 

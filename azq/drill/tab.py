@@ -84,7 +84,7 @@ class Play:
 
 def _brought(record: GameRecord, ticket: bytes) -> TabGame:
     arrays = (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions)
-    return TabGame(record.uid, ticket, *arrays)
+    return TabGame(record.uid, ticket, *arrays, support=record.support)
 
 
 @dataclass

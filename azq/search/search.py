@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from azq import _core
 from azq.config import SearchConfig
 from azq.search.portable import PortableSearch
@@ -46,7 +48,12 @@ def make_search(
 
 def exploring(search: SearchConfig, *, random_opening_plies: int = 0) -> _core.SearchConfig:
     """Self-play's settings: noise, temperature and random opening plies as configured."""
-    return _core.SearchConfig(**search.model_dump(exclude={"schedule"}), random_opening_plies=random_opening_plies)
+    return _core.SearchConfig(**exploring_values(search, random_opening_plies=random_opening_plies))
+
+
+def exploring_values(search: SearchConfig, *, random_opening_plies: int = 0) -> dict[str, Any]:
+    """The same by their names, as the core takes them wherever it runs."""
+    return {**search.model_dump(exclude={"schedule"}), "random_opening_plies": random_opening_plies}
 
 
 def greedy(search: SearchConfig, num_simulations: int) -> SearchConfig:

@@ -11,7 +11,7 @@ from azq.wire.tabs import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class Volunteer:
     """A contributor as a gateway knows him."""
 
     contributor: str
@@ -22,7 +22,7 @@ class Guest:
 class Guests(Protocol):
     """Who may contribute, and what they did. Each call may take a while and raise `BrokerError`; safe to share between threads."""
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Guest | Refused:
+    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer | Refused:
         """The contributor of a token, a new one without, or why he may not."""
         ...
 

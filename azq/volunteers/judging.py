@@ -23,7 +23,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class GamesBatch:
     """Finished games of one contributor, each once, to be accepted or refused."""
 
     run: RunRecord
@@ -33,7 +33,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GamesVerdict:
     """What becomes of a batch: each of its games is in exactly one of the two."""
 
     returns: Mapping[int, tuple[float, ...]] = field(default_factory=dict)  # by uid, of the games that count; computed, not believed
@@ -47,7 +47,7 @@ class Judge(Protocol):
         """How many of a contributor's finished games are judged together, at least one; answers at once."""
         ...
 
-    def judge(self, batch: Batch) -> Verdict:
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
         """The verdict. Raises `AzqError` where there can be none now; the batch is judged again later."""
         ...
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from azq.bench.browser import CHROMIUM
 from azq.bench.plan import cases, parts
 from azq.bench.rig import command_of
 from azq.bench.suite import described, measure_part
@@ -30,6 +31,12 @@ def bench(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def test_search(tmp_path: Path) -> None:
     assert bench(tmp_path, "search", "--seconds", "0.5")["simulations_per_cpu_s"] > 0
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
+def test_browser(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "2")
+    assert figures["tabs"]["2"]["native_share"] > 0
 
 
 @pytest.mark.slow

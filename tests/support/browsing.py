@@ -9,29 +9,21 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = Path("/usr/bin/chromium")
+from azq.bench.browser import chromium
+from azq.errors import MissingExtra
+
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @contextlib.contextmanager
 def launched(*more: str) -> Iterator[Any]:
     """A browser, with more arguments, as long as it is entered; skips the test where none is installed."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=[*ARGUMENTS, *more])
+    with contextlib.ExitStack() as stack:
+        try:
+            browser = stack.enter_context(chromium(*more))
+        except MissingExtra as error:
+            pytest.skip(str(error))
         yield browser
-        browser.close()
 
 
 def shot(page: Any, name: str) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from browsing import launched
 
+from azq.bench.browser import open_tab, web
+
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "azq" / "web"
-TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
+WEB = web()
 
 
 def in_node(script: Path, given: Any = None) -> Any:
@@ -28,23 +29,6 @@ def in_node(script: Path, given: Any = None) -> Any:
 
 def in_browser(script: Path, run: str, given: Any = None) -> Any:
     """What `run`, a JavaScript function of (core, the script's exports, given), returns in a page; skips where there is no browser."""
-    files = {**{f"/{file.name}": file for file in WEB.iterdir()}, f"/{script.name}": script}
-
-    def serve(route: Any) -> None:
-        file = files.get(route.request.url.removeprefix("https://azq.test"))
-        if file is None:
-            route.fulfill(body="<!doctype html>", content_type="text/html")
-        else:
-            route.fulfill(body=file.read_bytes(), content_type=TYPES[file.suffix])
-
     with launched() as browser:
-        page = browser.new_page()
-        page.route("**/*", serve)
-        page.goto("https://azq.test/")
-        return page.evaluate(
-            f"""async (given) => {{
-                const [{{ loadCore }}, script] = await Promise.all([import("/core.js"), import("/{script.name}")])
-                return ({run})(await loadCore("/azq.wasm"), script, given)
-            }}""",
-            given,
-        )
+        page = open_tab(browser, {script.name: script})
+        return page.evaluate(f"async (given) => ({run})(window.core, await import('/{script.name}'), given)", given)

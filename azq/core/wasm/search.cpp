@@ -63,23 +63,20 @@ std::string read(SearchConfig& config, const Params& given, const Setting<T>& se
     return "";
 }
 
-std::string read_all(SearchConfig& config, const Params& given) {
+std::string read_all(SearchConfig& config, Params given) {
     const auto algorithm = given.find("algorithm");
     const std::string* name = algorithm == given.end() ? nullptr : std::get_if<std::string>(&algorithm->second);
     if (name == nullptr || (*name != "gumbel" && *name != "puct")) return "search: algorithm must be gumbel or puct";
     config.algorithm = *name == "gumbel" ? Algorithm::kGumbel : Algorithm::kPuct;
+    given.erase(algorithm);
     std::string broken;
     const auto take = [&](const auto& setting) {
         if (broken.empty()) broken = read(config, given, setting);
+        given.erase(setting.name);
     };
     std::apply([&](const auto&... settings) { (take(settings), ...); }, kSettings);
-    if (!broken.empty() || given.size() == 1 + std::tuple_size_v<decltype(kSettings)>) return broken;
-    for (const auto& [other, value] : given) {
-        bool known = other == "algorithm";
-        std::apply([&](const auto&... settings) { ((known = known || other == settings.name), ...); }, kSettings);
-        if (!known) return "search: there is no setting " + other;
-    }
-    return "";
+    if (!broken.empty() || given.empty()) return broken;
+    return "search: there is no setting " + given.begin()->first;
 }
 
 /// Whether so much could be had; it is not kept.

@@ -4,8 +4,8 @@
 // moves(positions, strength) -> {weight_version, moves: [{action, text, value, player, candidates: [{action, text, share, ...}], ...}]}
 //   positions: [{actions}] of a game from its beginning; strength: {level} or {weights, num_simulations, temperature}, as the REST interface has them
 
-import { Refused, call, path } from "/web/api.js";
-import { sha256 as hexOf } from "/web/sha256.js";
+import { Refused, call, path } from "../api.js";
+import { sha256 as hexOf } from "../sha256.js";
 
 const PATIENCE_MS = 40_000;
 const AT_ONCE = 16;  // positions in a request

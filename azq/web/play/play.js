@@ -1,11 +1,11 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
-import { Refused, takeToken } from "/web/api.js";
-import { beside, board } from "/web/board.js";
-import { loadCore } from "/web/core.js";
-import { h, show } from "/web/dom.js";
-import { askForToken, themeButton } from "/web/frame.js";
-import { Replay, thoughts } from "/web/replay.js";
+import { Refused, takeToken } from "../api.js";
+import { beside, board } from "../board.js";
+import { loadCore } from "../core.js";
+import { h, show } from "../dom.js";
+import { askForToken, themeButton } from "../frame.js";
+import { Replay, thoughts } from "../replay.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
 
@@ -135,9 +135,11 @@ const told = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
 function drawThoughts() {
   const advice = page.advice.get(page.table.actions().join());
   const wanted = advice && ($("thinks").checked || page.hint !== null);
-  const shown = (advice?.candidates ?? []).slice(0, SHOWN);
-  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${advice.value.toFixed(2)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
+  const shown = (advice?.candidates ?? []).slice(0, SHOWN).map((one) => ({ ...one, text: one.value === null ? one.text : `${one.text}  ${worth(one.value)}` }));
+  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${worth(advice.value)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
 }
+
+const worth = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
 function verdict(returns, seat) {
   const best = Math.max(...returns);

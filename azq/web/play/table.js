@@ -1,6 +1,6 @@
 // One game on the table: what was played since its beginning, and the position that came of it. The rules are the core's.
 
-import { CHANCE_PLAYER, TERMINAL_PLAYER } from "/web/core.js";
+import { CHANCE_PLAYER, TERMINAL_PLAYER } from "../core.js";
 
 export class Table {
   /** `rules`: a game of the core; throws where the actions are not those of a game. */

@@ -60,7 +60,7 @@ function told(actions, result, temperature) {
   const candidates = legal.map((action) => ({
     action, text: state.actionText(action), visits: result.visitCounts[action], share: result.policy[action], prior: raised.get(action) / total,
     value: Number.isNaN(result.qValues[action]) ? null : result.qValues[action],
-  })).sort((one, other) => other.share - one.share || other.visits - one.visits);
+  })).sort((one, other) => (other.action === result.bestAction) - (one.action === result.bestAction) || other.share - one.share || other.visits - one.visits);
   const action = temperature ? drawn(candidates, temperature) : result.bestAction;
   const answer = { player: state.actor(), action, text: state.actionText(action), value: result.rootValue, proven: result.proven, candidates };
   const best = state.actionText(result.bestAction);
@@ -70,7 +70,8 @@ function told(actions, result, temperature) {
 
 /** A move in proportion to its share to the power 1 / temperature. */
 function drawn(candidates, temperature) {
-  const weights = candidates.map(({ share }) => (share / candidates[0].share) ** (1 / temperature));
+  const most = Math.max(...candidates.map(({ share }) => share));
+  const weights = candidates.map(({ share }) => (share / most) ** (1 / temperature));
   let left = Math.random() * weights.reduce((sum, one) => sum + one, 0);
   return candidates[weights.findIndex((weight) => (left -= weight) < 0)]?.action ?? candidates[0].action;
 }

@@ -30,19 +30,19 @@ from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
 from azq.store import open_run_store
 from azq.volunteers.contributors import Contributors
-from azq.volunteers.guests import Guest
+from azq.volunteers.guests import Volunteer
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
-from azq.volunteers.judging import Batch, Returned, Verdict
-from azq.volunteers.plausibility import Order
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
+from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.recompute import Outputs
-from azq.volunteers.standing import Trust
+from azq.volunteers.standing import Trusted
 from azq.wire.arrays import arrays_of
 from azq.wire.connect import connect
 
 GAME = games.load("connect_four")
 SECTIONS = RunSections.model_validate({"run": {"game": "connect_four", "seed": 5}, "search": {"num_simulations": 16}})
 SEARCH = SECTIONS.search.model_copy(update={"reuse_subtree": False})
-EXACT = {"device": "cpu", "precision": "float32", "compile": False, "threads": 1}
+EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
 VERSIONS = 3
 
 
@@ -62,13 +62,13 @@ class Court:
         self.contributors = Contributors(self.client, GatewayConfig())
         self.verifier = VerifierProcess()
         self.judge = VerifyingJudge(self.contributors, self.verifier)
-        self.order = Order.of(GAME, SECTIONS, SEARCH, self.weights)
+        self.order = SearchOrder.of(GAME, SECTIONS, SEARCH, self.weights)
         self._next = 1
         torch.set_num_threads(1)
 
     def contributor(self) -> str:
         guest = self.contributors.welcome("", "", "10.0.0.1", "")
-        assert isinstance(guest, Guest)
+        assert isinstance(guest, Volunteer)
         return guest.contributor
 
     def uids(self, count: int) -> range:
@@ -79,17 +79,17 @@ class Court:
         """Games made with the weights of a version that are said to be of another."""
 
         state, meta = from_bytes(self.weights[weights_of])
-        model = Model(NetSpec.of(GAME), network_of(meta), InferenceConfig(**EXACT))
+        model = Model(NetSpec.of(GAME), network_of(meta), EXACT)
         model.take(state, meta)
 
         def evaluate(_: int, packed: NDArray[np.uint8]) -> Outputs:
             return model.evaluate(packed)
 
-        changed = Order.of(GAME, SECTIONS, SEARCH.model_copy(update=search), self.weights)
+        changed = SearchOrder.of(GAME, SECTIONS, SEARCH.model_copy(update=search), self.weights)
         return games_of(self.order, evaluate, self.uids(count), version=says, config=changed.config(changed.search.num_simulations))
 
-    def judged(self, contributor: str, batch: Sequence[Returned]) -> Verdict:
-        return self.judge.judge(Batch(self.record, SEARCH, contributor, tuple(batch)))
+    def judged(self, contributor: str, batch: Sequence[Returned]) -> GamesVerdict:
+        return self.judge.judge(GamesBatch(self.record, SEARCH, contributor, tuple(batch)))
 
     def close(self) -> None:
         self.verifier.close()
@@ -149,9 +149,9 @@ ADVERSARIES: dict[str, Callable[[Court], list[Returned]]] = {
 
 def test_honest_batches_pass_until_the_contributor_is_trusted(court: Court) -> None:
     ann = court.contributor()
-    assert court.judge.standing(ann).trust is Trust.PROBATION
+    assert court.judge.standing(ann).trust is Trusted.PROBATION
     batches = 0
-    while court.judge.standing(ann).trust is Trust.PROBATION:
+    while court.judge.standing(ann).trust is Trusted.PROBATION:
         batch = court.play(court.judge.batch_games(ann))
         verdict = court.judged(ann, batch)
         assert not verdict.refused
@@ -170,7 +170,7 @@ def test_adversaries_have_no_game_in_the_window_and_are_blocked(court: Court) ->
             verdict = court.judged(eve, made(court))
             assert not verdict.returns, kind
             assert verdict.refused, kind
-        assert court.judge.standing(eve).trust is Trust.BLOCKED, kind
+        assert court.judge.standing(eve).trust is Trusted.BLOCKED, kind
 
 
 def test_an_older_network_is_no_crime_where_it_is_told(court: Court) -> None:
@@ -233,7 +233,7 @@ def test_a_local_evaluator_in_float32_rounds_as_torch_does(court: Court) -> None
     """To the nearest float16, ties to even, whatever else is in the batch."""
 
     packed = np.stack([GAME.new_initial_state().packed_observation()] * 40)
-    evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], InferenceConfig(**EXACT))
+    evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], EXACT)
     whole = evaluator.result(evaluator.submit(packed), timeout_s=30.0)
     one = evaluator.result(evaluator.submit(packed[:1]), timeout_s=30.0)
     evaluator.close()

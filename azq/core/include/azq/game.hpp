@@ -1,6 +1,6 @@
 /// The rules of a game as the search sees them.
 ///
-/// Headers under azq/ are the one rule book: the Python extension is compiled from them, and a browser's WebAssembly can be.
+/// Headers under azq/ are the one rule book: the Python extension and the WebAssembly of browsers are compiled from them.
 /// Therefore: no threads, exceptions, I/O or clocks; float32 and fixed-width integers only; every target is built with
 /// -ffp-contract=off, so that all of them compute the same bits.
 #pragma once

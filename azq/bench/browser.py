@@ -1,0 +1,158 @@
+"""The core in a browser: simulations of its WebAssembly in tabs of a headless Chromium and in Node, against the extension's here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+import json
+import shutil
+import statistics
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from azq.bench.search import CHUNK, SIMULATIONS, TREES, rate
+from azq.config import Config
+from azq.errors import MissingExtra
+from azq.search.search import exploring_values
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+ORIGIN = "https://azq.test"  # answered here: nothing leaves the browser
+TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
+ROUNDS = 3
+# Two functions: to begin a search with what is compiled and laid out by the way, and to go on for so many seconds.
+WARM = f"""(core, {{ game, settings }}) => {{
+    const search = core.game(game).search(settings, {{ slots: {TREES}, seed: 1n }})
+    search.runUniform({CHUNK})
+    return search
+}}"""
+MEASURE = f"""(search, {{ seconds }}) => {{
+    const begun = performance.now()
+    let done = 0
+    while (performance.now() - begun < 1000 * seconds) done += search.runUniform({CHUNK // 4})
+    return {{ simulations: done, seconds: (performance.now() - begun) / 1000 }}
+}}"""
+NODE = f"""
+import {{ readFileSync }} from "node:fs"
+const [web, text] = process.argv.slice(1)
+const given = JSON.parse(text)
+const {{ loadCore }} = await import(web + "/core.js")
+const search = ({WARM})(await loadCore(readFileSync(web + "/azq.wasm")), given)
+const begun = process.cpuUsage()
+const {{ simulations }} = ({MEASURE})(search, given)
+const {{ user, system }} = process.cpuUsage(begun)
+console.log(1e6 * simulations / (user + system))
+"""
+
+
+def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int]) -> dict[str, Any]:
+    """Simulations of a tab, by the number of tabs at once, beside those of Node and of the extension, with the uniform evaluator.
+
+    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. Raises `MissingExtra` as `chromium`.
+    """
+    settings = config.search.model_copy(update={"num_simulations": SIMULATIONS})
+    turn_s = seconds / (ROUNDS * (2 + len(tabs)))
+    given = {"game": game, "settings": exploring_values(settings), "seconds": turn_s}
+    rounds: list[dict[str, Any]] = []
+    with chromium() as browser:
+        for _ in range(ROUNDS):
+            native = rate(config, game, settings.algorithm, turn_s)
+            found = {"native": native, "node": _in_node(given)}
+            rounds.append(found | {str(count): _in_tabs(browser, count, given, native) for count in tabs})
+
+    def median(name: str, key: str | None = None) -> float | None:
+        figures = [found[name] if key is None else found[name][key] for found in rounds if found[name] is not None]
+        return round(statistics.median(figures), 3) if figures else None
+
+    shares = [found["node"] / found["native"] for found in rounds if found["node"] is not None]
+    return {
+        "game": game,
+        "algorithm": settings.algorithm,
+        "native_simulations_per_cpu_s": median("native"),
+        "node_simulations_per_cpu_s": median("node"),
+        "node_share": round(statistics.median(shares), 3) if shares else None,
+        "tabs": {str(count): {key: median(str(count), key) for key in rounds[0][str(count)]} for count in tabs},
+    }
+
+
+@contextmanager
+def chromium(*more: str) -> Iterator[Any]:
+    """A headless browser, with more arguments, as long as it is entered. Raises `MissingExtra` where one cannot be started."""
+    try:
+        api = importlib.import_module("playwright.sync_api")
+    except ImportError as error:
+        raise MissingExtra("a headless browser needs playwright; `pip install playwright`") from error
+    if not CHROMIUM.exists():
+        raise MissingExtra(f"there is no browser at {CHROMIUM}; on Debian: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=[*ARGUMENTS, *more])
+        yield browser
+        browser.close()
+
+
+def web() -> Path:
+    """The folder of what browsers load."""
+    return Path(str(importlib.resources.files("azq") / "web"))
+
+
+def open_tab(browser: Any, more: Mapping[str, Path] | None = None) -> Any:
+    """A page of a secure origin that has azq/web and these files at its root, and `window.core`."""
+    files = {str(file.relative_to(web())): file for file in web().rglob("*")} | dict(more or {})
+
+    def serve(route: Any) -> None:
+        file = files.get(route.request.url.removeprefix(f"{ORIGIN}/"))
+        body, kind = (b"<!doctype html>", "text/html") if file is None else (file.read_bytes(), TYPES[file.suffix])
+        route.fulfill(body=body, content_type=kind)
+
+    page = browser.new_page()
+    page.route("**/*", serve)
+    page.goto(f"{ORIGIN}/")
+    page.evaluate("async () => { window.core = await (await import('/core.js')).loadCore('/azq.wasm') }")
+    return page
+
+
+def _in_tabs(browser: Any, count: int, given: Mapping[str, Any], native: float) -> dict[str, float]:
+    """Mean figures of a tab while so many search at once."""
+    pages = [open_tab(browser) for _ in range(count)]
+    clocks = [page.context.new_cdp_session(page) for page in pages]
+    for page, clock in zip(pages, clocks, strict=True):
+        page.evaluate(f"(given) => {{ window.search = ({WARM})(window.core, given) }}", given)
+        clock.send("Performance.enable")
+    begun = [_cpu_s(clock) for clock in clocks]
+    for page in pages:
+        page.evaluate(f"(given) => {{ setTimeout(() => {{ window.found = ({MEASURE})(window.search, given) }}) }}", given)
+    found = [page.wait_for_function("window.found", timeout=0).json_value() for page in pages]
+    spent = [_cpu_s(clock) - before for clock, before in zip(clocks, begun, strict=True)]
+    memory = [page.evaluate("window.core.memoryBytes()") for page in pages]
+    for page in pages:
+        page.close()
+    return {
+        "simulations_per_s": statistics.mean(tab["simulations"] / tab["seconds"] for tab in found),
+        "native_share": statistics.mean(tab["simulations"] / cpu_s for tab, cpu_s in zip(found, spent, strict=True)) / native,
+        "memory_mb": statistics.mean(memory) / 1e6,
+    }
+
+
+def _cpu_s(clock: Any) -> float:
+    """What the thread of a tab's page has spent."""
+    metrics = clock.send("Performance.getMetrics")["metrics"]
+    return next(float(metric["value"]) for metric in metrics if metric["name"] == "ThreadTime")
+
+
+def _in_node(given: Mapping[str, Any]) -> float | None:
+    """Simulations per CPU-second; None where there is no Node."""
+    if shutil.which("node") is None:
+        return None
+    command = ["node", "--input-type=module", "-e", NODE, str(web()), json.dumps(given)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
