@@ -61,7 +61,7 @@ async function advance() {
         return;
       } else {
         const ply = page.table.plies.length;
-        const answer = await guarded(() => page.opponent.moves([{ actions: page.table.actions() }], strength()));
+        const answer = await guarded(() => page.opponent.moves([page.table.asked()], strength()));
         if (gone() || ply !== page.table.plies.length) return;
         page.table.play(answer.moves[0].action);
       }
@@ -91,10 +91,10 @@ function takeBack() {
 /** The network's opinion of the position on the board, asked once a ply. */
 async function advise() {
   const { table, turn } = page;
-  const ply = table.plies.length;
-  if (!page.advice.has(table.actions().join())) {
-    const answer = await guarded(() => page.opponent.moves([{ actions: table.actions() }], ADVICE));
-    page.advice.set(table.actions(ply).join(), answer.moves[0]);
+  const ply = table.actions().join();
+  if (!page.advice.has(ply)) {
+    const answer = await guarded(() => page.opponent.moves([table.asked()], ADVICE));
+    page.advice.set(ply, answer.moves[0]);
   }
   if (turn === page.turn) draw();
 }
@@ -177,7 +177,7 @@ async function analyse() {
   const chosen = plies.filter(({ player }) => player >= 0);
   $("analyse").disabled = true;
   try {
-    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => ({ actions: table.actions(number) })), ADVICE));
+    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => table.asked(number)), ADVICE));
     const seen = new Map(chosen.map(({ number }, i) => [number, answer.moves[i]]));
     page.replay = new Replay();
     show($("analysis"), page.replay.element);
