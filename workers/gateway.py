@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import resource
 import socket
 import sys
 import threading
@@ -63,6 +64,8 @@ def main(config: Config) -> int:
     """
     settings = config.gateway
     check_tls(settings, "gateway")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each tab is a descriptor
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(settings))
         client = connect_at_start(config.broker)

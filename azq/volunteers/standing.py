@@ -5,8 +5,8 @@ after the games were handed in, so that nobody knows which. Pure.
 
 With a share s of the plies searched again, and d the probability that a false ply shows (measured in docs/benchmarks.md), who makes a
 share f of his plies falsely gets a batch of n plies past the first look with probability (1 - f d)^(s n). `CHECKS` = s n is the same for
-everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.3, and of 10^12 above
-0.75. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).
+everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.24, and of 10^11 above
+0.65. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from azq.volunteers.recompute import Difference
 
-CHECKS = 20  # plies of a batch that are searched again
+CHECKS = 26  # plies of a batch that are searched again
 MORE_CHECKS = 40  # once one of them differs
 PROBATION_SHARE = 0.25
 SHARE = 0.04
@@ -31,8 +31,8 @@ WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributo
 GUESSED_PLIES = 20.0  # of a game
 MOST_FAULTS = 1.75  # two refused batches within some 400 games
 #: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
-MOST_POLICY, MOST_VALUE = 0.02, 0.005  # of 177,043 honest ones none did (docs/benchmarks.md)
-HONEST = 2e-4  # of plies by honest contributors differ at most: near ties that another rounding decided otherwise
+MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/benchmarks.md)
+HONEST = 1e-3  # of honest plies may differ: near ties that another rounding decided otherwise; 7e-6 to 3e-5 did, of a rough backend 1e-3
 
 
 class Trusted(StrEnum):

@@ -1,4 +1,4 @@
-"""The pages of volunteers in a browser: a tab plays games that a gateway commits, stays well through what may happen, and all can see it."""
+"""The pages of volunteers in a browser: a tab plays games that a gateway commits, whatever happens meanwhile, and everybody can see it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Hall(Fleet):
         super().__init__(broker, tmp_path)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "20", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
+        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "8", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
         self._env |= {f"AZQ_GATEWAY__{name.upper()}": str(value) for name, value in gateway.items()}
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._tend, daemon=True)]

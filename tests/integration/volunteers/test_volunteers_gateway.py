@@ -204,3 +204,4 @@ def test_pages_and_networks_are_served_with_what_browsers_need(hall: Hall) -> No
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(f"http://127.0.0.1:{hall.port}{path}")
         assert refused.value.code == 404
+        refused.value.close()

@@ -156,7 +156,7 @@ def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: 
     there = kept["policies"] != 0
     support = np.packbits(there, axis=1, bitorder="little").tobytes()
     parts = [(array[there] if name == "policies" else array).tobytes() for name, array in kept.items()]
-    handed = GameRecord(1, *parts, support)
+    handed = GameRecord(1, *parts, support=support)
     whole = with_arrays(Returned(GameRecord(1), handed, 1000), **found)
     assert min(ply.ply for ply in check(order, whole).own) >= 30
     found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5

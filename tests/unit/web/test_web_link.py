@@ -72,8 +72,8 @@ WORLD = f"""
       say(...message) {{ this.onmessage({{ data: encode([1, message]).slice().buffer }}); }}
       welcome() {{ this.onopen(); this.say("Welcome", "c", "t", "n", "r", "0"); }}
     }}
-    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), Socket, now: () => world.now,
-      random: () => 0.5, wait: (call, ms) => world.timers.push([call, ms]),
+    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), Socket,
+      now: () => world.now, random: () => 0.5, wait: (call, ms) => world.timers.push([call, ms]),
       on: {{ message: ({{ tag }}) => world.heard.push(tag), state: (state, why) => world.states.push(state) }} }});
     const game = (uid, size = 1) => ({{ uid, ticket: new Uint8Array(1), actions: new Uint8Array(size), policies: new Uint8Array(1),
       rootValues: new Uint8Array(1), simulations: new Uint8Array(1), weightVersions: new Uint8Array(1), spentMs: 0 }});
