@@ -16,7 +16,7 @@ from typing import Any
 
 from azq import logs
 from azq.clock import now_ms
-from azq.config import Config
+from azq.config import Config, RunConfig
 from azq.config.access import with_own_token
 from azq.console.remote import url_of
 from azq.console.table import Screen
@@ -35,7 +35,7 @@ from azq.queue import KNOWN_TAGS
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
-from azq.wire.kinds import Kind, queue_name
+from azq.wire.kinds import BROWSER, Kind, queue_name
 
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
@@ -96,10 +96,13 @@ class Session:
     def specs(self) -> Iterator[ChildSpec]:
         """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
         yield from children(self.brokers.fronts, self.start.run.path / "logs")
-        tag = self.config.run.tag
+        of_tabs = self.config.run.tag == BROWSER  # who makes no games of its own
+        tag = RunConfig().tag if of_tabs else self.config.run.tag
         tags = [] if tag in KNOWN_TAGS else ["--tags", tag]
         searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         searches[Kind.SELFPLAY] += ["--concurrency", str(self.devices.processes)]
+        if of_tabs:
+            del searches[Kind.SELFPLAY]
         inference = self.devices.inference_children(named=bool(self.config.inference.devices))
         learner = {"learner": ["learner", "--run", self.start.run.name]}
         gateway = {"gateway": ["gateway"]} if self.start.volunteers else {}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.bus.memory import MemoryBus
-from azq.config import Config
+from azq.config import Config, RunConfig
 from azq.console import session as sessions
 from azq.host.devices import DevicePlan, Wishes, described, plan
 from azq.host.hardware import Machine
@@ -20,6 +20,7 @@ from azq.host.rundir import RunDir
 from azq.process.cards import Gpu
 from azq.status.audit import line_of
 from azq.wire import keys
+from azq.wire.kinds import BROWSER
 
 GIB = 1 << 30
 UP = Wishes("auto", (), "auto", threads=3)
@@ -140,6 +141,14 @@ def test_azq_up_starts_and_stops_them_all(tmp_path: Path) -> None:
     assert supervisor.stopped == [("selfplay", "gateway"), ("learner",), ("eval", "inference", "inference.1", "daemon")]
     (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
     assert (noted.what, noted.about) == ("azq up was stopped", "mine")
+
+
+def test_a_run_of_tabs_alone_has_no_worker_that_makes_games(tmp_path: Path) -> None:
+    session = session_of(plan(machine(1), UP), tmp_path, MemoryBus())
+    session.config = Config(run=RunConfig(tag=BROWSER))
+    commands = {spec.name: spec.command[3:] for spec in session.specs()}
+    assert "selfplay" not in commands
+    assert commands["eval"] == ["worker", "--queues", "eval.cpu"]
 
 
 @pytest.mark.parametrize(
