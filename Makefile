@@ -41,7 +41,7 @@ install:
 	@rm -f $(PREFIX)/.built
 	umask 022 && $(MAKE) setup VENV=$(PREFIX) WHAT=". -C build-dir=$(PREFIX)/build"
 	$(PREFIX)/bin/azq systemd install
-	systemctl try-restart azq-daemon azq-flower 'azq-worker@*' 'azq-inference@*' 'azq-learner@*'
+	systemctl try-restart azq-daemon azq-gateway azq-flower 'azq-worker@*' 'azq-inference@*' 'azq-learner@*'
 
 # Settings in /etc/azq and runs in /var/lib/azq stay.
 uninstall:

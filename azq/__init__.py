@@ -12,6 +12,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.search | azq.nets | azq.replay                    batched trees and the evaluator's contract; networks; the segment log
     azq.actor | azq.inference | azq.learner | azq.arena   makes games; evaluates leaves; trains; compares
     azq.status                                            what is known of runs, queues and workers, for all who tell it
+    azq.volunteers                                        browsers' tabs that make games: who has which, and what counts
     workers | daemon                                      Celery tasks and long-running mains; decides and serves REST
     azq.client                                            the REST interface from Python
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet

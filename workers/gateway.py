@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import resource
 import socket
 import sys
 import threading
@@ -63,6 +64,8 @@ def main(config: Config) -> int:
     """
     settings = config.gateway
     check_tls(settings, "gateway")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each tab is a descriptor
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(settings))
         client = connect_at_start(config.broker)
@@ -111,7 +114,7 @@ def url_of(config: GatewayConfig, listener: socket.socket) -> str:
     return config.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-class Server(uvicorn.Server):
+class TabServer(uvicorn.Server):
     """uvicorn in a thread; signals stay with the main thread."""
 
     def __init__(self, app: ASGIApp, config: GatewayConfig) -> None:
@@ -140,9 +143,9 @@ class Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[Server]:
+def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[TabServer]:
     """Serves while entered. Raises `AzqError` where it does not get that far."""
-    server = Server(app, config)
+    server = TabServer(app, config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="tabs", daemon=True)
     thread.start()
     deadline_s, pause = time.monotonic() + START_WITHIN_S, threading.Event()

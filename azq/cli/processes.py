@@ -29,6 +29,8 @@ def up(
     plaintext: Annotated[
         bool, typer.Option("--plaintext", help="With --listen, without TLS: whoever is on the way reads and changes all, passwords too.")
     ] = False,
+    volunteers: Annotated[bool, typer.Option("--volunteers", help="Let browsers' tabs play: people open the link that is shown.")] = False,
+    port: Annotated[int | None, typer.Option("--port", help="With --volunteers, of that link; 8090 by default.")] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +38,7 @@ def up(
     from azq.console.up import UpRequest
     from azq.console.up import up as command
 
-    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json)
+    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port)
     raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 

@@ -23,6 +23,7 @@ from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, 
 from azq.status.summary import LedgerStatus, RunStatus
 from azq.status.workers import WorkerStatus
 
+SEARCH_S = 60.0  # that moves may take; the daemon gives up sooner
 SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Client(Transport):
         `how` are the other members of the request: weights, num_simulations, temperature, or level; and seed.
         """
         body = {"positions": [dict(one) for one in positions], **{key: value for key, value in how.items() if value is not None}}
-        return self._post(f"/v1/runs/{_part(name)}/moves", body, MovesOut)
+        return _read(self.send("POST", f"/v1/runs/{_part(name)}/moves", body=body, timeout_s=SEARCH_S), MovesOut)
 
     def levels(self, name: str) -> list[Level]:
         """The levels at which a run's networks can play, weakest first."""

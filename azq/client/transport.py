@@ -72,18 +72,25 @@ class Transport:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
+        timeout_s: float | None = None,
     ) -> httpx2.Response:
-        """The answer to a request that was accepted.
+        """The answer to a request that was accepted; `timeout_s` where it may take longer than others.
 
         Tried again with growing waits while nobody answers or the daemon is busy; one that is not `repeatable` only where it surely
         had no effect. Raises the error that the problem document names, `DaemonUnavailable` where there is none.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx2.USE_CLIENT_DEFAULT if timeout_s is None else httpx2.Timeout(timeout_s)
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
                 response = self._http.request(
-                    method, self._url + path, params=given or None, json=body, headers={**self._headers, **(headers or {})}
+                    method,
+                    self._url + path,
+                    params=given or None,
+                    json=body,
+                    headers={**self._headers, **(headers or {})},
+                    timeout=timeout,
                 )
             except httpx2.TransportError as error:
                 if last or not (repeatable or isinstance(error, UNSENT)):

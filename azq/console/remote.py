@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from azq import games
 from azq.arena.levels import best_version
 from azq.client import Client
-from azq.config import Config, DaemonConfig
+from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
@@ -34,8 +34,8 @@ def client_of(config: Config, url: str = "") -> Client:
     return Client(url or url_of(daemon), daemon.token.get_secret_value(), trust=None if url else _trust(daemon))
 
 
-def url_of(config: DaemonConfig) -> str:
-    """Where a daemon with these settings answers on this machine."""
+def url_of(config: ListenConfig) -> str:
+    """Where a daemon or a gateway with these settings answers on this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     return f"{'https' if config.tls_certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{config.port}"
 
@@ -84,7 +84,7 @@ def best_weights(client: Client, run: str) -> int:
     return best
 
 
-def _trust(config: DaemonConfig) -> ssl.SSLContext | None:
+def _trust(config: ListenConfig) -> ssl.SSLContext | None:
     """The daemon's own certificate is trusted where these settings name it, be it signed by itself."""
     if config.tls_certificate is None:
         return None

@@ -55,6 +55,7 @@ class Start:
     until: dict[str, float]
     as_json: bool
     host: Mapping[str, Any] = field(default_factory=dict)  # what the run's preset sets of the host
+    volunteers: bool = False  # browsers' tabs may play
 
 
 @dataclass
@@ -101,8 +102,9 @@ class Session:
         searches[Kind.SELFPLAY] += ["--concurrency", str(self.devices.processes)]
         inference = self.devices.inference_children(named=bool(self.config.inference.devices))
         learner = {"learner": ["learner", "--run", self.start.run.name]}
+        gateway = {"gateway": ["gateway"]} if self.start.volunteers else {}
         of_role = in_roles(self.config)
-        for name, arguments in {"daemon": ["daemon"], **inference, **searches, **learner}.items():
+        for name, arguments in {"daemon": ["daemon"], **inference, **searches, **gateway, **learner}.items():
             role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
             command = [sys.executable, "-m", "azq", *arguments]
             yield ChildSpec(name, command, self.start.run.log(name), env=child_environment(of_role(role), role))
@@ -162,7 +164,7 @@ class Session:
             with contextlib.suppress(StateConflict):
                 self.ledger.set_run_state(self.start.run.name, RunState.PAUSED, "azq up was stopped")
                 write_command(self.watch.bus, "azq up was stopped", self.start.run.name)
-        self._stop("selfplay")
+        self._stop("selfplay", "gateway")
         self._stop("learner")
         if finished:
             screen.note("final evaluation of the newest weights")

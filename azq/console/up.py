@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load
+from azq.config.access import check_tls, is_loopback
+from azq.console.remote import url_of
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
 from azq.games.files import absolute
@@ -51,6 +54,8 @@ class UpRequest:
     config_file: Path | None = None
     preset: str = ""
     as_json: bool = False
+    volunteers: bool = False
+    port: int | None = None  # of the gateway
 
 
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
@@ -58,6 +63,8 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
     logs.setup("up")
     start = read_start(asked)
     where = parse_listen(listen, plaintext)
+    if asked.volunteers:
+        start = dataclasses.replace(start, config=open_gateway(start.config, where.host if where else None, asked.port), volunteers=True)
     rundir.make_folder(start.run.home)
     with home_lock(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
         config = brokers.apply(start.config)
@@ -65,6 +72,8 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
             if plaintext:
                 log.warning("plaintext", reason="everybody on the way reads passwords, games and weights, and may change them")
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
+        if asked.volunteers:
+            log.info("volunteers_welcome", link=config.gateway.url or url_of(config.gateway))
         if not knows_roles(config):
             log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
@@ -75,6 +84,17 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
             return Session(start, config, plan_devices(config), ledger, supervisor, watch, interrupts, brokers).run(view)
+
+
+def open_gateway(config: Config, host: str | None, port: int | None) -> Config:
+    """The settings with a gateway for volunteers: at `host`, where that is named, in the clear unless it has a certificate."""
+    chosen = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
+    gateway = config.gateway.model_copy(update=chosen)
+    if not is_loopback(gateway.host) and gateway.tls_certificate is None:
+        log.warning("plaintext", reason="tabs and their tokens can be read on the way; gateway.tls_certificate and tls_key end that")
+        gateway = gateway.model_copy(update={"plaintext": True})
+    check_tls(gateway, "gateway")
+    return config.model_copy(update={"gateway": gateway})
 
 
 def plan_devices(config: Config) -> DevicePlan:
@@ -102,7 +122,7 @@ def read_start(asked: UpRequest) -> Start:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
         base, host = (read(game or machine.run.game, asked.preset) for read in (preset_of, host_preset))
-    chosen = [f'run.game="{game}"'] if game else []
+    chosen = [*([f'run.game="{game}"'] if game else []), *(['volunteers.kinds=["selfplay"]'] if asked.volunteers else [])]
     config = load(asked.config_file, [*chosen, *asked.overrides], base=base | host)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
     return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json, host)

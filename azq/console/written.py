@@ -36,8 +36,8 @@ def _meant(state: State, text: str) -> int | None:
     wanted, legal = _plain(text), state.legal_actions()
     named = {action: _forms(state.action_to_string(action)) for action in legal}
     exact = [action for action in legal if wanted in named[action]]
-    if len(exact) == 1:
-        return exact[0]
+    if exact:
+        return exact[0]  # of two alike, as with either die from a point off the board, the smaller die
     if wanted.isdecimal() and len(wanted) < 9 and int(wanted) in legal:
         return int(wanted)
     begun = [action for action in legal if wanted and any(form.startswith(wanted) for form in named[action])]
@@ -72,8 +72,8 @@ def _plain(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without who plays it: `x 13/8`, `o(1,2)`, `x3`."""
-    return re.sub(r"^[xo] ?(?=[\d(]|bar/|passes)", "", text)
+    """Without who plays it: `x 13/8`, `o(1,2)`."""
+    return re.sub(r"^[xo](?: |(?=\())", "", text)
 
 
 def _forms(text: str) -> set[str]:

@@ -6,7 +6,6 @@ It keeps a finished game until it is told what became of it, and comes back as t
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from azq import __version__, games, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
+from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
 from azq.search.search import exploring, make_search
 from azq.waiting import Backoff
@@ -85,7 +85,7 @@ class Play:
 
 def _brought(record: GameRecord, ticket: bytes) -> TabGame:
     arrays = (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions)
-    return TabGame(record.uid, ticket, *arrays)
+    return TabGame(record.uid, ticket, *arrays, support=record.support)
 
 
 @dataclass
@@ -117,7 +117,10 @@ class SimulatedTab:
                     self._talk(socket, until)
             except (OSError, WebSocketException, TimeoutError):
                 failures += 1
-                threading.Event().wait(BACKOFF.pause_s(failures))
+                again_s = time.monotonic() + BACKOFF.pause_s(failures)
+                while time.monotonic() < again_s and not until(self):  # it plays on, as a page does
+                    if not self._advance():
+                        time.sleep(0.01)
 
     def _talk(self, socket: ClientConnection, until: Callable[[SimulatedTab], bool]) -> None:
         self.last, self._ready = None, False
@@ -129,14 +132,21 @@ class SimulatedTab:
                 self._heed(socket, heard)
                 if self.last and self.last.final:
                     return
-            if self._play and (brought := self._play.step(self._told.version if self._told else 0)):
-                self._games += len(brought)
-                self.finished.update((game.uid, game) for game in brought)
+            if brought := self._advance():
                 _say(socket, GamesComplete(tuple(brought)))
             if time.monotonic() - said_s >= PROGRESS_S:
                 said_s = time.monotonic()
                 self._progress(socket)
         _say(socket, Bye())
+
+    def _advance(self) -> list[TabGame]:
+        """A step of the games in play; those that ended with it."""
+        if self._play is None or self._told is None:
+            return []
+        brought = self._play.step(self._told.version)
+        self._games += len(brought)
+        self.finished.update((game.uid, game) for game in brought)
+        return brought
 
     def _heed(self, socket: ClientConnection, heard: FromGateway) -> None:
         match heard:
@@ -186,7 +196,8 @@ def _hear(socket: ClientConnection, within_s: float) -> FromGateway | None:
 
 
 def main(address: str) -> None:
-    """A tab that plays until it is killed."""
+    """A tab that plays until it is killed, or whoever started it dies."""
+    die_with_parent()
     SimulatedTab(address).live(lambda tab: False)
 
 

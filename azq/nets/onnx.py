@@ -6,21 +6,28 @@ outputs `logits` (B, A), unmasked, and `values` (B, V). Operators are those of v
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from azq.nets.network import Network
+from azq.nets.residual import ResNet
 
 OPSET = 17
 _TRACED_BATCH = 2
+_LANES = 4  # channels that WebGPU reads at once
 
 
 def to_onnx(network: Network) -> bytes:
     """A network with its weights, without its auxiliary heads."""
     spec = network.spec
+    if isinstance(network, ResNet) and spec.planes > _LANES and spec.planes % _LANES:
+        network = copy.deepcopy(network)
+        network.stem = _WholeLanes(network.stem)  # type: ignore[assignment]
     inputs = {"planes": torch.zeros(_TRACED_BATCH, spec.planes, spec.rows, spec.cols)}
     if spec.scalars:
         inputs["scalars"] = torch.zeros(_TRACED_BATCH, spec.scalars)
@@ -38,6 +45,22 @@ class _Evaluation(nn.Module):
         none = planes.flatten(1)[:, :0]
         logits, values = self._network(planes, none if scalars is None else scalars)
         return logits, values
+
+
+class _WholeLanes(nn.Module):
+    """A convolution with channels of zeros up to whole lanes: on WebGPU ONNX Runtime 1.30 computes those of 6 and 9 channels wrongly."""
+
+    def __init__(self, layer: nn.Conv2d) -> None:
+        super().__init__()
+        self._more = -layer.in_channels % _LANES
+        self._layer = nn.Conv2d(layer.in_channels + self._more, layer.out_channels, 3, padding=1)
+        self._layer.weight.data = F.pad(layer.weight.data, (0, 0, 0, 0, 0, self._more))
+        self._layer.bias = layer.bias
+        self.weight = layer.weight
+
+    def forward(self, planes: Tensor) -> Tensor:
+        found: Tensor = self._layer(torch.cat((planes, torch.zeros_like(planes[:, : self._more])), 1))
+        return found
 
 
 def _export(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...]) -> bytes:

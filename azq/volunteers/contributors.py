@@ -20,10 +20,10 @@ import redis
 from azq.clock import now_ms
 from azq.config import GatewayConfig
 from azq.errors import NotFound
-from azq.volunteers.guests import Guest, Guests
+from azq.volunteers.guests import Guests, Volunteer
 from azq.volunteers.judges import Histories
 from azq.volunteers.judging import samples_in
-from azq.volunteers.standing import History, Standing, Trust, standing_of
+from azq.volunteers.standing import ContributorStanding, TrackRecord, Trusted, standing_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -45,7 +45,7 @@ class Contributor(Message, frozen=True):
     device: str
     token: bytes  # its sha256
     created_ms: int
-    history: History = History()
+    history: TrackRecord = TrackRecord()
 
 
 class Contributors(Guests, Histories):
@@ -61,7 +61,7 @@ class Contributors(Guests, Histories):
 
     # -- coming
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Guest | Refused:
+    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer | Refused:
         """The contributor of a token, a new one without, or why he may not. Raises `BrokerError`."""
         tag = hmac.digest(self._secret, address.encode(), "sha256").hex()[:16]
         with translate(self.client):
@@ -71,10 +71,10 @@ class Contributors(Guests, Histories):
         if isinstance(contributor, Refused):
             return contributor
         found, secret = contributor
-        if (standing := standing_of(found.history)).trust is Trust.BLOCKED:
+        if (standing := standing_of(found.history)).trust is Trusted.BLOCKED:
             return Refused(f"your games are not taken: {standing.reason}", "ask who invited you", final=True)
         self._addresses[found.contributor] = tag
-        return Guest(found.contributor, secret, found.name)
+        return Volunteer(found.contributor, secret, found.name)
 
     def closed(self) -> str:
         """Why nobody may contribute now, as the operator put it; empty where they may. Raises `BrokerError`."""
@@ -146,15 +146,15 @@ class Contributors(Guests, Histories):
         ever = self.sums("ever")
         return {contributor: ever[contributor] for contributor in set(map(_of, events))}
 
-    def history(self, contributor: str) -> History:
+    def history(self, contributor: str) -> TrackRecord:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""
         until_s, known = self._known.get(contributor, (0.0, None))
         if known is None or time.monotonic() > until_s:
             with translate(self.client):
                 known = self._read(contributor)
-        return known.history if known else History()
+        return known.history if known else TrackRecord()
 
-    def change(self, contributor: str, change: Callable[[History], History]) -> History:
+    def change(self, contributor: str, change: Callable[[TrackRecord], TrackRecord]) -> TrackRecord:
         """Changes a history, whoever else changes it meanwhile. Raises `NotFound`, `BrokerError`."""
 
         def step(pipe: Any) -> Contributor:
@@ -206,7 +206,7 @@ class Contributors(Guests, Histories):
             {"name": each.name, "device": each.device, **_games(ever[each.contributor]), "last_ms": ever[each.contributor]["last"]}
             | {"games_month": month.get(each.contributor, {}).get("games", 0), "games_day": day.get(each.contributor, {}).get("games", 0)}
             for each in self.all()
-            if each.contributor in ever and standing_of(each.history).trust is not Trust.BLOCKED
+            if each.contributor in ever and standing_of(each.history).trust is not Trusted.BLOCKED
         ]
         return sorted(rows, key=lambda row: -int(str(row["games"])))
 
@@ -245,13 +245,13 @@ class Contributors(Guests, Histories):
             pipe.execute()
         return code
 
-    def block(self, contributor: str, reason: str) -> Standing:
+    def block(self, contributor: str, reason: str) -> ContributorStanding:
         """Takes no more games of a contributor. Raises `NotFound`."""
         return standing_of(self.change(contributor, lambda history: msgspec.structs.replace(history, barred=reason or "blocked")))
 
-    def unblock(self, contributor: str) -> Standing:
+    def unblock(self, contributor: str) -> ContributorStanding:
         """Lets a contributor begin anew, in probation. Raises `NotFound`."""
-        return standing_of(self.change(contributor, lambda history: History(accepted=history.accepted, plies=history.plies)))
+        return standing_of(self.change(contributor, lambda history: TrackRecord(accepted=history.accepted, plies=history.plies)))
 
     def turn(self, *, on: bool, reason: str = "") -> None:
         """Lets nobody in any more, whoever he is; or everybody again."""

@@ -27,9 +27,9 @@ from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease, RunState, RunView
 from azq.volunteers.guests import Guests
-from azq.volunteers.judging import Batch, Judge, Returned, Verdict
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, Returned
 from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, tab_search
-from azq.volunteers.sessions import Patience
+from azq.volunteers.sessions import TabPatience
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 from azq.wire.tabs import (
@@ -91,7 +91,7 @@ class Gateway:
         self.turned_s = clock()
         self.stopping = threading.Event()
         self._backing = backing
-        self._patience = Patience(config.silent_after_s, config.late_after_s, config.batch_after_s)
+        self._patience = TabPatience(config.silent_after_s, config.late_after_s, config.batch_after_s)
         self._clock = clock
         self._numbers = itertools.count(1)
         self._addresses: Counter[str] = Counter()
@@ -308,15 +308,15 @@ class Gateway:
             rung = room.bell.rung
             for job, contributor, games in room.sessions.batches(judge.batch_games, self._clock()):
                 search = next((kept.search for kept in room.leases if kept.lease.job.job_id == job), tab_search(room.sections))
-                await self._verdict(room, Batch(room.record, search, contributor, games), games)
+                await self._verdict(room, GamesBatch(room.record, search, contributor, games), games)
             await room.bell.after(rung, IDLE_S)
 
-    async def _verdict(self, room: Room, batch: Batch, games: tuple[Returned, ...]) -> None:
+    async def _verdict(self, room: Room, batch: GamesBatch, games: tuple[Returned, ...]) -> None:
         try:
             verdict = await asyncio.get_running_loop().run_in_executor(self._judging, self._backing.judge.judge, batch)
         except AzqError as error:
             log.warning("not_judged", run=room.record.run, contributor=batch.contributor, games=len(games), reason=str(error))
-            verdict = Verdict()
+            verdict = GamesVerdict()
         room.sessions.judged(batch.contributor, games, verdict, self._clock())
         room.bell.ring()
 

@@ -16,8 +16,8 @@ import msgspec
 from azq import logs
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.process.start import PARENT_VARIABLE
-from azq.volunteers.judging import Batch, Judge, Verdict
-from azq.volunteers.standing import History, Judgement, Standing, after_batch, standing_of
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge
+from azq.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.volunteers.verifier import Answer, Failed, JudgeRequest
 
 COMMAND = (sys.executable, "-m", "azq.volunteers.verifier")
@@ -30,8 +30,8 @@ log = logs.get(__name__)
 class Histories(Protocol):
     """Where histories of contributors are kept; `azq.volunteers.contributors.Contributors` fulfils it."""
 
-    def history(self, contributor: str) -> History: ...
-    def change(self, contributor: str, change: Callable[[History], History]) -> History: ...
+    def history(self, contributor: str) -> TrackRecord: ...
+    def change(self, contributor: str, change: Callable[[TrackRecord], TrackRecord]) -> TrackRecord: ...
     def refusal(self, contributor: str, games: int) -> str:
         """Why so many more games of his are too many now; empty where they are not."""
 
@@ -43,7 +43,7 @@ class VerifyingJudge(Judge):
         self._histories = histories
         self._verifier = verifier
 
-    def standing(self, contributor: str) -> Standing:
+    def standing(self, contributor: str) -> ContributorStanding:
         """What is asked of a contributor now."""
         return standing_of(self._histories.history(contributor))
 
@@ -52,18 +52,18 @@ class VerifyingJudge(Judge):
         history = self._histories.history(contributor)
         return max(1, round(standing_of(history).batch_plies / history.mean_plies))
 
-    def judge(self, batch: Batch) -> Verdict:
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
         """The verdict; the contributor's history has it. Raises `EvaluatorFailure` or `EvaluationTimeout` where there can be none now."""
         standing = self.standing(batch.contributor)
         if reason := standing.reason or self._histories.refusal(batch.contributor, len(batch.games)):
-            return Verdict({}, {each.record.uid: reason for each in batch.games})
+            return GamesVerdict({}, {each.record.uid: reason for each in batch.games})
         found = self._verifier.judge(JudgeRequest(batch.run, batch.search.model_dump_json().encode(), standing.share, batch.games))
         self._histories.change(batch.contributor, lambda history: after_batch(history, found))
         if found.fault:
             log.warning(
                 "contributor_refused", contributor=batch.contributor, games=len(found.refused), reason=next(iter(found.refused.values()))
             )
-        return Verdict(found.returns, found.refused)
+        return GamesVerdict(found.returns, found.refused)
 
 
 class VerifierProcess:

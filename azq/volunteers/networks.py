@@ -11,6 +11,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, StoreConfig
 from azq.errors import UnknownGameError
+from azq.games.files import GameFiles
 from azq.status.observe import read_weights
 from azq.store import Store, open_run_store
 from azq.volunteers.models import ModelCatalog
@@ -33,7 +34,7 @@ class StoredNetworks:
     def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
         if sections.run.game not in games.names():
             raise UnknownGameError(f"tabs cannot play {sections.run.game}: it is none of the core's games; leave volunteers.kinds empty")
-        game = games.load(sections.run.game, **sections.run.params)
+        game = GameFiles().load(sections.run.game, sections.run.params)
         if sections.selfplay.evaluator == "uniform":
             return ModelUpdate(record.run, game.name, dict(game.params), 0, "", 0, b"", b"", b"", 0.0)
         weights = read_weights(self._bus, record.run)

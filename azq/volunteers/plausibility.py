@@ -21,7 +21,7 @@ from azq.replay.samples import samples_of
 from azq.search.search import exploring
 from azq.volunteers.judging import Returned
 from azq.volunteers.recompute import Arrays, ChosenPly
-from azq.wire.arrays import arrays_of, unpack_record
+from azq.wire.arrays import unpack_record
 from azq.wire.messages import GameRecord, SampleEvent
 
 MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
@@ -35,7 +35,7 @@ class Implausible(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SearchOrder:
     """How the tabs of a run are to make its games."""
 
     game: _core.Game
@@ -46,7 +46,7 @@ class Order:
     versions: Collection[int]  # of weights that may be played with
 
     @classmethod
-    def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> Order:
+    def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> SearchOrder:
         """The order that follows from a run's settings and from what its tabs were told last."""
         budgets = {search.num_simulations}
         if not sections.volunteers.num_simulations:  # a game may have begun under another budget of the run
@@ -78,12 +78,12 @@ class Replayed:
     log_chance: float  # of its moves, as its policies and dice have it
 
 
-def check(order: Order, returned: Returned) -> Replayed:
+def check(order: SearchOrder, returned: Returned) -> Replayed:
     """The game, replayed by the core. Raises `Implausible` with the first thing that is wrong."""
     game, record = order.game, returned.record
     try:
         arrays = unpack_record(record, game.num_distinct_actions(), game.value_size())
-        given = _given(game, record, returned.handed)
+        given = _given(game, arrays, returned.handed)
         returns = _returns(order, record.uid, arrays)
         samples_of(game, [SampleEvent(record, returns, "", 0)], 0.0)  # which checks actions, policies and root values
     except (WireError, IllegalActionError) as error:
@@ -96,15 +96,15 @@ def check(order: Order, returned: Returned) -> Replayed:
     return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
 
 
-def _given(game: _core.Game, record: GameRecord, handed: GameRecord) -> int:
+def _given(game: _core.Game, arrays: Arrays, handed: GameRecord) -> int:
     """Plies that the game was handed out with, which are to be as they were."""
-    for name in record.__struct_fields__[1:]:
-        if not getattr(record, name).startswith(getattr(handed, name)):
-            raise Implausible("it does not go on from what was handed out")
-    return len(arrays_of(handed, game.num_distinct_actions(), game.value_size(), "what was handed out")["actions"])
+    given = unpack_record(handed, game.num_distinct_actions(), game.value_size())
+    if not all(arrays[name].tobytes().startswith(array.tobytes()) for name, array in given.items()):
+        raise Implausible("it does not go on from what was handed out")
+    return len(given["actions"])
 
 
-def _returns(order: Order, uid: int, arrays: Arrays) -> tuple[float, ...]:
+def _returns(order: SearchOrder, uid: int, arrays: Arrays) -> tuple[float, ...]:
     search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=False)
     search.start(0, uid, arrays["actions"])
     if not search.finished_slots():
@@ -123,7 +123,7 @@ def _searched(game: _core.Game, arrays: Arrays) -> NDArray[np.bool_]:
     return np.asarray(said)
 
 
-def _budget(order: Order, arrays: Arrays, ply: int) -> int:
+def _budget(order: SearchOrder, arrays: Arrays, ply: int) -> int:
     spent = int(arrays["simulations"][ply])
     budget = order.budget_of(spent)
     ended_early = EXACT.issuperset(arrays["root_values"][ply].tolist()) or np.count_nonzero(arrays["policies"][ply]) == 1
@@ -132,7 +132,7 @@ def _budget(order: Order, arrays: Arrays, ply: int) -> int:
     return budget
 
 
-def _check_figures(order: Order, plies: tuple[ChosenPly, ...], spent_ms: int) -> None:
+def _check_figures(order: SearchOrder, plies: tuple[ChosenPly, ...], spent_ms: int) -> None:
     unknown = sorted({ply.version for ply in plies}.difference(order.versions))
     if unknown:
         raise Implausible(f"weights version {unknown[0]} was never handed out, or is too old")
@@ -141,7 +141,7 @@ def _check_figures(order: Order, plies: tuple[ChosenPly, ...], spent_ms: int) ->
         raise Implausible(f"{simulations} simulations in {spent_ms} ms are faster than any machine")
 
 
-def _check_luck(order: Order, uid: int, actions: NDArray[np.uint16], searched: NDArray[np.bool_]) -> None:
+def _check_luck(order: SearchOrder, uid: int, actions: NDArray[np.uint16], searched: NDArray[np.bool_]) -> None:
     """Dice, cards and random openings follow from the game's number: each run of plies that nobody searched is made anew."""
     search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=True)
     ends = [*np.flatnonzero(searched).tolist(), len(actions)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from azq import games
 from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.errors import WireError
+from azq.games.files import GameFiles
 from azq.ledger import Ledger
 from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
@@ -53,7 +53,7 @@ class Public:
             for event in tuple(room.newest):
                 if event.record.uid == uid:
                     run = room.sections.run
-                    return view(run.game, games.load(run.game, **run.params), event)
+                    return view(run.game, GameFiles().load(run.game, run.params), event)
         return None
 
     def _room(self) -> Room | None:

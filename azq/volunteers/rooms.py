@@ -17,8 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
-from azq.volunteers.guests import Guest
-from azq.volunteers.sessions import Patience, Sessions
+from azq.volunteers.guests import Volunteer
+from azq.volunteers.sessions import Sessions, TabPatience
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
@@ -89,7 +89,7 @@ class Room:
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, records)
 
 
-def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: Patience, counts: Counter[str]) -> Room:
+def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: Counter[str]) -> Room:
     """A run's room without anybody in it."""
     mark = f"{record.run} {record.created_ms}".encode()
 
@@ -122,7 +122,7 @@ class Link:
     def __init__(self, number: int, socket: WebSocket, reader: asyncio.Task[None]) -> None:
         self.number = number
         self.address = socket.client.host if socket.client else "unknown"
-        self.guest: Guest | None = None
+        self.guest: Volunteer | None = None
         self.ready: WorkerReady | None = None
         self.room: Room | None = None
         self.wished = ""  # run that it played for before

@@ -1,6 +1,6 @@
 """Who plays which of one run's games at a gateway, what came back, and what it is told. No I/O and no clock: times come in.
 
-A game is here under a lease (`HeldGame`), or a contributor claims it without one (`Claim`): its lease was lost, or an earlier gateway
+A game is here under a lease (`HeldGame`), or a contributor claims it without one (`GameClaim`): its lease was lost, or an earlier gateway
 handed it out. Claims wait until the game is adopted again by name, or for too long. Who shows the ticket that a game was handed out with
 has it: tickets name the contributor and the record that he plays on from.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from azq.volunteers.judging import WORKER_PREFIX, Returned, Verdict
+from azq.volunteers.judging import WORKER_PREFIX, GamesVerdict, Returned
 from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import Accepted, Refused, TabGame
 
@@ -51,7 +51,7 @@ class HeldGame:
 
 
 @dataclass(slots=True)
-class Claim:
+class GameClaim:
     """A game that a contributor plays, or has finished, without a lease."""
 
     tab: int
@@ -70,7 +70,7 @@ class Tab:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class TabPatience:
     """How long a silent tab keeps its games, a claim waits for its game, and finished games wait for a full batch."""
 
     silent_s: float
@@ -81,10 +81,10 @@ class Patience:
 class Sessions:
     """The tabs and games of one run at one gateway."""
 
-    def __init__(self, ticket: Ticket, patience: Patience, counts: Counter[str] | None = None) -> None:
+    def __init__(self, ticket: Ticket, patience: TabPatience, counts: Counter[str] | None = None) -> None:
         self.tabs: dict[int, Tab] = {}
         self.games: dict[int, HeldGame] = {}
-        self.claims: dict[tuple[int, str], Claim] = {}  # by game and contributor
+        self.claims: dict[tuple[int, str], GameClaim] = {}  # by game and contributor
         self.counts = Counter() if counts is None else counts  # games: accepted, refused, late, duplicate
         self._ticket = ticket
         self._patience = patience
@@ -121,7 +121,7 @@ class Sessions:
             game = self.games.get(uid)
             if game is None:
                 if uid not in self._done:
-                    self._claim(uid, known.contributor, Claim(tab, now_s))
+                    self._claim(uid, known.contributor, GameClaim(tab, now_s))
             elif game.place is Place.WAITING:
                 if self._room(known, now_s):
                     self._give(uid, known.contributor, tab, now_s)
@@ -144,7 +144,7 @@ class Sessions:
         if uid in self._done:
             self._tell_done(tab, uid, contributor)
         elif game is None:
-            self._claim(uid, contributor, Claim(tab, now_s, brought))
+            self._claim(uid, contributor, GameClaim(tab, now_s, brought))
         elif not hmac.compare_digest(brought.ticket, self._ticket(uid, contributor, game.record)):
             self._refuse(tab, uid, NOT_YOURS)
         elif game.place in (Place.WAITING, Place.PLAYING):
@@ -210,7 +210,7 @@ class Sessions:
         for uid in [uid for uid, game in self.games.items() if game.lease == lease]:
             game = self._forget(uid)
             if game.contributor:
-                self._claim(uid, game.contributor, Claim(game.tab, now_s, game.brought))
+                self._claim(uid, game.contributor, GameClaim(game.tab, now_s, game.brought))
 
     def held(self, lease: str) -> int:
         """How many games are under a lease."""
@@ -230,7 +230,7 @@ class Sessions:
                     game.place = Place.JUDGED
                 yield lease, contributor, tuple(_returned(game) for game in batch)
 
-    def judged(self, contributor: str, batch: Collection[Returned], verdict: Verdict, now_s: float) -> None:
+    def judged(self, contributor: str, batch: Collection[Returned], verdict: GamesVerdict, now_s: float) -> None:
         """A batch has its verdict: what counts waits to be committed, the rest is handed out again. Games in neither are judged again."""
         for each in batch:
             uid = each.record.uid
@@ -297,12 +297,12 @@ class Sessions:
         """How many more games a tab gets; a silent one none."""
         return max(0, tab.room - len(tab.plays)) if now_s - tab.heard_s < self._patience.silent_s else 0
 
-    def _claims_on(self, uid: int) -> list[tuple[str, Claim]]:
+    def _claims_on(self, uid: int) -> list[tuple[str, GameClaim]]:
         """Finished games first: who has one with right has it."""
         claims = [(contributor, claim) for (other, contributor), claim in self.claims.items() if other == uid]
         return sorted(claims, key=lambda each: each[1].brought is None)
 
-    def _claim(self, uid: int, contributor: str, claim: Claim) -> None:
+    def _claim(self, uid: int, contributor: str, claim: GameClaim) -> None:
         before = self.claims.get((uid, contributor))
         if before is None and self._claimed[contributor] >= CLAIMS_EACH:
             self._refuse(claim.tab, uid, "you bring too many games of an earlier time", "late")

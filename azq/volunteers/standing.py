@@ -5,8 +5,8 @@ after the games were handed in, so that nobody knows which. Pure.
 
 With a share s of the plies searched again, and d the probability that a false ply shows (measured in docs/benchmarks.md), who makes a
 share f of his plies falsely gets a batch of n plies past the first look with probability (1 - f d)^(s n). `CHECKS` = s n is the same for
-everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.3, and of 10^12 above
-0.75. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).
+everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.24, and of 10^11 above
+0.65. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from azq.volunteers.recompute import Difference
 
-CHECKS = 20  # plies of a batch that are searched again
+CHECKS = 26  # plies of a batch that are searched again
 MORE_CHECKS = 40  # once one of them differs
 PROBATION_SHARE = 0.25
 SHARE = 0.04
@@ -31,11 +31,11 @@ WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributo
 GUESSED_PLIES = 20.0  # of a game
 MOST_FAULTS = 1.75  # two refused batches within some 400 games
 #: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
-MOST_POLICY, MOST_VALUE = 0.02, 0.005  # of 177,043 honest ones none did (docs/benchmarks.md)
-HONEST = 2e-4  # of plies by honest contributors differ at most: near ties that another rounding decided otherwise
+MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/benchmarks.md)
+HONEST = 1e-3  # of honest plies may differ: near ties that another rounding decided otherwise; 7e-6 to 3e-5 did, of a rough backend 1e-3
 
 
-class Trust(StrEnum):
+class Trusted(StrEnum):
     """probation -> established; a refused batch leads back, two of them to blocked. `barred` is what a person decided."""
 
     PROBATION = "probation"
@@ -43,7 +43,7 @@ class Trust(StrEnum):
     BLOCKED = "blocked"
 
 
-class History(msgspec.Struct, frozen=True):
+class TrackRecord(msgspec.Struct, frozen=True):
     """What became of a contributor's games, each game counting half as much after every `HALF_LIFE_GAMES` later ones."""
 
     accepted: float = 0.0  # games
@@ -65,29 +65,29 @@ class History(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContributorStanding:
     """What is asked of a contributor now."""
 
-    trust: Trust
+    trust: Trusted
     share: float  # of his plies that are searched again
     batch_plies: int  # searched plies at which a batch is full
     reliability: float  # share of his games that were taken, newer ones counting more
     reason: str = ""  # of a block
 
 
-def standing_of(history: History) -> Standing:
+def standing_of(history: TrackRecord) -> ContributorStanding:
     """The standing that follows from a history."""
     games = history.accepted + history.refused + history.late
     reliability = history.accepted / games if games else 1.0
     reason = history.barred or _suspicion(history)
     if reason:
-        return Standing(Trust.BLOCKED, 1.0, 1, reliability, reason)
+        return ContributorStanding(Trusted.BLOCKED, 1.0, 1, reliability, reason)
     trusted = history.agreed_since >= TRUSTED_AFTER and history.games_since >= TRUSTED_GAMES
     share = SHARE if trusted else PROBATION_SHARE
-    return Standing(Trust.ESTABLISHED if trusted else Trust.PROBATION, share, round(CHECKS / share), reliability)
+    return ContributorStanding(Trusted.ESTABLISHED if trusted else Trusted.PROBATION, share, round(CHECKS / share), reliability)
 
 
-def _suspicion(history: History) -> str:
+def _suspicion(history: TrackRecord) -> str:
     if history.faults > MOST_FAULTS:
         return "games of several batches were not made as they were ordered"
     if history.differed > most_differing(history.recomputed, WRONGLY_BLOCKED):
@@ -106,11 +106,11 @@ class Judgement(msgspec.Struct, frozen=True):
     fault: bool = False  # the batch was refused, or held a game that no honest tab makes
 
 
-def after_batch(history: History, found: Judgement, late: int = 0) -> History:
+def after_batch(history: TrackRecord, found: Judgement, late: int = 0) -> TrackRecord:
     """The history once a batch was judged, and `late` games were refused that others had finished."""
     accepted, refused = len(found.returns), len(found.refused)
     kept = 0.5 ** ((accepted + refused + late) / HALF_LIFE_GAMES)
-    return History(
+    return TrackRecord(
         accepted=history.accepted * kept + accepted,
         refused=history.refused * kept + refused,
         late=history.late * kept + late,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Implausible, Known, Order, Replayed, check
+from azq.volunteers.plausibility import Implausible, Known, Replayed, SearchOrder, check
 from azq.volunteers.recompute import ChosenPly, Difference, Evaluate, recompute
 from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, differs, disagrees
 
@@ -22,7 +22,7 @@ class Verification:
     choice: random.Random = field(default_factory=random.SystemRandom)
     known: Known = field(default_factory=Known)
 
-    def judge(self, order: Order, share: float, games: Sequence[Returned]) -> Judgement:
+    def judge(self, order: SearchOrder, share: float, games: Sequence[Returned]) -> Judgement:
         """The judgement on games of one contributor, of whose plies this share is searched again; raises what `evaluate` raises."""
         replayed, refused = self._checked(order, games)
         plies = [ply for game in replayed for ply in game.own]
@@ -39,7 +39,7 @@ class Verification:
             fault=bool(refused),
         )
 
-    def _checked(self, order: Order, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str]]:
+    def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str]]:
         replayed: list[Replayed] = []
         refused: dict[int, str] = {}
         for each in games:
@@ -53,7 +53,7 @@ class Verification:
                 refused[each.record.uid] = str(error)
         return replayed, refused
 
-    def _recomputed(self, order: Order, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
+    def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
         """The first look, and a second one where a ply of the first differs: at its game, and at others."""
         order_of_looks = self.choice.sample(plies, len(plies))
         first, rest = order_of_looks[: (count := checks_of(len(plies), share))], order_of_looks[count:]

@@ -49,13 +49,13 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class Judged(msgspec.Struct, frozen=True, tag=True):
+class JudgedBatch(msgspec.Struct, frozen=True, tag=True):
     """The answer to a `JudgeRequest`."""
 
     judgement: Judgement
 
 
-Answer = Judged | Failed
+Answer = JudgedBatch | Failed
 
 
 def main(pipe: int) -> int:
@@ -74,7 +74,7 @@ def main(pipe: int) -> int:
 
 def _answer(judge: Callable[[JudgeRequest], Judgement], body: bytes) -> Answer:
     try:
-        return Judged(judge(msgspec.msgpack.decode(body, type=JudgeRequest)))
+        return JudgedBatch(judge(msgspec.msgpack.decode(body, type=JudgeRequest)))
     except AzqError as error:
         return Failed(str(error))
 
@@ -91,7 +91,7 @@ class RunVerifications:
         from azq import _core
         from azq.config import SearchConfig
         from azq.ledger.records import sections_of
-        from azq.volunteers.plausibility import Order
+        from azq.volunteers.plausibility import SearchOrder
 
         sections = sections_of(request.run)
         game = _core.load_game(sections.run.game, sections.run.params)
@@ -101,7 +101,7 @@ class RunVerifications:
             self._runs = {key: opened}  # tabs work for one run at a time, mostly
         verification, versions = self._runs[key]
         return verification.judge(
-            Order.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
+            SearchOrder.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
         )
 
     def _opened(self, run: RunRecord, game: Game) -> Opened:

@@ -25,7 +25,7 @@ export function board(text, before = "", table = {}) {
 /** The actions that no place of the board stands for, such as a pass or a bid: they are buttons below it. */
 export function beside(text, actions) {
   const grid = parseGrid(text);
-  if (grid) return actions.filter((one) => !cellOf(one.text));
+  if (grid) return actions.filter((one) => !cellOf(one.text, grid.rows[0].length));
   if (/^x: ?.*\no: ?/.test(text)) return actions.filter((one) => !moveOf(one.text));
   if (/^c\d+ t/.test(text)) return actions.filter((one) => !/^[2-9TJQKA][SHDC]$/.test(one.text));
   return /^queue /.test(text) ? actions.filter((one) => !Object.values(ANIMALS).includes(one.text)) : actions;
@@ -42,14 +42,13 @@ export function parseGrid(text) {
   return fits ? { indents: lines.map((line) => line.length - line.trimStart().length), rows } : null;
 }
 
-/** The place of an action by its text: {row, column}, of a whole column without row, or null. */
-function cellOf(text) {
+/** The place of an action on a board so wide, by its text: {row, column}, of a whole column without row, or null. */
+function cellOf(text, width) {
   const pair = /^[xo]\((\d+),(\d+)\)$/.exec(text);
   if (pair) return { row: Number(pair[1]), column: Number(pair[2]) };
-  const drop = /^[xo](\d+)$/.exec(text);
-  if (drop) return { column: Number(drop[1]) };
   const point = /^([a-z])(\d+)$/.exec(text);
-  return point && { row: Number(point[2]) - 1, column: point[1].charCodeAt(0) - 97 };
+  const column = point && point[1].charCodeAt(0) - 97;
+  return point && (column < width ? { row: Number(point[2]) - 1, column } : { column: Number(point[2]) });  // x3 is a player's drop into column 3
 }
 
 function drawGrid(grid, text, before, { actions = [], hint = null }) {
@@ -60,14 +59,21 @@ function drawGrid(grid, text, before, { actions = [], hint = null }) {
     : [(column + 0.5) * CELL, (row + 0.5) * CELL]);
   const [right] = centre(grid.rows.length - 1, grid.rows[0].length - 1);
   const [, bottom] = centre(grid.rows.length - 1, 0);
-  const places = actions.map((one) => ({ ...one, place: cellOf(one.text) })).filter(({ place }) => place);
+  const places = actions.map((one) => ({ ...one, place: cellOf(one.text, grid.rows[0].length) })).filter(({ place }) => place);
   const at = (r, c) => places.find(({ place }) => place.column === c && (place.row === undefined || place.row === r));
   const cells = grid.rows.flatMap((row, r) => row.map((cell, c) => {
     const action = at(r, c);
     const first = action?.place.row === undefined ? r === 0 : true;  // of a column one cell is enough for keys and readers
-    return drawCell(cell, centre(r, c), slanted, old && old.rows[r]?.[c] !== cell, action, first, action && action.action === hint);
+    const lands = action?.place.row !== undefined || (cell === EMPTY && (grid.rows[r + 1]?.[c] ?? "x") !== EMPTY);
+    return drawCell(cell, centre(r, c), slanted, old && old.rows[r]?.[c] !== cell, action, first, action && action.action === hint && lands);
   }));
-  return s("svg", { class: "position", role: actions.length ? "group" : "img", "aria-label": text, viewBox: `0 0 ${right + 0.5 * CELL} ${bottom + 0.6 * CELL}` }, cells);
+  const [last, wide] = [grid.rows.length - 1, grid.rows[0].length - 1];
+  const edge = (player, from, to) => s("line", { x1: from[0], y1: from[1], x2: to[0], y2: to[1], class: `edge p${player}` });
+  const up = ([x, y]) => [x, y - 0.56 * CELL], down = ([x, y]) => [x, y + 0.56 * CELL], left = ([x, y]) => [x - 0.48 * CELL, y], right_of = ([x, y]) => [x + 0.48 * CELL, y];
+  const edges = slanted ? [  // hex: the first player joins top and bottom, the second left and right
+    edge(0, up(centre(0, 0)), up(centre(0, wide))), edge(0, down(centre(last, 0)), down(centre(last, wide))),
+    edge(1, left(centre(0, 0)), left(centre(last, 0))), edge(1, right_of(centre(0, wide)), right_of(centre(last, wide)))] : [];
+  return s("svg", { class: "position", role: actions.length ? "group" : "img", "aria-label": text, viewBox: `0 0 ${right + 0.5 * CELL} ${bottom + 0.6 * CELL}` }, edges, cells);
 }
 
 function drawCell(cell, [x, y], slanted, changed, action, first, hinted) {

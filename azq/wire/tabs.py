@@ -77,11 +77,13 @@ class TabGame(TabMessage, frozen=True):
     simulations: Array
     weight_versions: Array
     spent_ms: Count = 0
+    support: Array = b""
 
     @property
     def record(self) -> GameRecord:
         """The game as it is kept."""
-        return GameRecord(self.uid, self.actions, self.policies, self.root_values, self.simulations, self.weight_versions)
+        arrays = (self.actions, self.policies, self.root_values, self.simulations, self.weight_versions, self.support)
+        return GameRecord(self.uid, *arrays)
 
 
 class GamesComplete(TabMessage, frozen=True):

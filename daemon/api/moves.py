@@ -36,7 +36,8 @@ from daemon.api.weights import MEDIA_TYPE, find_weights
 router = APIRouter(prefix="/v1/runs/{run}", tags=["moves"])
 
 SLOTS = 8  # positions searched at once: bounds the memory of a request
-LEAVES_PER_STEP = 8  # of a tree, so that an answer takes fewer round trips
+STEPS = 32  # round trips of an answer, about, between these numbers of leaves of a tree under way at once
+LEAVES_PER_STEP = (8, 32)
 DEADLINE_S = 30.0
 SEED_BITS = 63
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}}
@@ -145,7 +146,7 @@ def _searched(
         searcher = Searcher(
             game,
             evaluator,
-            for_latency(sections.search, game),
+            for_latency(sections.search, game, strength.num_simulations),
             strength.num_simulations,
             slots=min(SLOTS, len(histories)),
             weight_version=strength.weight_version,
@@ -155,14 +156,17 @@ def _searched(
         return searcher.results_and_lines(histories)
 
 
-def for_latency(search: SearchConfig, game: games.Game) -> SearchConfig:
-    """The run's search with several leaves of a tree under way at once, where its game allows that."""
-    return search if game.is_hidden() else search.model_copy(update={"leaves_per_step": LEAVES_PER_STEP})
+def for_latency(search: SearchConfig, game: games.Game, num_simulations: int) -> SearchConfig:
+    """The run's search with several leaves of a tree under way at once, where its game allows that. Pure."""
+    least, most = LEAVES_PER_STEP
+    leaves = 1 if game.is_hidden() else min(most, max(least, num_simulations // STEPS))
+    return search.model_copy(update={"leaves_per_step": leaves})
 
 
 def _told(state: games.State, result: Result, line: list[int], temperature: float, luck: random.Random) -> MoveOut:
     """A result in texts; with a temperature the move is drawn, and the line is that of the best one all the same."""
-    action = int(result.best_action) if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
+    best = int(result.best_action)
+    action = best if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
     player, text = state.current_player(), state.action_to_string(action)
     priors = softmax(result.prior_logits)
     candidates = [
@@ -174,7 +178,7 @@ def _told(state: games.State, result: Result, line: list[int], temperature: floa
             prior=round(float(priors[legal]), 6),
             value=None if np.isnan(result.q_values[legal]) else round(float(result.q_values[legal]), 6),
         )
-        for legal in sorted(state.legal_actions(), key=lambda legal: (-result.policy[legal], -result.visit_counts[legal]))
+        for legal in sorted(state.legal_actions(), key=lambda one: (one != best, -result.policy[one], -result.visit_counts[one]))
     ]
     texts = []
     for ply in line:

@@ -14,7 +14,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from azq.nets.onnx import to_onnx
 from azq.nets.weights import describe
 from azq.search.search import exploring
 from azq.volunteers.recompute import ChosenPly, Difference, Outputs, recompute
+from azq.volunteers.standing import differs
 
 SLOTS = 256
 FLOAT32 = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
@@ -110,17 +111,15 @@ def chosen(records: list[_core.Record], budget: int) -> list[ChosenPly]:
 
 def figures(differences: list[Difference]) -> dict[str, Any]:
     policy, value = (np.array([getattr(one, name) for one in differences]) for name in ("policy", "value"))
-    action = np.array([one.action for one in differences])
+    as_ordered = [replace(one, simulations=0) for one in differences]  # who says that he spent what was ordered
     return {
         "plies": len(differences),
-        "other_action": int(action.sum()),
-        "other_simulations": sum(one.simulations > 0 for one in differences),
-        "equal": int(((policy == 0) & (value == 0) & ~action).sum()),
-        "policy_quantiles": dict(zip(map(str, QUANTILES), np.quantile(policy, QUANTILES).round(6).tolist(), strict=True)),
-        "value_quantiles": dict(zip(map(str, QUANTILES), np.quantile(value, QUANTILES).round(6).tolist(), strict=True)),
-        "policy_above": {str(bound): int((policy > bound).sum()) for bound in (0.001, 0.01, 0.02, 0.05, 0.1, 0.2)},
-        "value_above": {str(bound): int((value > bound).sum()) for bound in (0.001, 0.01, 0.02, 0.05, 0.1, 0.2)},
-        "action_and_policy_within": {str(bound): int((action & (policy <= bound)).sum()) for bound in (0.001, 0.01, 0.02, 0.05)},
+        "equal": sum(not (one.action or one.policy or one.value) for one in differences) / len(differences),
+        "other_action": sum(one.action for one in differences),
+        "shows": sum(map(differs, differences)) / len(differences),
+        "shows_besides_simulations": sum(map(differs, as_ordered)) / len(differences),
+        "policy": dict(zip(map(str, QUANTILES), np.quantile(policy, QUANTILES).round(6).tolist(), strict=True)),
+        "value": dict(zip(map(str, QUANTILES), np.quantile(value, QUANTILES).round(6).tolist(), strict=True)),
     }
 
 

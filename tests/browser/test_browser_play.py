@@ -195,6 +195,27 @@ def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: 
         seen.close()
 
 
+def test_a_gateway_has_the_same_page_where_all_happens_in_the_tab(browser: Any, tmp_path: Path) -> None:
+    from tab_site import TabSite  # brings the whole gateway
+
+    site = TabSite(tmp_path)
+    for version in (1, 2):
+        site.publish(version)
+    site.rate(2)
+    seen = Table(browser, site)
+    try:
+        assert seen.wait()
+        levels = seen.page.locator("#level option").all_inner_texts()
+        assert any("Elo · v1" in level or "Elo · v2" in level for level in levels)
+        assert not seen.page.get_by_label("plays").is_visible()
+        seen.play()
+        assert seen.status in ("you win", "you lose", "a draw")
+        seen.page.get_by_role("button", name="analyse").click()
+        seen.page.locator("#analysis .targets .target").first.wait_for()
+    finally:
+        seen.close()
+
+
 def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any) -> None:
     seen = table("connect_four", f"run={RUN}&moves=zz.1")
     assert seen.wait()

@@ -29,7 +29,7 @@ class Hall(Fleet):
         super().__init__(broker, tmp_path)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "20", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
+        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "8", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
         self._env |= {f"AZQ_GATEWAY__{name.upper()}": str(value) for name, value in gateway.items()}
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._tend, daemon=True)]
@@ -66,17 +66,21 @@ class Hall(Fleet):
 
     def settle(self) -> None:
         """Ends tabs and jobs, so that all that is open lies in the pool."""
-        self._over.set()
-        for thread in self._threads:
-            thread.join(20.0)
+        self._end_threads()
         for process in self.processes:
             process.terminate()
         for process in self.processes:
             process.wait(20.0)
 
     def close(self) -> None:
-        self._over.set()
+        self._end_threads()
         super().close()
+
+    def _end_threads(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(20.0)
 
     def _tend(self) -> None:
         """What the daemon does for it: leases that ran out and two jobs, one of them ahead."""

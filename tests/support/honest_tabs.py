@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from azq import _core
 from azq.config import RunSections
 from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Order
+from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.recompute import Outputs
 from azq.wire.arrays import pack_record
 from azq.wire.messages import GameRecord
@@ -36,15 +36,15 @@ class TinyNetworks:
         return out[:, :actions].astype(np.float16), np.tanh(out[:, actions:]).astype(np.float16)
 
 
-def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), **search: Any) -> Order:
+def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), **search: Any) -> SearchOrder:
     """The order of a run of a game."""
     settings = {"num_simulations": 16} | search
     sections = RunSections.model_validate({"run": {"game": name, "seed": 11}, "search": settings, "selfplay": {"random_opening_plies": 2}})
-    return Order.of(_core.load_game(name, {}), sections, sections.search, versions)
+    return SearchOrder.of(_core.load_game(name, {}), sections, sections.search, versions)
 
 
 def games_of(
-    order: Order, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None
+    order: SearchOrder, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None
 ) -> list[Returned]:
     """Finished games with these numbers, made as ordered or, with a `config`, otherwise."""
     config = config or order.config(order.budgets[-1])

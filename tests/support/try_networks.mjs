@@ -1,12 +1,13 @@
 // Opens each network of a folder and says how far its answers are off; runs in Node and in browsers.
 
-/** `module`: network.js; `read(name)`: bytes of a file of the folder; answers rows {kind, backend, fallback, logitsOff, valuesOff, refused}. */
+/** `module`: network.js; `read(name)`: bytes of a file of the folder; answers rows {kind, backend, fallback, logitsOff, valuesOff, sameAlone, refused}, or {kind, failed}. */
 export async function tryNetworks({ openNetwork, unpack }, read, options) {
   const rows = [];
   for (const { kind, game, tolerance } of JSON.parse(new TextDecoder().decode(await read("cases.json")))) {
     const [model, positions, logits, values] = await Promise.all(["onnx", "positions", "logits", "values"].map((suffix) => read(`${kind}.${suffix}`)));
     const test = { game, tolerance, positions, logits: floats(logits), values: floats(values) };
-    const network = await openNetwork(model, { ...options, test });
+    const network = await openNetwork(model, { ...options, test }).catch((error) => rows.push({ kind, failed: error.message }) && null);
+    if (!network) continue;
     const count = positions.length / game.packedSize;
     const answer = await network.evaluate(unpack(positions, count, game), count, game);
     const one = await network.evaluate(unpack(positions, 1, game), 1, game);

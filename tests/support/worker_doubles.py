@@ -110,10 +110,13 @@ class Fleet:
     def balanced(self) -> bool:
         """Every sum holds, no game came twice, and what is open is in the pool."""
         counts = self.ledger.counts(RUN)
-        uids = [decode(entry.frame, SampleEvent).record.uid for entry in self.bus.after(keys.samples(RUN), "0", count=1_000_000)]
+        uids = [event.record.uid for event in self.samples()]
         assert len(uids) == len(set(uids)) == counts.finished
         assert counts.balanced
         return counts.open == self.bus_pool()
+
+    def samples(self) -> list[SampleEvent]:
+        return [decode(entry.frame, SampleEvent) for entry in self.bus.after(keys.samples(RUN), "0", count=1_000_000)]
 
     def bus_pool(self) -> int:
         length: Any = self.client.llen(keys.pool(RUN))

@@ -1,7 +1,7 @@
 // Where the page comes from, and so the runs it can play against: a daemon with all of its runs, which also searches, or a gateway of
 // volunteers with the one run that they play for, where everything happens in the tab.
 
-import { Refused, call, callBytes, path } from "/web/api.js";
+import { Refused, call, callBytes, path } from "../api.js";
 import { ServerOpponent, TabOpponent } from "./opponent.js";
 
 /** {runs: [{name, sections: {run: {game, params}}}], opponents(run)}; `guarded` asks for a token where one is needed. */

@@ -1,6 +1,6 @@
 // One game on the table: what was played since its beginning, and the position that came of it. The rules are the core's.
 
-import { CHANCE_PLAYER, TERMINAL_PLAYER } from "/web/core.js";
+import { CHANCE_PLAYER, TERMINAL_PLAYER } from "../core.js";
 
 export class Table {
   /** `rules`: a game of the core; throws where the actions are not those of a game. */
@@ -62,6 +62,17 @@ export class Table {
 
   actions(plies = this.plies.length) {
     return this.plies.slice(0, plies).map(({ action }) => action);
+  }
+
+  /** The position after so many plies as it is asked about: what its player to move cannot know is drawn anew, so nobody who answers learns it. */
+  asked(plies = this.plies.length) {
+    const actions = this.actions(plies);
+    if (!this.rules.hasHidden) return { actions };
+    const { state } = new Table(this.rules, actions);
+    const drawn = state.resample(state.actor(), BigInt(Math.floor(luck() * 2 ** 32)));
+    const position = drawn.notation();
+    for (const one of [state, drawn]) one.free();
+    return { position };
   }
 
   #begin() {

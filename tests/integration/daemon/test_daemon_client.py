@@ -76,10 +76,6 @@ def test_every_resource_has_its_method(site: Site) -> None:
         assert [run.name for run in client.runs(state="running")] == ["first"]
         assert client.run("first").game == "tic_tac_toe"
         assert client.change_run("first", until={"games": 9}).until == {"games": 9.0}
-        assert client.levels("first") == []
-        site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, "a" * 64, "file:x", 1, 1)))
-        answer = client.moves("first", [{"actions": [0, 4, 1, 5]}], num_simulations=32, seed=None)
-        assert (answer.weight_version, answer.moves[0].action, answer.moves[0].text) == (1, 2, "x(0,2)")
         assert client.pause_run("first", "lunch").reason == "lunch"
         assert client.resume_run("first", until={"games": 10}).until == {"games": 10.0}
         job = client.enqueue("first", "selfplay", games=3)
@@ -95,6 +91,10 @@ def test_every_resource_has_its_method(site: Site) -> None:
         assert client.history("first").at_ms == []
         assert client.arena("first").matches == []
         assert client.weights("first") == []
+        assert client.levels("first") == []
+        site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, "a" * 64, "file:x", 1, 1)))
+        answer = client.moves("first", [{"actions": [0, 4, 1, 5]}], num_simulations=32, seed=None)
+        assert (answer.weight_version, answer.moves[0].action, answer.moves[0].text) == (1, 2, "x(0,2)")
         assert client.finish_run("first").state == "finished"
         site.health.tick_ok([])
         assert client.ready().status == "ready"

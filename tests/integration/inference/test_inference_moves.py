@@ -47,7 +47,7 @@ def test_moves_are_those_of_the_same_search_over_the_same_network(http, connect,
     assert (answer["weight_version"], newest["weight_version"]) == (1, 2)
     game = games.load("connect_four")
     local = LocalEvaluator.from_bytes(game, weights(1), InferenceConfig(device="cpu", threads=1))
-    searcher = Searcher(game, local, for_latency(SECTIONS.search, game), 120, slots=2)
+    searcher = Searcher(game, local, for_latency(SECTIONS.search, game, 120), 120, slots=2)
     for move, result in zip(answer["moves"], searcher.results([[], [3, 3, 2]]), strict=True):
         visits = {one["action"]: one["visits"] for one in move["candidates"]}
         assert sum(visits.values()) == 120

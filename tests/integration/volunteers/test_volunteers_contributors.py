@@ -17,8 +17,8 @@ from azq.config import GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
 from azq.volunteers.contributors import DAY_S, Contributors
-from azq.volunteers.guests import Guest
-from azq.volunteers.standing import Judgement, Trust, after_batch, standing_of
+from azq.volunteers.guests import Volunteer
+from azq.volunteers.standing import Judgement, Trusted, after_batch, standing_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
@@ -43,9 +43,9 @@ class Door:
         self.now_ms = NOW_MS
         self.all = Contributors(client, GatewayConfig(**limits), b"secret", lambda: self.now_ms)
 
-    def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop") -> Guest:
+    def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop") -> Volunteer:
         found = self.all.welcome(token, invite, address, device)
-        assert isinstance(found, Guest), found
+        assert isinstance(found, Volunteer), found
         return found
 
     def refused(self, token: str = "", invite: str = "", address: str = "10.0.0.1") -> str:
@@ -54,7 +54,7 @@ class Door:
         return found.reason
 
 
-def by(guest: Guest, uid: int) -> SampleEvent:
+def by(guest: Volunteer, uid: int) -> SampleEvent:
     return msgspec.structs.replace(play_game(GAME, uid), worker=f"browser:{guest.contributor}")
 
 
@@ -100,7 +100,7 @@ def test_quotas_by_key_and_by_address(client: Any) -> None:
 
 def test_a_thousand_keys_from_one_address_are_fifty(client: Any) -> None:
     door = Door(client)
-    came = [isinstance(door.all.welcome("", "", "10.0.0.9", ""), Guest) for _ in range(1000)]
+    came = [isinstance(door.all.welcome("", "", "10.0.0.9", ""), Volunteer) for _ in range(1000)]
     assert sum(came) == 50
 
 
@@ -110,13 +110,13 @@ def test_histories_change_and_blocks_work_at_once(client: Any) -> None:
     for each in (door, other):
         each.all.change(ann.contributor, lambda history: after_batch(history, Judgement({1: (0.0,)}, {}, 5, 5)))
     assert other.all.history(ann.contributor).accepted == pytest.approx(2.0, rel=0.01)
-    assert door.all.block(ann.contributor, "spam").trust is Trust.BLOCKED
+    assert door.all.block(ann.contributor, "spam").trust is Trusted.BLOCKED
     assert "spam" in door.refused(ann.token)
-    assert door.all.unblock(ann.contributor).trust is Trust.PROBATION
+    assert door.all.unblock(ann.contributor).trust is Trusted.PROBATION
     assert door.come(ann.token) == ann
     with pytest.raises(NotFound):
         door.all.change("nobody", lambda history: history)
-    assert standing_of(door.all.history("nobody")).trust is Trust.PROBATION
+    assert standing_of(door.all.history("nobody")).trust is Trusted.PROBATION
 
 
 def test_the_switch_turns_everybody_away(client: Any) -> None:

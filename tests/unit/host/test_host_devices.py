@@ -120,7 +120,7 @@ def test_one_worker_chooses_by_itself_and_several_are_told() -> None:
 
 
 def session_of(devices: DevicePlan, tmp_path: Path, bus: MemoryBus) -> Any:
-    start: Any = SimpleNamespace(run=RunDir(tmp_path, "mine"))
+    start: Any = SimpleNamespace(run=RunDir(tmp_path, "mine"), volunteers=True)
     supervisor: Any = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
     others: Any = SimpleNamespace(bus=bus, pause=None, fronts=())
     return sessions.Session(start, Config(), devices, others, supervisor, others, others, others)
@@ -131,13 +131,13 @@ def test_azq_up_starts_and_stops_them_all(tmp_path: Path) -> None:
     session = session_of(plan(machine(2), UP), tmp_path, bus)
     supervisor = session.supervisor
     supervisor.children = {spec.name: spec for spec in session.specs()}
-    assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "learner"]
+    assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "gateway", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
     assert supervisor.children["selfplay"].command[-2:] == ["--concurrency", "4"]
     session.ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
     screen: Any = SimpleNamespace(note=lambda _text: None)
     session.drain(screen)
-    assert supervisor.stopped == [("selfplay",), ("learner",), ("eval", "inference", "inference.1", "daemon")]
+    assert supervisor.stopped == [("selfplay", "gateway"), ("learner",), ("eval", "inference", "inference.1", "daemon")]
     (noted,) = map(line_of, bus.after(keys.AUDIT, "0"))
     assert (noted.what, noted.about) == ("azq up was stopped", "mine")
 

@@ -79,6 +79,7 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-fleet.timer",
         "azq-flower.service",
         "azq-front@.service",
+        "azq-gateway.service",
         "azq-inference@.service",
         "azq-learner@.service",
         "azq-worker@.service",

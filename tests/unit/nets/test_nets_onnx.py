@@ -51,6 +51,7 @@ def test_the_file_is_a_network_and_nothing_else(made):
     onnx.checker.check_model(model, full_check=True)
     assert [(one.domain, one.version) for one in model.opset_import] == [("", OPSET)]
     assert [one.name for one in model.graph.input] == ["planes", "scalars"][: 2 if module.spec.scalars else 1]
+    assert {one.name for one in model.graph.initializer} <= {name for node in model.graph.node for name in node.input}
     assert not any(node.doc_string for node in model.graph.node)
     assert not model.metadata_props
     assert b".py" not in data

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from azq import _core
 from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Implausible, Known, Order, check
+from azq.volunteers.plausibility import Implausible, Known, SearchOrder, check
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
 
 GAMES = ("tic_tac_toe", "connect_four", "backgammon", "blob", "beasty_bar", "othello")
 
 
-def made(name: str, uids: range = range(1, 4)) -> tuple[Order, list[Returned]]:
+def made(name: str, uids: range = range(1, 4)) -> tuple[SearchOrder, list[Returned]]:
     order = order_of(name, num_simulations=4)
     return order, games_of(order, TinyNetworks(order.game), uids)
 
@@ -28,7 +28,7 @@ C4_ORDER, C4_GAMES = made("connect_four")
 DICE_ORDER, DICE_GAMES = made("backgammon", range(1, 3))
 
 
-def arrays(order: Order, game: Returned) -> dict[str, Any]:
+def arrays(order: SearchOrder, game: Returned) -> dict[str, Any]:
     found = arrays_of(game.record, order.game.num_distinct_actions(), order.game.value_size(), "it")
     return {name: array.copy() for name, array in found.items()}
 
@@ -45,7 +45,7 @@ def test_honest_games_pass(name: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize(("order", "games"), [(C4_ORDER, C4_GAMES), (DICE_ORDER, DICE_GAMES)], ids=["connect_four", "backgammon"])
-def test_any_other_action_is_refused_unless_it_is_a_game_as_well(order: Order, games: list[Returned], data: st.DataObject) -> None:
+def test_any_other_action_is_refused_unless_it_is_a_game_as_well(order: SearchOrder, games: list[Returned], data: st.DataObject) -> None:
     """A changed action breaks the rules, ends the game elsewhere, or turns its luck; what passes is a whole game, left to recomputation."""
     game = data.draw(st.sampled_from(games))
     found = arrays(order, game)
@@ -145,3 +145,20 @@ def test_budgets_follow_from_the_runs_settings() -> None:
     config = order_of("tic_tac_toe").config(8)
     assert isinstance(config, _core.SearchConfig)
     assert (config.num_simulations, config.reuse_subtree, config.random_opening_plies) == (8, False, 2)
+
+
+@pytest.mark.parametrize("name", ["backgammon", "blob"])
+def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: str) -> None:
+    """Servers leave zeros of policies out, tabs do not."""
+    order, games = made(name, range(1, 2))
+    found = arrays(order, games[0])
+    kept = {name: array[:30] for name, array in found.items()}
+    there = kept["policies"] != 0
+    support = np.packbits(there, axis=1, bitorder="little").tobytes()
+    parts = {name: (array[there] if name == "policies" else array).tobytes() for name, array in kept.items()}
+    handed = GameRecord(1, **parts, support=support)
+    whole = with_arrays(Returned(GameRecord(1), handed, 1000), **found)
+    assert min(ply.ply for ply in check(order, whole).own) >= 30
+    found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5
+    with pytest.raises(Implausible, match="does not go on"):
+        check(order, with_arrays(whole, policies=found["policies"]))

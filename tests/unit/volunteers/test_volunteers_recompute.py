@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from azq.volunteers import recompute as recomputing
 from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Order, check
+from azq.volunteers.plausibility import SearchOrder, check
 from azq.volunteers.recompute import ChosenPly, Difference, Outputs, recompute
 from azq.volunteers.standing import differs
 
 
-def plies_of(order: Order, games: list[Returned]) -> list[ChosenPly]:
+def plies_of(order: SearchOrder, games: list[Returned]) -> list[ChosenPly]:
     return [ply for game in games for ply in check(order, game).own]
 
 
@@ -53,7 +53,7 @@ def test_a_little_noise_of_rounding_is_no_difference() -> None:
     assert any(each.policy > 0 for each in found)
 
 
-def differing(order: Order, games: list[Returned], evaluate: TinyNetworks) -> float:
+def differing(order: SearchOrder, games: list[Returned], evaluate: TinyNetworks) -> float:
     found = recompute(order.game, order.seed, order.config, plies_of(order, games), evaluate)
     return sum(map(differs, found)) / len(found)
 

@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from azq.volunteers.judging import Verdict
-from azq.volunteers.sessions import CLAIMS_EACH, LATE, NOT_YOURS, Patience, Place, Sessions
+from azq.volunteers.judging import GamesVerdict
+from azq.volunteers.sessions import CLAIMS_EACH, LATE, NOT_YOURS, Place, Sessions, TabPatience
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import Accepted, Refused, TabGame
 
-PATIENCE = Patience(silent_s=30.0, late_s=90.0, batch_s=5.0)
+PATIENCE = TabPatience(silent_s=30.0, late_s=90.0, batch_s=5.0)
 
 
 def ticket(uid: int, contributor: str, record: GameRecord) -> bytes:
@@ -41,7 +41,7 @@ def judge_all(sessions: Sessions, now_s: float, refused: dict[int, str] | None =
     for _, contributor, batch in sessions.batches(lambda _: 1, now_s):
         bad = {uid: why for uid, why in (refused or {}).items() if uid in {each.record.uid for each in batch}}
         good = {each.record.uid: (1.0, -1.0) for each in batch if each.record.uid not in bad}
-        sessions.judged(contributor, batch, Verdict(good, bad), now_s)
+        sessions.judged(contributor, batch, GamesVerdict(good, bad), now_s)
 
 
 def commit(sessions: Sessions, lease: str = "r:1") -> list[int]:
@@ -138,7 +138,7 @@ def test_batches_fill_up_or_wait_for_a_while():
     ((lease, contributor, batch),) = sessions.batches(lambda _: 2, 2.0)
     assert (lease, contributor, [each.record.uid for each in batch]) == ("r:1", "ann", [1, 2])
     assert list(sessions.batches(lambda _: 1, 9.0)) == [], "each is given out once"
-    sessions.judged("ann", batch, Verdict(), 9.0)
+    sessions.judged("ann", batch, GamesVerdict(), 9.0)
     assert len(list(sessions.batches(lambda _: 5, 14.0))) == 1, "without a verdict it is judged again"
 
 

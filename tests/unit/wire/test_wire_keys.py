@@ -59,6 +59,7 @@ def test_the_owners_keys_are_written_by_the_daemon_alone_and_weights_by_no_machi
     writers = {row.pattern: {role for role, right in row.rights.items() if "w" in right} for row in keys.TABLE}
     for pattern in ("azq:runs", "azq:{run}:run", "azq:schema", "azq:daemon", "azq:fleet"):
         assert writers[pattern] == {"daemon"}
-    for pattern in ("azq:{run}:weights", "azq:blob:<sha256>", "azq:{azq:blob:<sha256>}:<name>"):
-        assert writers[pattern] == {"learner", "daemon"}  # which deletes them with their run
+    assert writers["azq:{run}:weights"] == {"learner", "daemon"}  # which deletes them with their run
+    for pattern in ("azq:blob:<sha256>", "azq:{azq:blob:<sha256>}:<name>"):
+        assert writers[pattern] == {"learner", "daemon", "gateway"}  # which keeps networks for browsers there
     assert writers["azq:machines"] == set()

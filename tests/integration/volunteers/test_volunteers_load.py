@@ -1,0 +1,53 @@
+"""A thousand tabs at one gateway: everybody is served, and what a game costs it. Its line of figures is that of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crowd import Crowd
+from gateway_doubles import Hall
+from waiting import until
+
+from azq.process.proc import stat_of
+
+TABS = int(os.environ.get("AZQ_TEST_TABS", "1000"))
+PACE_S = float(os.environ.get("AZQ_TEST_PACE_S", "10"))
+MEASURED_S = float(os.environ.get("AZQ_TEST_SECONDS", "30"))
+CORE = 1.0  # CPU-seconds a second
+
+
+@pytest.mark.slow
+def test_a_thousand_tabs_on_one_core(broker: Any, tmp_path: Path) -> None:
+    hall = Hall(broker, tmp_path, max_tabs_each=5000, max_tabs=5000, keys_per_day=100_000)
+    hall.open()
+    crowd, over = Crowd(f"ws://127.0.0.1:{hall.port}", TABS, PACE_S), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(crowd.live(over),), daemon=True)
+    try:
+        process = hall.start_gateway()
+        thread.start()
+        until(lambda: crowd.accepted >= TABS, "a game of each tab", 180.0)
+        before, accepted, took = stat_of(process.pid), crowd.accepted, crowd.sent_bytes + crowd.received_bytes
+        threading.Event().wait(MEASURED_S)
+        after, games = stat_of(process.pid), crowd.accepted - accepted
+        assert before is not None
+        assert after is not None
+        cpu_s = after.cpu_s - before.cpu_s
+        spent = f"{cpu_s / MEASURED_S:.3f} of a core, {1000 * cpu_s / games:.2f} ms of CPU a game"
+        wire = (crowd.sent_bytes + crowd.received_bytes - took) / games
+        print(f"\n{TABS} tabs, {games / MEASURED_S:.0f} games/s: {spent}, {wire:.0f} bytes a game, {after.resident_bytes / 2**20:.0f} MiB")
+        assert crowd.welcomed == TABS
+        assert crowd.refused == []
+        assert cpu_s / MEASURED_S < CORE
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(30.0)
+        hall.settle()
+        loop.close()
+    assert hall.balanced()
+    hall.close()
