@@ -25,7 +25,7 @@ const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weig
 export const toFrame = (message) => encode([SCHEMA, [message.tag, ...FIELDS[message.tag].map((name) => message[name])]]);
 
 /** A finished game as a message holds it. */
-export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => game[name])];
+export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => ({ support: new Uint8Array(0), ...game })[name])];
 
 /** The message {tag, ...fields} of a frame; throws an Error for anything else. */
 export function fromFrame(frame) {
