@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -143,8 +143,18 @@ class Contributors(Guests, Histories):
                     if life_s:
                         pipe.expire(key, life_s)
             pipe.execute()
-        ever = self.sums("ever")
-        return {contributor: ever[contributor] for contributor in set(map(_of, events))}
+        return self.figures(set(map(_of, events)))
+
+    def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+        """What some did, ever; raises `BrokerError`."""
+        fields = [(contributor, what) for contributor in contributors for what in ("games", "samples")]
+        key = next(key for name, key, _ in self._periods() if name == "ever")
+        with translate(self.client):
+            values: Any = self.client.hmget(key, [f"{what} {contributor}" for contributor, what in fields]) if fields else []
+        sums: dict[str, dict[str, int]] = {}
+        for (contributor, what), value in zip(fields, values, strict=True):
+            sums.setdefault(contributor, {})[what] = int(value or 0)
+        return sums
 
     def history(self, contributor: str) -> TrackRecord:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""

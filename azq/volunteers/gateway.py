@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -41,6 +42,7 @@ from azq.wire.tabs import (
     PlayGames,
     Refused,
     TabProgress,
+    TabStanding,
     Welcome,
     WorkerReady,
     from_tab,
@@ -151,6 +153,9 @@ class Gateway:
             return False
         link.guest, link.wished = guest, said.run
         self._seat(link)
+        with suppress(BrokerError):
+            (figures,) = (await self._in_thread(self._backing.guests.figures, (guest.contributor,))).values()
+            link.send(TabStanding({name: float(value) for name, value in figures.items()}))
         return True
 
     async def _listen(self, link: Link) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,10 @@ class Guests(Protocol):
 
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Games that were committed; the totals of their contributors with these among them."""
+        ...
+
+    def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+        """Games and samples of some, ever."""
         ...
 
     def name(self, contributor: str) -> str:

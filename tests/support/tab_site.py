@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,10 @@ class MemoryGuests(Guests):
 
     def name(self, contributor: str) -> str:
         return contributor
+
+    def figures(self, contributors: Collection[str]) -> dict[str, dict[str, int]]:
+        done = self.credit(())
+        return {contributor: done.get(contributor, {"games": 0, "samples": 0}) for contributor in contributors}
 
     def totals(self) -> dict[str, dict[str, int]]:
         done = self.credit(()).values()

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from azq.cli.app import app
+from azq.config import load
 from azq.console import up
 from azq.console.session import Start
 from azq.errors import ConfigError, StateConflict, UnknownGameError
@@ -113,3 +114,21 @@ def test_one_azq_up_a_home(tmp_path: Path) -> None:
         pass
     with home_lock(tmp_path):
         pass
+
+
+def test_a_gateway_listens_where_others_reach_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(up.log, "warning", lambda event, **_: said.append(event))
+    at_home = up.open_gateway(load(), None, None).gateway
+    assert (at_home.host, at_home.port, at_home.plaintext, said) == ("127.0.0.1", 8090, False, [])
+    open_to_all = up.open_gateway(load(), "192.168.0.5", 8091).gateway
+    assert (open_to_all.host, open_to_all.port, open_to_all.plaintext, said) == ("192.168.0.5", 8091, True, ["plaintext"])
+    with pytest.raises(ConfigError, match=r"gateway\.tls_certificate: .* cannot be read"):
+        up.open_gateway(load(None, ['gateway.tls_certificate="absent.pem"', 'gateway.tls_key="absent.pem"']), "192.168.0.5", None)
+
+
+def test_volunteers_are_asked_for_by_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = up.read_start(up.UpRequest(game="tic_tac_toe", volunteers=True))
+    assert start.config.volunteers.kinds == ("selfplay",)
+    assert up.read_start(up.UpRequest(game="tic_tac_toe")).config.volunteers.kinds == ()

@@ -1,0 +1,82 @@
+"""What a gateway answers over HTTP, to browsers and to others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from azq.volunteers import pages
+
+SHA = "ab" * 32
+
+
+class Told:
+    """Networks and public figures that count how often they were asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def read(self, sha256: str) -> bytes | None:
+        self.asked += 1
+        return b"network" if sha256 == SHA else None
+
+    def figures(self) -> dict[str, Any]:
+        self.asked += 1
+        return {"run": "r"}
+
+    def game(self, uid: int) -> None:
+        return None
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def client(told: Told, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+    (tmp_path / "contribute").mkdir()
+    (tmp_path / "contribute" / "index.html").write_text("<p>contribute</p>")
+    (tmp_path / "ort.wasm.gz").write_bytes(b"\x1f\x8b")
+    monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
+    gateway: Any = SimpleNamespace(talk=None)
+    return TestClient(pages.make_site(gateway, told, told))  # type: ignore[arg-type]
+
+
+def test_a_network_never_changes_and_is_read_once(client: TestClient, told: Told) -> None:
+    for _ in range(2):
+        answer = client.get(f"/models/{SHA}.onnx")
+        assert (answer.content, answer.headers["etag"], answer.headers["content-length"]) == (b"network", f'"{SHA}"', "7")
+        assert "immutable" in answer.headers["cache-control"]
+    assert told.asked == 1
+    assert client.get(f"/models/{SHA}.onnx", headers={"If-None-Match": f'"{SHA}"'}).status_code == 304
+
+
+@pytest.mark.parametrize("name", [f"{'0' * 64}.onnx", SHA, f"{SHA}.onnx.gz", f"{SHA.upper()}.onnx"])
+def test_no_other_network_is_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/models/{name}").status_code == 404
+
+
+def test_pages_trust_their_own_origin_alone(client: TestClient) -> None:
+    answer = client.get("/")
+    assert (answer.text, str(answer.url.path)) == ("<p>contribute</p>", "/web/contribute/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe-inline" not in policy
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+def test_what_is_kept_packed_is_sent_so(client: TestClient) -> None:
+    with client.stream("GET", "/web/ort.wasm.gz") as answer:
+        assert answer.headers["content-encoding"] == "gzip"
+
+
+def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: Told) -> None:
+    assert [client.get("/v1/public").json() for _ in range(3)] == [{"run": "r"}] * 3
+    assert told.asked == 1
+    assert client.get("/v1/public/games/7").json() == {"detail": "it is none of the newest games"}
+    assert client.get("/v1/runs").status_code == 404
