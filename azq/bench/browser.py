@@ -88,7 +88,7 @@ def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[i
 
 @contextmanager
 def chromium(*more: str) -> Iterator[Any]:
-    """A headless browser, with more arguments, as long as it is entered. Raises `MissingExtra` where playwright or the browser is not installed."""
+    """A headless browser, with more arguments, as long as it is entered. Raises `MissingExtra` where one cannot be started."""
     try:
         api = importlib.import_module("playwright.sync_api")
     except ImportError as error:

@@ -213,7 +213,7 @@ class MoveOut(BaseModel):
     text: str
     value: float = Field(description="Of the position for the player to move, -1 to 1.")
     proven: bool
-    candidates: list[CandidateOut] = Field(description="All legal moves, those that the search prefers first.")
+    candidates: list[CandidateOut] = Field(description="All legal moves, the best first, then by their share.")
     principal_variation: list[int] = Field(description="The best move and what is expected to follow, up to chance or what is hidden.")
     principal_variation_texts: list[str]
 

@@ -64,7 +64,8 @@ function drawGrid(grid, text, before, { actions = [], hint = null }) {
   const cells = grid.rows.flatMap((row, r) => row.map((cell, c) => {
     const action = at(r, c);
     const first = action?.place.row === undefined ? r === 0 : true;  // of a column one cell is enough for keys and readers
-    return drawCell(cell, centre(r, c), slanted, old && old.rows[r]?.[c] !== cell, action, first, action && action.action === hint);
+    const lands = action?.place.row !== undefined || (cell === EMPTY && (grid.rows[r + 1]?.[c] ?? "x") !== EMPTY);
+    return drawCell(cell, centre(r, c), slanted, old && old.rows[r]?.[c] !== cell, action, first, action && action.action === hint && lands);
   }));
   const [last, wide] = [grid.rows.length - 1, grid.rows[0].length - 1];
   const edge = (player, from, to) => s("line", { x1: from[0], y1: from[1], x2: to[0], y2: to[1], class: `edge p${player}` });

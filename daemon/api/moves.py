@@ -165,7 +165,8 @@ def for_latency(search: SearchConfig, game: games.Game, num_simulations: int) ->
 
 def _told(state: games.State, result: Result, line: list[int], temperature: float, luck: random.Random) -> MoveOut:
     """A result in texts; with a temperature the move is drawn, and the line is that of the best one all the same."""
-    action = int(result.best_action) if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
+    best = int(result.best_action)
+    action = best if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
     player, text = state.current_player(), state.action_to_string(action)
     priors = softmax(result.prior_logits)
     candidates = [
@@ -177,7 +178,7 @@ def _told(state: games.State, result: Result, line: list[int], temperature: floa
             prior=round(float(priors[legal]), 6),
             value=None if np.isnan(result.q_values[legal]) else round(float(result.q_values[legal]), 6),
         )
-        for legal in sorted(state.legal_actions(), key=lambda legal: (-result.policy[legal], -result.visit_counts[legal]))
+        for legal in sorted(state.legal_actions(), key=lambda one: (one != best, -result.policy[one], -result.visit_counts[one]))
     ]
     texts = []
     for ply in line:

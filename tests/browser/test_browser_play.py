@@ -11,7 +11,6 @@ import pytest
 from browsing import launched, shot
 from page_site import RUN, Site, now_ms
 from sharp_nets import KINDS, sharp_bytes
-from tab_site import TabSite
 from waiting import until
 
 from azq.store import open_store
@@ -197,6 +196,8 @@ def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: 
 
 
 def test_a_gateway_has_the_same_page_where_all_happens_in_the_tab(browser: Any, tmp_path: Path) -> None:
+    from tab_site import TabSite  # brings the whole gateway
+
     site = TabSite(tmp_path)
     for version in (1, 2):
         site.publish(version)

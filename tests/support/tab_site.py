@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import uvicorn
 from sharp_nets import KINDS, sharp_bytes
 from waiting import until
@@ -18,18 +20,72 @@ from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, Volu
 from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.volunteers.gateway import Backing, Gateway
-from azq.volunteers.guests import MemoryGuests
-from azq.volunteers.judging import RulesJudge
+from azq.volunteers.guests import Guests, Volunteer
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, samples_in
 from azq.volunteers.models import ModelCatalog, make_model
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job, MatchResult, MatchSpec, ModelEvent, RunRecord, SampleEvent, WeightEvent
+from azq.wire.messages import GameRecord, Job, MatchResult, MatchSpec, ModelEvent, RunRecord, SampleEvent, WeightEvent
 from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
+
+
+class MemoryGuests(Guests):
+    """Everybody is welcome, and remembered for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guests: dict[str, Volunteer] = {}
+        self._samples: dict[str, list[int]] = {}  # of each game, by contributor
+
+    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer:
+        with self._lock:
+            name = f"guest-{len(self._guests) + 1}"
+            return self._guests.setdefault(token or name, Volunteer(name, name, name))
+
+    def closed(self) -> str:
+        return ""
+
+    def credit(self, events: Sequence[SampleEvent]) -> dict[str, dict[str, int]]:
+        with self._lock:
+            for event in events:
+                self._samples.setdefault(event.worker.removeprefix("browser:"), []).append(samples_in(event.record))
+            return {name: {"games": len(each), "samples": sum(each)} for name, each in self._samples.items()}
+
+    def name(self, contributor: str) -> str:
+        return contributor
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        done = self.credit(()).values()
+        sums = {"games": sum(one["games"] for one in done), "samples": sum(one["samples"] for one in done), "contributors": len(done)}
+        return dict.fromkeys(("ever", "month", "day"), sums)
+
+    def leaderboard(self) -> list[dict[str, object]]:
+        return [{"name": name, "device": "", **sums, "last_ms": 0} for name, sums in self.credit(()).items()]
+
+
+class Believer(Judge):
+    """Believes every game that the rules allow."""
+
+    def __init__(self, game: games.Game) -> None:
+        self._game = game
+
+    def batch_games(self, contributor: str) -> int:
+        return 1
+
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
+        return GamesVerdict({each.record.uid: self._returns(each.record) for each in batch.games})
+
+    def _returns(self, record: GameRecord) -> tuple[float, ...]:
+        state = self._game.new_initial_state()
+        for action in np.frombuffer(record.actions, "<u2").tolist():
+            state.apply_action(action)
+        assert state.is_terminal()
+        return tuple(state.returns())
 
 
 class TabSite:
@@ -83,7 +139,7 @@ class TabSite:
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         ready: dict[str, Any] = {}
-        gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, RulesJudge(), self, b"secret"))
+        gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, Believer(self.game), self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
         site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
         settings = uvicorn.Config(site, host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1)

@@ -7,7 +7,7 @@ import { themeButton } from "../frame.js";
 import { fetchPublic, knownRun, strength } from "../public.js";
 import { Replay, results } from "../replay.js";
 
-const ASK_MS = 10_000;
+const ASK_MS = 5000;
 const PERIODS = [["ever", "in all"], ["month", "this month"], ["day", "today"]];
 const SHOWN = 12; // versions in the table
 const $ = (id) => document.getElementById(id);

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
+WEB = {"azq/web/azq.wasm", "azq/web/core.js", "azq/web/calls.js", "azq/web/search.js"}
 
 LOOK = """
 import json, sys
@@ -68,6 +70,16 @@ def test_the_wheel_carries_units_and_no_sources_of_the_core(wheel: Path) -> None
     assert {"daemon/page/index.html", "daemon/page/app.js", "daemon/page/style.css", "azq/web/look.css", "azq/web/board.js"} <= set(names)
     assert {"azq/web/network.js", "azq/web/vendor/ort-wasm-simd-threaded.wasm.gz", "azq/web/vendor/ort.LICENSE"} <= set(names)
     assert any(name.endswith("share/azq/ops/drills/learner-kill.toml") for name in names)
-    assert {"azq/web/azq.wasm", "azq/web/core.js", "azq/web/calls.js", "azq/web/search.js"} <= set(names)
+    assert set(names) >= WEB
     assert not [name for name in names if name.endswith((".cpp", ".hpp"))]
     assert not [name for name in names if name.startswith(("tests/", "runs/", "ops/"))]
+
+
+def test_the_source_distribution_carries_what_browsers_load(tmp_path: Path) -> None:
+    """Compiled: nobody needs the compiler for WebAssembly who installs azq from its sources."""
+    command = [sys.executable, "-c", f"from scikit_build_core.build import build_sdist; build_sdist({str(tmp_path)!r})"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        assert {name.partition("/")[2] for name in archive.getnames()} >= WEB

@@ -82,6 +82,7 @@ def test_each_position_gets_its_move_with_what_the_search_saw(desk: Desk) -> Non
     first, second, third = answer["moves"]
     assert (first["action"], first["text"], first["player"], first["value"], first["proven"]) == (2, "x(0,2)", 0, 1.0, True)
     assert second["action"] == 2
+    assert all(move["candidates"][0]["action"] == move["action"] for move in (first, second, third))
     assert {move["action"] for move in first["candidates"]} == {2, 3, 6, 7, 8}
     assert sum(move["prior"] for move in third["candidates"]) == pytest.approx(1, abs=1e-3)
     assert sum(move["visits"] for move in third["candidates"]) == 64

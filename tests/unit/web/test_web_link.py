@@ -57,7 +57,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     first, second = told["heard"]["games"]
     assert second == {"uid": 10, "ticket": [ord("u")], "record": None}
     arrays = {"actions": [1, 0], "policies": [2, 0], "rootValues": [3, 0, 0, 0], "simulations": [4, 0], "weightVersions": [5, 0, 0, 0]}
-    assert first["record"] == {"uid": 9, **arrays}
+    assert first["record"] == {"uid": 9, **arrays, "support": []}
 
 
 # A gateway and a clock for `Link`: what is sent is read at once, and nothing happens but what the story says.
@@ -72,8 +72,8 @@ WORLD = f"""
       say(...message) {{ this.onmessage({{ data: encode([1, message]).slice().buffer }}); }}
       welcome() {{ this.onopen(); this.say("Welcome", "c", "t", "n", "r", "0"); }}
     }}
-    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), Socket, now: () => world.now,
-      random: () => 0.5, wait: (call, ms) => world.timers.push([call, ms]),
+    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), Socket,
+      now: () => world.now, random: () => 0.5, wait: (call, ms) => world.timers.push([call, ms]),
       on: {{ message: ({{ tag }}) => world.heard.push(tag), state: (state, why) => world.states.push(state) }} }});
     const game = (uid, size = 1) => ({{ uid, ticket: new Uint8Array(1), actions: new Uint8Array(size), policies: new Uint8Array(1),
       rootValues: new Uint8Array(1), simulations: new Uint8Array(1), weightVersions: new Uint8Array(1), spentMs: 0 }});
