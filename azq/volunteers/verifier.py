@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NEWEST_VERSIONS = 50  # of the weights, that games may be played with
 RESIDENT_VERSIONS = 8
+MOST_RUNS = 4  # with their weights, at once
 
 
 class JudgeRequest(msgspec.Struct, frozen=True, tag=True):
@@ -97,8 +98,9 @@ class RunVerifications:
         game = _core.load_game(sections.run.game, sections.run.params)
         key = request.run.run, request.run.created_ms
         if key not in self._runs:
-            opened = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
-            self._runs = {key: opened}  # tabs work for one run at a time, mostly
+            while len(self._runs) >= MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
+            self._runs[key] = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
         verification, versions = self._runs[key]
         return verification.judge(
             SearchOrder.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games

@@ -22,6 +22,7 @@ REAL = {
     "<name>": "abc",
     "<sha256>": "0" * 64,
     "<worker>": "selfplay.cpu-1@host",
+    "<period>": "2026-11",
     "<celery's>": "selfplay.cpu",
 }
 FORBIDDEN = (
