@@ -20,8 +20,8 @@ from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, Volu
 from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.volunteers.gateway import Backing, Gateway
-from azq.volunteers.guests import Guest, Guests
-from azq.volunteers.judging import Batch, Judge, Verdict, samples_in
+from azq.volunteers.guests import Guests, Volunteer
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, samples_in
 from azq.volunteers.models import ModelCatalog, make_model
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public
@@ -39,13 +39,13 @@ class MemoryGuests(Guests):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._guests: dict[str, Guest] = {}
+        self._guests: dict[str, Volunteer] = {}
         self._samples: dict[str, list[int]] = {}  # of each game, by contributor
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Guest:
+    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer:
         with self._lock:
             name = f"guest-{len(self._guests) + 1}"
-            return self._guests.setdefault(token or name, Guest(name, name, name))
+            return self._guests.setdefault(token or name, Volunteer(name, name, name))
 
     def closed(self) -> str:
         return ""
@@ -77,8 +77,8 @@ class Believer(Judge):
     def batch_games(self, contributor: str) -> int:
         return 1
 
-    def judge(self, batch: Batch) -> Verdict:
-        return Verdict({each.record.uid: self._returns(each.record) for each in batch.games})
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
+        return GamesVerdict({each.record.uid: self._returns(each.record) for each in batch.games})
 
     def _returns(self, record: GameRecord) -> tuple[float, ...]:
         state = self._game.new_initial_state()
