@@ -2,7 +2,7 @@
 //
 // levels() -> [{elo, weight_version, num_simulations, temperature, measured}], weakest first
 // moves(positions, strength) -> {weight_version, moves: [{action, text, value, player, candidates: [{action, text, share, ...}], ...}]}
-//   positions: [{actions}] of a game from its beginning; strength: {level} or {weights, num_simulations, temperature}, as the REST interface has them
+//   positions: [{actions}] from the beginning, or [{position}], a notation; strength: {level} or {weights, num_simulations, temperature}, as the REST interface has them
 
 import { Refused, call, path } from "../api.js";
 import { sha256 as hexOf } from "../sha256.js";
@@ -83,10 +83,7 @@ export class TabOpponent {
       await this.#ask({ model: { version, bytes } });
       this.version = version;
     }
-    return inParts(positions, async (part) => {
-      const histories = part.map(({ actions }) => actions);
-      return { weight_version: version, moves: await this.#ask({ moves: { histories, version, simulations, temperature } }) };
-    });
+    return inParts(positions, async (part) => ({ weight_version: version, moves: await this.#ask({ moves: { positions: part, version, simulations, temperature } }) }));
   }
 
   /** Weights, simulations and temperature of a strength, from what there is. */

@@ -61,7 +61,7 @@ async function advance() {
         return;
       } else {
         const ply = page.table.plies.length;
-        const answer = await guarded(() => page.opponent.moves([{ actions: page.table.actions() }], strength()));
+        const answer = await guarded(() => page.opponent.moves([page.table.asked()], strength()));
         if (gone() || ply !== page.table.plies.length) return;
         page.table.play(answer.moves[0].action);
       }
@@ -91,10 +91,10 @@ function takeBack() {
 /** The network's opinion of the position on the board, asked once a ply. */
 async function advise() {
   const { table, turn } = page;
-  const ply = table.plies.length;
-  if (!page.advice.has(table.actions().join())) {
-    const answer = await guarded(() => page.opponent.moves([{ actions: table.actions() }], ADVICE));
-    page.advice.set(table.actions(ply).join(), answer.moves[0]);
+  const ply = table.actions().join();
+  if (!page.advice.has(ply)) {
+    const answer = await guarded(() => page.opponent.moves([table.asked()], ADVICE));
+    page.advice.set(ply, answer.moves[0]);
   }
   if (turn === page.turn) draw();
 }
@@ -119,7 +119,7 @@ function draw() {
   show($("position"), board(table.text, last?.before ?? "", seen));
   show($("beside"), (mine ? beside(table.text, actions) : []).map((one) => h("button", { type: "button", "data-action": one.action, class: one.action === page.hint && "hint" }, one.text)));
   show($("played"), table.plies.filter(told).map((ply) => h("li", { class: "move" }, ply.text)));
-  $("played").lastElementChild?.scrollIntoView({ block: "nearest" });
+  $("played").scrollTop = $("played").scrollHeight;
   $("status").textContent = table.over ? verdict(table.returns, seat) : table.chance ? "chance" : mine ? "your move" : "thinking …";
   $("back").disabled = !table.plies.some(({ player }) => player === seat);
   $("hint").disabled = !mine;
@@ -177,7 +177,7 @@ async function analyse() {
   const chosen = plies.filter(({ player }) => player >= 0);
   $("analyse").disabled = true;
   try {
-    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => ({ actions: table.actions(number) })), ADVICE));
+    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => table.asked(number)), ADVICE));
     const seen = new Map(chosen.map(({ number }, i) => [number, answer.moves[i]]));
     page.replay = new Replay();
     show($("analysis"), page.replay.element);
@@ -264,18 +264,19 @@ async function start() {
   }
 }
 
+/** A click on what may be done; on a point of backgammon it plays where there is one move from there, else shows where to. */
 function chosen(event) {
   const target = event.target.closest?.("[data-action], [data-from]");
   if (!target || page.table?.actor !== page.seat) return;
   if (target.dataset.action !== undefined) return void act(Number(target.dataset.action));
   const from = Number(target.dataset.from);
-  const choices = [...$("position").querySelectorAll("[data-from]")].length ? page.table.legal().filter(({ text }) => new RegExp(`^[xo] ${from === 25 ? "bar" : from}/`).test(text)) : [];
-  if (choices.length === 1) return void act(choices[0].action);
+  const moves = page.table.legal().filter(({ text }) => text.split(" ")[1]?.startsWith(`${from === 25 ? "bar" : from}/`));
+  if (moves.length === 1) return void act(moves[0].action);
   page.from = page.from === from ? null : from;
   draw();
 }
 
-const told_if_wrong = (work) => (event) => Promise.resolve(work(event)).catch((error) => problem(error.message));
+const telling = (work) => (event) => Promise.resolve(event).then(work).catch((error) => problem(error.message));
 
 $("table").addEventListener("click", chosen);
 $("table").addEventListener("keydown", (event) => {
@@ -283,13 +284,14 @@ $("table").addEventListener("keydown", (event) => {
 });
 $("settings").addEventListener("submit", (event) => { event.preventDefault(); begin(); });
 $("back").addEventListener("click", takeBack);
-$("hint").addEventListener("click", told_if_wrong(hint));
-$("thinks").addEventListener("change", told_if_wrong(() => ($("thinks").checked && page.table.actor === page.seat ? advise() : draw())));
+$("hint").addEventListener("click", telling(hint));
+$("thinks").addEventListener("change", telling(() => ($("thinks").checked && page.table.actor === page.seat ? advise() : draw())));
 $("share").addEventListener("click", share);
 $("analyse").addEventListener("click", analyse);
-$("where").addEventListener("change", told_if_wrong(async () => { await openOpponent($("level").value); page.advice.clear(); advance(); }));
-$("runs").addEventListener("change", told_if_wrong(async () => { await openRun($("runs").value, readAddress()); begin(); }));
-window.addEventListener("hashchange", told_if_wrong(() => { takeToken(); return start(); }));
+$("level").addEventListener("change", () => page.table && advance());
+$("where").addEventListener("change", telling(async () => { await openOpponent($("level").value); page.advice.clear(); advance(); }));
+$("runs").addEventListener("change", telling(async () => { await openRun($("runs").value, readAddress()); begin(); }));
+window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
 takeToken();
-told_if_wrong(start)();
+telling(start)();

@@ -64,6 +64,17 @@ export class Table {
     return this.plies.slice(0, plies).map(({ action }) => action);
   }
 
+  /** The position after so many plies as it is asked about: what its player to move cannot know is drawn anew, so nobody who answers learns it. */
+  asked(plies = this.plies.length) {
+    const actions = this.actions(plies);
+    if (!this.rules.hasHidden) return { actions };
+    const { state } = new Table(this.rules, actions);
+    const drawn = state.resample(state.actor(), BigInt(Math.floor(luck() * 2 ** 32)));
+    const position = drawn.notation();
+    for (const one of [state, drawn]) one.free();
+    return { position };
+  }
+
   #begin() {
     this.state = this.rules.initialState();
     this.plies = [];

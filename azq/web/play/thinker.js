@@ -1,9 +1,9 @@
 // A run's networks in a thread of the tab: the core searches, ONNX Runtime evaluates; answers have the shape of the REST interface's.
 //
-// Messages in: {id, play: {game, params, search}} {id, model: {version, bytes}} {id, moves: {histories, version, simulations, temperature}};
+// Messages in: {id, play: {game, params, search}} {id, model: {version, bytes}} {id, moves: {positions, version, simulations, temperature}};
 // out: {id, answer} or {id, error}.
 
-import { TERMINAL_PLAYER, loadCore } from "../core.js";
+import { loadCore } from "../core.js";
 import { openNetwork } from "../network.js";
 
 const NETWORKS = 2;  // that stay open
@@ -25,19 +25,20 @@ const handlers = {
     }
   },
 
-  async moves({ histories, version, simulations, temperature }) {
+  async moves({ positions, version, simulations, temperature }) {
     const network = networks.get(version);
     const seed = crypto.getRandomValues(new BigUint64Array(1))[0];
-    const search = game.search({ ...settings, num_simulations: simulations }, { slots: histories.length, seed, autoplay: false });
+    const search = game.search({ ...settings, num_simulations: simulations }, { slots: positions.length, seed, autoplay: false });
+    const states = positions.map(stateOf);
     try {
-      histories.forEach((actions, slot) => search.start(slot, { uid: BigInt(slot + 1), actions: Uint16Array.from(actions) }));
+      states.forEach((state, slot) => search.startAt(slot, BigInt(slot + 1), state));
       for (let leaves = search.collect(); leaves; leaves = search.collect()) {
         const { logits, values } = await network.evaluate(search.planes(), leaves, game);
         search.apply(logits, values, version);
       }
-      return histories.map((actions, slot) => told(actions, search.result(slot), temperature));
+      return states.map((state, slot) => told(state, search.result(slot), temperature));
     } finally {
-      search.free();
+      for (const one of [search, ...states]) one.free();
     }
   },
 };
@@ -49,10 +50,13 @@ onmessage = ({ data: { id, ...asked } }) => {
   last = last.then(() => handlers[name](about)).then((answer) => postMessage({ id, answer }), (error) => postMessage({ id, error: error.message }));
 };
 
-function told(actions, result, temperature) {
-  const state = game.initialState();
+function stateOf({ actions = [], position }) {
+  const state = position === undefined ? game.initialState() : game.parse(position);
   for (const action of actions) state.apply(action);
-  if (state.actor() === TERMINAL_PLAYER) throw new Error("the game is over, there is no move");
+  return state;
+}
+
+function told(state, result, temperature) {
   const legal = state.legal();
   const most = Math.max(...legal.map((action) => result.priorLogits[action]));
   const raised = new Map(legal.map((action) => [action, Math.exp(result.priorLogits[action] - most)]));
@@ -64,7 +68,6 @@ function told(actions, result, temperature) {
   const action = temperature ? drawn(candidates, temperature) : result.bestAction;
   const answer = { player: state.actor(), action, text: state.actionText(action), value: result.rootValue, proven: result.proven, candidates };
   const best = state.actionText(result.bestAction);
-  state.free();
   return { ...answer, principal_variation: [result.bestAction], principal_variation_texts: [best] };
 }
 

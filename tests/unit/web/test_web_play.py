@@ -30,7 +30,7 @@ import {{ beside, board }} from "{WEB}/board.js";
 const core = await loadCore(readFileSync("{WEB}/azq.wasm"));
 """
 EVERYWHERE = """
-const found = { plies: 0, unplaced: [], peeks: 0 };
+const found = { plies: 0, unplaced: [], peeks: 0, forgotten: 0, told: 0 };
 for (let game = 0; game < 3; game++) {
   const table = new Table(core.game(NAME));
   while (!table.over) {
@@ -44,6 +44,10 @@ for (let game = 0; game < 3; game++) {
     found.unplaced.push(...actions.map(({ text }) => text).filter((text) => !texts.has(text)));
     if (table.rules.hasHidden) {
       const other = table.state.resample(seat, BigInt(1 + found.plies));
+      const asked = table.rules.parse(table.asked().position);
+      found.forgotten += asked.informationState(seat) !== table.state.informationState(seat);
+      found.told += asked.notation() === table.state.notation();
+      asked.free();
       found.peeks += JSON.stringify(told(draw(table.text))) !== JSON.stringify(told(draw(other.text())));
       other.free();
     }
@@ -59,7 +63,8 @@ def test_every_move_has_its_place_and_no_hand_is_seen(name: str) -> None:
     found = json.loads(node(PLAY + EVERYWHERE.replace("NAME", json.dumps(name))))
     assert found["plies"] > 10
     assert found["unplaced"] == []
-    assert found["peeks"] == 0
+    assert (found["peeks"], found["forgotten"]) == (0, 0)
+    assert found["told"] < found["plies"] / 4  # near the end there is nothing left to hide
 
 
 def test_a_move_is_taken_back_with_all_that_came_after_it() -> None:

@@ -42,6 +42,7 @@ def test_what_does_not_fit_is_said():
     script = f"""
         import {{ whole }} from "{WEB}/policies.js";
         const said = (...given) => {{ try {{ whole(...given); return "nothing"; }} catch (error) {{ return error.message; }} }};
-        console.log(JSON.stringify([said(Uint8Array.of(0, 60), Uint8Array.of(1), 2, 8), said(Uint8Array.of(0, 60), Uint8Array.of(3), 1, 8)]));
+        const entry = Uint8Array.of(0, 60);
+        console.log(JSON.stringify([said(entry, Uint8Array.of(1), 2, 8), said(entry, Uint8Array.of(3), 1, 8)]));
     """
     assert json.loads(node(script)) == ["support of 1 bytes does not fit 2 plies", "policies have 2 bytes, their support names 2 entries"]
