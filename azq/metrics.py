@@ -156,7 +156,7 @@ FIGURES = (
     Figure(WEIGHT_SWITCH_S, "azq_weight_switch_seconds", "Last swap of weights, from their publication to the switch.",
            (Chart("Weight switch", unit="s"),)),
     Figure(MEAN_BATCH, "azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", combine=mean),
-    Figure(TABS, "azq_gateway_tabs", "Browsers' tabs connected to a gateway."),
+    Figure(TABS, "azq_gateway_tabs", "Browsers' tabs connected to a gateway.", (Chart("Tabs"),)),
     Figure(POLICY_LAG),
     Figure(DEAD_LETTERS),
     Figure(SAMPLES_PER_S),

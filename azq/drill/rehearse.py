@@ -22,7 +22,7 @@ from azq.drill.faults import DEEDS
 from azq.drill.fleet import rehearse_cut
 from azq.drill.hosts import why_not
 from azq.drill.outcome import Outcome, Rehearsal, Throughput, Work
-from azq.drill.scenarios import HOSTS, MACHINE, PROCESSES, Harm, Scenario
+from azq.drill.scenarios import GATEWAY, HOSTS, MACHINE, PROCESSES, TAB, Harm, Scenario
 from azq.drill.system import READY_S, System
 from azq.errors import AzqError, ConfigError
 from azq.ledger.types import LedgerCounts
@@ -212,7 +212,13 @@ def odd_game(folder: Path, name: str) -> str:
 def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehearsal:
     folder, rng = Path(tempfile.mkdtemp(prefix="azq-drill-")), random.Random(plan.seed)
     game = odd_game(folder, scenarios[0].game) if scenarios[0].game else plan.game
-    system = System(folder, game, [*scenarios[0].settings, *plan.overrides], listens=scenarios[0].role == MACHINE)
+    system = System(
+        folder,
+        game,
+        [*scenarios[0].settings, *plan.overrides],
+        listens=scenarios[0].role == MACHINE,
+        volunteers=scenarios[0].role in (GATEWAY, TAB),
+    )
     rounds = Rounds(system, scenarios, plan.patience, rng, tell)
     try:
         system.start()

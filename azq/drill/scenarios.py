@@ -23,6 +23,7 @@ PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 SECOND_BROKER = "broker-data1"  # of a system with several data planes
 HOSTS = "hosts"
+GATEWAY, TAB = "gateway", "tab"  # of a system that volunteers play for
 MACHINE = "machine"  # of others, at brokers that listen
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else

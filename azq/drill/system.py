@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
 from azq.config import Config, load
 from azq.drill.evidence import Evidence
-from azq.drill.scenarios import PROCESSES
+from azq.drill.scenarios import GATEWAY, PROCESSES
 from azq.errors import AzqError, EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.host.fronts import free_port
@@ -30,7 +31,7 @@ from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import PROC, alive, children, command, stat_of
-from azq.process.start import AZQ, foreign_environment
+from azq.process.start import AZQ, PARENT_VARIABLE, foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire.connect import open_client
@@ -47,6 +48,7 @@ POLL_S = 0.02
 SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
+TABS = 2
 NO_SETTING: dict[str, str] = {}
 
 T = TypeVar("T")
@@ -69,9 +71,12 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False) -> None:
+    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False, volunteers: bool = False) -> None:
         self.folder = folder
+        self._tab_port = free_port(1) if volunteers else 0
         self._listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
+        self._listen += ["--volunteers", "--port", str(self._tab_port)] if volunteers else []
+        self.tabs: list[subprocess.Popen[bytes]] = []
         self.game = game
         self._overrides = [
             f'home="{folder}"',
@@ -96,6 +101,13 @@ class System:
         arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         self._process = start(arguments, self.folder / "up.log")
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
+        for _ in range(TABS if self._tab_port else 0):
+            self.open_tab()
+
+    def open_tab(self) -> None:
+        """Another tab plays."""
+        command = [sys.executable, "-m", "azq.drill.tab", f"ws://127.0.0.1:{self._tab_port}"]
+        self.tabs.append(start(command, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
 
     def pid_of_all(self) -> int:
         """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
@@ -103,6 +115,9 @@ class System:
 
     def stop(self) -> None:
         """Drains it as Ctrl-C does."""
+        for tab in self.tabs:
+            tab.kill()
+            tab.wait()
         if self._process is None:
             return
         try:
@@ -232,7 +247,8 @@ class System:
 def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     """The process of the latest heartbeat of a role, where it lives and does its work."""
     for beat in beats[:1]:
-        working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
+        works = {GATEWAY: beat.rates.get(metrics.GAMES_PER_S, 0.0) > 0, "daemon": True, "selfplay": True}
+        working = works.get(role, beat.weight_versions.get(RUN, 0) > 0)
         return beat.pid if working and alive(beat.pid) else None
     return None
 

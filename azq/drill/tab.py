@@ -16,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from azq import __version__, games, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
+from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
 from azq.search.search import exploring, make_search
 from azq.waiting import Backoff
@@ -195,7 +196,8 @@ def _hear(socket: ClientConnection, within_s: float) -> FromGateway | None:
 
 
 def main(address: str) -> None:
-    """A tab that plays until it is killed."""
+    """A tab that plays until it is killed, or whoever started it dies."""
+    die_with_parent()
     SimulatedTab(address).live(lambda tab: False)
 
 

@@ -1,6 +1,7 @@
 // Search of many games in azq.wasm; see core.js for the letters.
 
 import { bytesOf, integer, word64 } from "./calls.js"
+import { whole } from "./policies.js"
 
 const STATUS = ["empty", "busy", "idle", "chance", "finished"]
 
@@ -37,14 +38,15 @@ export class Search {
     return slot
   }
 
-  /** Puts a game into a slot, from the beginning or after `actions` with the targets recorded so far: typed arrays or bytes. */
-  start(slot, { uid, actions = new Uint16Array(0), policies, rootValues, simulations, weightVersions }) {
+  /** Puts a game into a slot, from the beginning or after `actions` with the targets recorded so far: typed arrays or bytes, policies whole or with `support`. */
+  start(slot, { uid, actions = new Uint16Array(0), policies, rootValues, simulations, weightVersions, support }) {
     this.#still(slot)
     word64(uid, "uid")
     const { numActions, valueSize } = this.game
     const played = bytesOf(actions, "actions")
     if (played.length % 2 !== 0) throw new Error(`actions of game ${uid} have ${played.length} bytes; an action is two`)
     const plies = played.length / 2
+    if (support?.length) policies = whole(bytesOf(policies, "policies"), bytesOf(support, "support"), plies, numActions)
     const sizes = { policies: 2 * plies * numActions, rootValues: 4 * plies * valueSize, simulations: 2 * plies, weightVersions: 4 * plies }
     const given = Object.entries({ policies, rootValues, simulations, weightVersions }).map(([name, array]) => {
       const bytes = array === undefined ? new Uint8Array(sizes[name]) : bytesOf(array, name)

@@ -24,9 +24,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def site(tmp_path: Any) -> Iterator[TabSite]:
+def site(tmp_path: Any, request: Any) -> Iterator[TabSite]:
+    """With weights, of which tabs are told something untrue where a test asks for that."""
     place = TabSite(tmp_path)
-    place.publish(1)
+    place.publish(1, **getattr(request, "param", {}))
     place.start()
     yield place
     place.stop()
@@ -108,6 +109,15 @@ def test_new_weights_are_used_and_unfit_ones_are_not(visit: Any, site: TabSite) 
     more = len(site.finished()) + GAMES
     until(lambda: len(site.finished()) >= more, "more games")
     assert versions(site) == {2}
+
+
+@pytest.mark.parametrize("site", [{"values": b"\0\0\x80\x3f" * 8}], indirect=True)
+def test_without_weights_that_can_be_used_the_games_go_back(visit: Any, site: TabSite) -> None:
+    page = visit()
+    page.locator("#go").click()
+    page.get_by_text("weights 1 are not used: the network fails its self-test").wait_for()
+    page.get_by_text("at rest").wait_for()
+    assert not site.finished()
 
 
 def test_a_gateway_that_was_away_loses_no_game(visit: Any, site: TabSite) -> None:

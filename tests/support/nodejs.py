@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-WEB = Path(str(files("azq"))) / "web"
+WEB = Path(str(files("azq") / "web"))
 SUPPORT = Path(__file__).parent
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 

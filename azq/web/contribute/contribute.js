@@ -149,9 +149,9 @@ async function hire() {
       me.problem = "";
       if (all) ready();
     },
-    unfit: ({ version, reason }) => fail(`weights ${version} are not used: ${reason}`),
+    unfit: ({ version, reason }) => give(`weights ${version} are not used: ${reason}`, Boolean(crew.version)),
     beat,
-    failed: fail,
+    failed: (reason) => give(`${reason}; load the page again`, false),
   });
 }
 
@@ -176,6 +176,12 @@ function steer() {
 function fail(reason) {
   me.problem = reason;
   draw();
+}
+
+/** Says what is wrong, and without weights that can be used gives all games back. */
+function give(reason, on) {
+  if (!on && running()) stop();
+  fail(reason);
 }
 
 function choose(name, value) {

@@ -18,14 +18,14 @@ export const FIELDS = {
   Refused: ["reason", "remedy", "uids", "final"],
   Standing: ["figures"],
 };
-const TAB_GAME = ["uid", "ticket", "actions", "policies", "rootValues", "simulations", "weightVersions", "spentMs"];
-const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weightVersions"];
+const TAB_GAME = ["uid", "ticket", "actions", "policies", "rootValues", "simulations", "weightVersions", "spentMs", "support"];
+const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weightVersions", "support"];
 
 /** The frame of a message {tag, ...fields}. */
 export const toFrame = (message) => encode([SCHEMA, [message.tag, ...FIELDS[message.tag].map((name) => message[name])]]);
 
 /** A finished game as a message holds it. */
-export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => game[name])];
+export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => ({ support: new Uint8Array(0), ...game })[name])];
 
 /** The message {tag, ...fields} of a frame; throws an Error for anything else. */
 export function fromFrame(frame) {

@@ -5,6 +5,7 @@
 
 import { loadCore } from "../core.js";
 import { openNetwork } from "../network.js";
+import { withoutZeros } from "../policies.js";
 
 const TELL_MS = 1000;
 const BREATH_MS = 40; // of work without a look at the messages
@@ -141,7 +142,8 @@ function harvest() {
     const { plies, actions, policies, rootValues, simulations: spent, weightVersions } = search.record(slot);
     const { uid, ticket, spentMs } = each;
     counts.plies += plies;
-    postMessage({ finished: { uid, ticket, actions, policies, rootValues, simulations: spent, weightVersions, spentMs: Math.round(spentMs), plies } });
+    const sparse = withoutZeros(policies, game.numActions);
+    postMessage({ finished: { uid, ticket, actions, rootValues, simulations: spent, weightVersions, ...sparse, spentMs: Math.round(spentMs), plies } });
     search.clear(slot);
     slots[slot] = null;
     found++;

@@ -155,8 +155,8 @@ def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: 
     kept = {name: array[:30] for name, array in found.items()}
     there = kept["policies"] != 0
     support = np.packbits(there, axis=1, bitorder="little").tobytes()
-    parts = [(array[there] if name == "policies" else array).tobytes() for name, array in kept.items()]
-    handed = GameRecord(1, *parts, support=support)
+    parts = {name: (array[there] if name == "policies" else array).tobytes() for name, array in kept.items()}
+    handed = GameRecord(1, **parts, support=support)
     whole = with_arrays(Returned(GameRecord(1), handed, 1000), **found)
     assert min(ply.ply for ply in check(order, whole).own) >= 30
     found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5

@@ -57,7 +57,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     first, second = told["heard"]["games"]
     assert second == {"uid": 10, "ticket": [ord("u")], "record": None}
     arrays = {"actions": [1, 0], "policies": [2, 0], "rootValues": [3, 0, 0, 0], "simulations": [4, 0], "weightVersions": [5, 0, 0, 0]}
-    assert first["record"] == {"uid": 9, **arrays}
+    assert first["record"] == {"uid": 9, **arrays, "support": []}
 
 
 # A gateway and a clock for `Link`: what is sent is read at once, and nothing happens but what the story says.
