@@ -20,6 +20,8 @@ async function inParts(positions, ask) {
 
 /** On the server, behind the inference workers. */
 export class ServerOpponent {
+  advice = { weights: "best", num_simulations: 400 };  // how hints are asked for
+
   constructor(run) {
     this.run = run;
   }
@@ -46,6 +48,8 @@ export class ServerOpponent {
 
 /** In the tab: `told` is what the server says of the run's networks (Playable), `fetchModel(sha256)` brings one's bytes. */
 export class TabOpponent {
+  advice = { weights: "best", num_simulations: 200 };
+
   constructor(told, fetchModel) {
     this.told = told;
     this.fetchModel = fetchModel;

@@ -11,7 +11,6 @@ import { Table } from "./table.js";
 
 const $ = (id) => document.getElementById(id);
 const BUDGETS = [16, 64, 200, 800];  // simulations, where the run has no levels yet
-const ADVICE = { weights: "best", num_simulations: 400 };
 const ROLL_MS = 400;
 const SHOWN = 8;  // thoughts
 
@@ -90,12 +89,14 @@ function takeBack() {
 
 /** The network's opinion of the position on the board, asked once a ply. */
 async function advise() {
-  const { table, turn } = page;
+  const { table, turn, advice, opponent } = page;
   const ply = table.actions().join();
-  if (!page.advice.has(ply)) {
-    const answer = await guarded(() => page.opponent.moves([table.asked()], ADVICE));
-    page.advice.set(ply, answer.moves[0]);
+  if (!advice.has(ply)) {
+    const asked = guarded(() => opponent.moves([table.asked()], opponent.advice)).then(({ moves: [answer] }) => { asked.answer = answer; });
+    advice.set(ply, asked);
+    asked.catch(() => advice.delete(ply));
   }
+  await advice.get(ply);
   if (turn === page.turn) draw();
 }
 
@@ -104,7 +105,7 @@ async function hint() {
   const { turn } = page;
   await advise();
   if (turn !== page.turn) return;
-  page.hint = page.advice.get(page.table.actions().join()).candidates[0].action;
+  page.hint = page.advice.get(page.table.actions().join()).answer.candidates[0].action;
   draw();
 }
 
@@ -133,7 +134,7 @@ function draw() {
 const told = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
 
 function drawThoughts() {
-  const advice = page.advice.get(page.table.actions().join());
+  const advice = page.advice.get(page.table.actions().join())?.answer;
   const wanted = advice && ($("thinks").checked || page.hint !== null);
   const shown = (advice?.candidates ?? []).slice(0, SHOWN).map((one) => ({ ...one, text: one.value === null ? one.text : `${one.text}  ${worth(one.value)}` }));
   show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${worth(advice.value)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
@@ -177,7 +178,7 @@ async function analyse() {
   const chosen = plies.filter(({ player }) => player >= 0);
   $("analyse").disabled = true;
   try {
-    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => table.asked(number)), ADVICE));
+    const answer = await guarded(() => page.opponent.moves(chosen.map(({ number }) => table.asked(number)), page.opponent.advice));
     const seen = new Map(chosen.map(({ number }, i) => [number, answer.moves[i]]));
     page.replay = new Replay();
     show($("analysis"), page.replay.element);
@@ -198,7 +199,7 @@ function view(table, plies, seen, version) {
     plies: plies.map(({ action, text, player, before, number }) => {
       const answer = seen.get(number);
       const values = answer && seats.map((seat) => (seat === player ? answer.value : players === 2 ? -answer.value : null));
-      return { position: before, player, action, text, simulations: answer ? ADVICE.num_simulations : 0, weight_version: version, values: values ?? null, targets: answer?.candidates.filter(({ share }) => share > 0).slice(0, SHOWN) ?? [] };
+      return { position: before, player, action, text, simulations: answer ? page.opponent.advice.num_simulations : 0, weight_version: version, values: values ?? null, targets: answer?.candidates.filter(({ share }) => share > 0).slice(0, SHOWN) ?? [] };
     }),
   };
 }
@@ -289,7 +290,7 @@ $("thinks").addEventListener("change", telling(() => ($("thinks").checked && pag
 $("share").addEventListener("click", share);
 $("analyse").addEventListener("click", analyse);
 $("level").addEventListener("change", () => page.table && advance());
-$("where").addEventListener("change", telling(async () => { await openOpponent($("level").value); page.advice.clear(); advance(); }));
+$("where").addEventListener("change", telling(async () => { await openOpponent($("level").value); page.advice = new Map(); advance(); }));
 $("runs").addEventListener("change", telling(async () => { await openRun($("runs").value, readAddress()); begin(); }));
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
