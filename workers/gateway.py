@@ -35,8 +35,9 @@ from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
+from azq.volunteers.backing import Backing
 from azq.volunteers.contributors import Contributors
-from azq.volunteers.gateway import Backing, Gateway
+from azq.volunteers.gateway import Gateway
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
 from azq.volunteers.networks import StoredNetworks
 from azq.volunteers.pages import make_site

@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from starlette.websockets import WebSocket
 
@@ -24,15 +23,14 @@ from azq.actor.lease import RECORDS_PER_CALL, HeldLease
 from azq.clock import now_ms
 from azq.config import GatewayConfig, RunSections
 from azq.errors import AzqError, BrokerError, ConfigError, LeaseLost, WireError
-from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease, RunState, RunView
-from azq.volunteers.guests import Guests
-from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, Returned
+from azq.volunteers.backing import Backing
+from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
 from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, tab_search
 from azq.volunteers.sessions import TabPatience
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import (
     Bye,
     FromTab,
@@ -57,29 +55,6 @@ THREADS = 16
 
 T = TypeVar("T")
 log = logs.get(__name__)
-
-
-class Networks(Protocol):
-    """What tabs evaluate with."""
-
-    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
-        """The message about the newest weights that tabs can load, None while there are none. May take a while; raises `AzqError`."""
-        ...
-
-    def read(self, sha256: str) -> bytes | None:
-        """A network that `newest` told of."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Backing:
-    """What a gateway works with."""
-
-    ledger: Ledger
-    guests: Guests
-    judge: Judge
-    networks: Networks
-    secret: bytes
 
 
 class Gateway:

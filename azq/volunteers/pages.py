@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from azq import logs
 from azq.errors import AzqError
 from azq.status.viewer import GameView
-from azq.volunteers.gateway import Gateway, Networks
+from azq.volunteers.backing import Networks
+from azq.volunteers.gateway import Gateway
 from azq.volunteers.playable import Playable
 
 FOLDER = str(files("azq") / "web")

@@ -19,7 +19,8 @@ from azq.bus.memory import MemoryBus
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger import MemoryLedger
 from azq.store import open_store
-from azq.volunteers.gateway import Backing, Gateway
+from azq.volunteers.backing import Backing
+from azq.volunteers.gateway import Gateway
 from azq.volunteers.guests import Guests, Volunteer
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, samples_in
 from azq.volunteers.models import ModelCatalog, make_model
