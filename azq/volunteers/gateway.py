@@ -27,7 +27,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease, RunState, RunView
 from azq.volunteers.backing import Backing
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
-from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, tab_search
+from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, quality_wished, tab_search
 from azq.volunteers.sessions import TabPatience
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, SampleEvent
@@ -200,7 +200,7 @@ class Gateway:
         wanted = link.ready.games or link.ready.workers * room.sections.volunteers.games_at_once
         room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
         if handed := room.sessions.hand(link.number, self._clock()):
-            link.send(room.play(handed))
+            link.send(room.play(handed, quality_wished(link.ready)))
 
     def _deliver(self, room: Room) -> None:
         """Tells tabs what became of their games, and hands out what waits."""

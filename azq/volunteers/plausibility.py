@@ -27,7 +27,13 @@ from azq.wire.messages import GameRecord, SampleEvent
 MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
 MOST_KNOWN = 1 << 17  # games whose moves are remembered
 UNLIKELY = 1e-9  # chance below which a game that was there before is a copy
+QUALITIES = (25, 50, 75, 100)  # percent of the simulations that are ordered, from which a tab may choose
 EXACT = frozenset({-1.0, 0.0, 1.0})  # root values of solved positions, whose search ends early
+
+
+def tab_budget(ordered: int, quality: int) -> int:
+    """Simulations of a ply at so many percent."""
+    return max(1, ordered * quality // 100)
 
 
 class Implausible(Exception):
@@ -42,15 +48,17 @@ class SearchOrder:
     seed: int
     search: SearchConfig  # but for its budget
     random_opening_plies: int
-    budgets: tuple[int, ...]  # simulations of a ply, ascending; a run whose budget grows has several
+    budgets: tuple[int, ...]  # simulations of a ply, ascending; several where the run's budget grows, or tabs may settle for less
     versions: Collection[int]  # of weights that may be played with
 
     @classmethod
     def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> SearchOrder:
         """The order that follows from a run's settings and from what its tabs were told last."""
-        budgets = {search.num_simulations}
+        ordered_ones = {search.num_simulations}
         if not sections.volunteers.num_simulations:  # a game may have begun under another budget of the run
-            budgets |= {sections.search.num_simulations, *(stage.num_simulations for stage in sections.search.schedule)}
+            ordered_ones |= {sections.search.num_simulations, *(stage.num_simulations for stage in sections.search.schedule)}
+        qualities = {max(quality, sections.volunteers.least_quality) for quality in QUALITIES}
+        budgets = {tab_budget(ordered, quality) for ordered in ordered_ones for quality in qualities}
         ordered = search.model_copy(update={"reuse_subtree": False, "schedule": ()})
         return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, tuple(sorted(budgets)), versions)
 
@@ -59,12 +67,15 @@ class SearchOrder:
         search = self.search.model_copy(update={"num_simulations": budget})
         return exploring(search, random_opening_plies=self.random_opening_plies)
 
-    def budget_of(self, spent: int) -> int:
-        """The budget of a ply that spent so many simulations; its search may have ended early. Raises `Implausible`."""
-        for budget in self.budgets:
-            if spent <= budget:
-                return budget
-        raise Implausible(f"{spent} simulations were spent on a ply, {self.budgets[-1]} were ordered")
+    def budgets_of(self, spent: int, ended_early: bool) -> tuple[int, ...]:
+        """Budgets that a ply may have had which spent so many simulations, 0 where it does not say. Raises `Implausible`."""
+        if ended_early or not spent:
+            found = tuple(budget for budget in self.budgets if budget >= spent)
+        else:
+            found = (spent,) if spent in self.budgets else ()
+        if not found:
+            raise Implausible(f"{spent} simulations were spent on a ply, {' or '.join(map(str, self.budgets))} were ordered")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
     searched = _searched(game, arrays)
     _check_luck(order, record.uid, arrays["actions"], searched)
     own = np.flatnonzero(searched & (np.arange(len(searched)) >= given))
-    plies = tuple(ChosenPly(record.uid, arrays, int(ply), _budget(order, arrays, int(ply))) for ply in own)
+    plies = tuple(ChosenPly(record.uid, arrays, int(ply), _budgets(order, arrays, int(ply))) for ply in own)
     _check_figures(order, plies, returned.spent_ms)
     return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
 
@@ -123,13 +134,9 @@ def _searched(game: _core.Game, arrays: Arrays) -> NDArray[np.bool_]:
     return np.asarray(said)
 
 
-def _budget(order: SearchOrder, arrays: Arrays, ply: int) -> int:
-    spent = int(arrays["simulations"][ply])
-    budget = order.budget_of(spent)
+def _budgets(order: SearchOrder, arrays: Arrays, ply: int) -> tuple[int, ...]:
     ended_early = EXACT.issuperset(arrays["root_values"][ply].tolist()) or np.count_nonzero(arrays["policies"][ply]) == 1
-    if 0 < spent < budget and not ended_early:
-        raise Implausible(f"{spent} simulations were spent on ply {ply}, {budget} were ordered")
-    return budget
+    return order.budgets_of(int(arrays["simulations"][ply]), ended_early)
 
 
 def _check_figures(order: SearchOrder, plies: tuple[ChosenPly, ...], spent_ms: int) -> None:

@@ -32,7 +32,7 @@ class ChosenPly:
     uid: int
     game: Arrays
     ply: int
-    budget: int  # simulations that were ordered
+    budgets: tuple[int, ...]  # simulations that may have been ordered; several where its search ended early
 
     @property
     def version(self) -> int:
@@ -53,17 +53,24 @@ class Difference:
 
 
 def recompute(game: _core.Game, seed: int, config: Config, chosen: Iterable[ChosenPly], evaluate: Evaluate) -> list[Difference]:
-    """Searches each ply with the weights and the budget that it is to have; raises what `evaluate` raises."""
-    found: list[Difference] = []
-    for (version, budget), group in groupby(sorted(chosen, key=_alike), key=_alike):
-        plies, evaluate_by = list(group), partial(evaluate, version)
+    """Searches each ply with its weights and each budget that it may have had; the likest counts. Raises what `evaluate` raises."""
+    found: dict[tuple[int, int], Difference] = {}
+    searches = ((ply.version, budget, ply) for ply in chosen for budget in ply.budgets)
+    for (version, budget), group in groupby(sorted(searches, key=_alike), key=_alike):
+        plies, evaluate_by = [ply for _, _, ply in group], partial(evaluate, version)
         for first in range(0, len(plies), SLOTS):
-            found += _search(game, seed, config(budget), plies[first : first + SLOTS], evaluate_by)
-    return found
+            for each in _search(game, seed, config(budget), plies[first : first + SLOTS], evaluate_by):
+                place = each.uid, each.ply
+                found[place] = min(each, found.get(place, each), key=_distance)
+    return list(found.values())
 
 
-def _alike(chosen: ChosenPly) -> tuple[int, int]:
-    return chosen.version, chosen.budget
+def _alike(search: tuple[int, int, ChosenPly]) -> tuple[int, int]:
+    return search[:2]
+
+
+def _distance(difference: Difference) -> tuple[bool, int, float, float]:
+    return difference.action, difference.simulations, difference.policy, difference.value
 
 
 def _search(

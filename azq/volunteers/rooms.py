@@ -18,6 +18,7 @@ from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
 from azq.volunteers.guests import Volunteer
+from azq.volunteers.plausibility import QUALITIES, tab_budget
 from azq.volunteers.sessions import Sessions, TabPatience
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -81,10 +82,12 @@ class Room:
         """The lease that takes more games."""
         return next((kept for kept in self.leases if not kept.closing), None)
 
-    def play(self, handed: list[tuple[GameRecord, bytes]]) -> PlayGames:
-        """What a tab is told of the games that it gets."""
+    def play(self, handed: list[tuple[GameRecord, bytes]], quality: int = 100) -> PlayGames:
+        """What a tab is told of the games that it gets, of whose simulations it wants so many percent."""
         newest = self.leases[-1].search if self.leases else tab_search(self.sections)
-        settings = newest.model_dump(exclude={"schedule"}) | {"random_opening_plies": self.sections.selfplay.random_opening_plies}
+        budget = tab_budget(newest.num_simulations, max(quality, self.sections.volunteers.least_quality))
+        told = {"num_simulations": budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
+        settings = newest.model_dump(exclude={"schedule"}) | told
         records = tuple(Handed(record.uid, ticket, encode(record) if record.actions else b"") for record, ticket in handed)
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, records)
 
@@ -105,6 +108,12 @@ def tab_search(sections: RunSections) -> SearchConfig:
     return sections.search.model_copy(
         update={"reuse_subtree": False, "num_simulations": sections.volunteers.num_simulations or sections.search.num_simulations}
     )
+
+
+def quality_wished(ready: WorkerReady) -> int:
+    """Percent of the simulations that a tab wants to do: one of `QUALITIES`; all where it says nothing of the kind."""
+    wishes = (word.removeprefix("quality=") for word in ready.features if word.startswith("quality="))
+    return next((int(wish) for wish in wishes if wish.isdecimal() and int(wish) in QUALITIES), 100)
 
 
 def volunteer_secret(client: redis.Redis) -> bytes:

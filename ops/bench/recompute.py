@@ -105,7 +105,7 @@ def chosen(records: list[_core.Record], budget: int) -> list[ChosenPly]:
     plies = []
     for record in records:
         arrays = {name: getattr(record, name) for name in names}
-        plies += [ChosenPly(record.uid, arrays, int(ply), budget) for ply in np.flatnonzero(arrays["simulations"])]
+        plies += [ChosenPly(record.uid, arrays, int(ply), (budget,)) for ply in np.flatnonzero(arrays["simulations"])]
     return plies
 
 

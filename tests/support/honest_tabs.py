@@ -36,10 +36,11 @@ class TinyNetworks:
         return out[:, :actions].astype(np.float16), np.tanh(out[:, actions:]).astype(np.float16)
 
 
-def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), **search: Any) -> SearchOrder:
+def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), least_quality: int = 50, **search: Any) -> SearchOrder:
     """The order of a run of a game."""
     settings = {"num_simulations": 16} | search
-    sections = RunSections.model_validate({"run": {"game": name, "seed": 11}, "search": settings, "selfplay": {"random_opening_plies": 2}})
+    run, selfplay, volunteers = {"game": name, "seed": 11}, {"random_opening_plies": 2}, {"least_quality": least_quality}
+    sections = RunSections.model_validate({"run": run, "search": settings, "selfplay": selfplay, "volunteers": volunteers})
     return SearchOrder.of(_core.load_game(name, {}), sections, sections.search, versions)
 
 

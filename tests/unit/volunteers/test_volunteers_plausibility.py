@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from azq import _core
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, SearchOrder, check
+from azq.volunteers.recompute import recompute
+from azq.volunteers.standing import differs
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
 
@@ -20,7 +22,7 @@ GAMES = ("tic_tac_toe", "connect_four", "backgammon", "blob", "beasty_bar", "oth
 
 
 def made(name: str, uids: range = range(1, 4)) -> tuple[SearchOrder, list[Returned]]:
-    order = order_of(name, num_simulations=4)
+    order = order_of(name, num_simulations=4, least_quality=100)
     return order, games_of(order, TinyNetworks(order.game), uids)
 
 
@@ -75,7 +77,7 @@ LAST = len(C4_GAMES[0].record.actions) // 2 - 1
 @pytest.mark.parametrize(
     ("game", "reason"),
     [
-        (changed("simulations", LAST // 2, 3), "3 simulations were spent on ply"),
+        (changed("simulations", LAST // 2, 3), "3 simulations were spent on a ply, 4 were ordered"),
         (changed("simulations", LAST // 2, 400), "400 simulations were spent on a ply, 4 were ordered"),
         (changed("simulations", LAST // 2, 0), "targets where nothing was searched"),
         (changed("policies", LAST // 2, FULL), "no distribution"),
@@ -141,10 +143,24 @@ def test_long_games_are_not_repeated_by_chance_and_short_ones_may_be() -> None:
 
 def test_budgets_follow_from_the_runs_settings() -> None:
     schedule = [{"at": 0.5, "num_simulations": 64}]
-    assert order_of("tic_tac_toe", schedule=schedule).budgets == (16, 64)
+    assert order_of("tic_tac_toe", schedule=schedule).budgets == (8, 12, 16, 32, 48, 64)
+    assert order_of("tic_tac_toe", least_quality=100, schedule=schedule).budgets == (16, 64)
+    assert order_of("tic_tac_toe", least_quality=60).budgets == (9, 12, 16)
     config = order_of("tic_tac_toe").config(8)
     assert isinstance(config, _core.SearchConfig)
     assert (config.num_simulations, config.reuse_subtree, config.random_opening_plies) == (8, False, 2)
+
+
+def test_a_tab_may_settle_for_less_within_what_the_run_bears() -> None:
+    """A search that ended early does not tell its budget: each that it may have had is tried."""
+    order = order_of("connect_four", num_simulations=32)
+    networks = TinyNetworks(order.game)
+    half = games_of(order, networks, [1, 2, 3], config=order.config(16))
+    plies = [ply for game in half for ply in check(order, game).own]
+    assert {(16,), (16, 24, 32)} >= {ply.budgets for ply in plies} >= {(16,)}
+    assert not any(map(differs, recompute(order.game, order.seed, order.config, plies, networks)))
+    with pytest.raises(Implausible, match="spent on a ply, 16 or 24 or 32 were ordered"):
+        check(order, games_of(order, networks, [4], config=order.config(8))[0])
 
 
 @pytest.mark.parametrize("name", ["backgammon", "blob"])

@@ -83,7 +83,7 @@ _NO_ORDER: Any = SimpleNamespace(game=None, seed=0, config=None)
 
 
 def _replayed(uid: int) -> Replayed:
-    return Replayed(uid, np.array([uid], np.uint16), (0.0,), tuple(ChosenPly(uid, {}, ply, 1) for ply in range(PLIES)), -100.0)
+    return Replayed(uid, np.array([uid], np.uint16), (0.0,), tuple(ChosenPly(uid, {}, ply, (1,)) for ply in range(PLIES)), -100.0)
 
 
 def _drawn(rng: random.Random, is_false: IsFalse, shows: float) -> Callable[..., list[Difference]]:
