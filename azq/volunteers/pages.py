@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
@@ -29,16 +32,14 @@ from azq.volunteers.gateway import Gateway
 from azq.volunteers.playable import Playable
 
 FOLDER = str(files("azq") / "web")
+CORE = "azq.wasm"
 FOREVER = "public, max-age=31536000, immutable"
 NETWORKS_KEPT = 4
 PUBLIC_LIFE_S = 2.0
-# Two headers isolate the page, where it comes over TLS: threads of WebAssembly and exact clocks ask for that.
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' ws: wss:; "
     "worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Embedder-Policy": "require-corp",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
@@ -64,13 +65,22 @@ class Guarded:
 
 
 class WebFiles(StaticFiles):
-    """The files of the pages; what is kept packed is sent as it lies there."""
+    """The files of the pages; what is kept packed is sent as it lies there, and the core is packed for who takes that."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if path.endswith(".gz"):
             response.headers["Content-Encoding"] = "gzip"
+        if path == CORE and response.status_code == HTTPStatus.OK and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+            headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            body = await asyncio.to_thread(_packed, Path(str(self.directory), path))
+            return Response(body, media_type="application/wasm", headers=headers)
         return response
+
+
+@cache
+def _packed(file: Path) -> bytes:
+    return gzip.compress(file.read_bytes(), mtime=0)
 
 
 class NetworkFiles:

@@ -22,6 +22,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, MatchResult
 
 LEADERS = 100
+SHOWN = 20  # of the newest games
 
 
 class Public:
@@ -81,7 +82,7 @@ class Public:
                     "name": self._guests.name(event.worker.removeprefix(WORKER_PREFIX)),
                     "finished_ms": event.finished_ms,
                 }
-                for event in reversed(tuple(room.newest))
+                for event in tuple(room.newest)[: -SHOWN - 1 : -1]
             ],
         }
 

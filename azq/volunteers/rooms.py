@@ -29,7 +29,7 @@ from azq.wire.tabs import FromGateway, Handed, ModelUpdate, PlayGames, WorkerRea
 OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
 PAUSE_S = 0.05
 FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
-NEWEST = 20
+NEWEST = 500  # finished games that may be looked at
 MOST_GAMES = 512  # that one tab plays at once
 TICKET_BYTES = 16
 

@@ -14,7 +14,6 @@ from azq.wire.arrays import unpack_record
 
 HOST = "volunteers.test"  # a name that is not this machine's: from plain http the browser trusts the page with little
 GAMES = 12
-ISOLATION = "Cross-Origin-Opener-Policy"  # the header, which the browser says it ignores from plain http
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def visit(browser: Any, site: TabSite) -> Iterator[Any]:
         page.complaints = []
         page.on(
             "console",
-            lambda message: page.complaints.append(message.text) if message.type == "error" and ISOLATION not in message.text else None,
+            lambda message: page.complaints.append(message.text) if message.type == "error" else None,
         )
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         if script:

@@ -40,6 +40,7 @@ def told() -> Told:
 def client(told: Told, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     (tmp_path / "contribute").mkdir()
     (tmp_path / "contribute" / "index.html").write_text("<p>contribute</p>")
+    (tmp_path / "azq.wasm").write_bytes(b"core")
     (tmp_path / "ort.wasm.gz").write_bytes(b"\x1f\x8b")
     monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
     gateway: Any = SimpleNamespace(talk=None)
@@ -73,6 +74,16 @@ def test_pages_trust_their_own_origin_alone(client: TestClient) -> None:
 def test_what_is_kept_packed_is_sent_so(client: TestClient) -> None:
     with client.stream("GET", "/web/ort.wasm.gz") as answer:
         assert answer.headers["content-encoding"] == "gzip"
+
+
+def test_the_core_is_packed_for_who_takes_that(client: TestClient) -> None:
+    packed, plain = (client.get("/web/azq.wasm", headers={"Accept-Encoding": encoding}) for encoding in ("gzip, br", "identity"))
+    assert packed.content == plain.content == b"core"
+    assert (packed.headers["Content-Encoding"], packed.headers["ETag"]) == ("gzip", plain.headers["ETag"])
+    assert packed.headers["Content-Type"] == plain.headers["Content-Type"] == "application/wasm"
+    assert "Content-Encoding" not in plain.headers
+    again = client.get("/web/azq.wasm", headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
+    assert again.status_code == 304
 
 
 def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: Told) -> None:
