@@ -140,7 +140,7 @@ ADVERSARIES: dict[str, Callable[[Court], list[Returned]]] = {
     "wrong rules": wrong_result,
     "random visits": random_visits,
     "an old network": lambda court: court.play(weights_of=1),
-    "half the simulations, told": lambda court: court.play(num_simulations=8),
+    "less simulations than the run bears, told": lambda court: court.play(num_simulations=4),
     "no noise": lambda court: court.play(12, gumbel_scale=0.0),
     "copied games": copied,
     "unknown weights": lambda court: court.play(says=99),
