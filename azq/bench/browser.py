@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.bench.search import CHUNK, SIMULATIONS, TREES, rate
+from azq.bench.tabs import contributions
 from azq.config import Config
 from azq.errors import MissingExtra
 from azq.search.search import exploring_values
@@ -56,10 +57,11 @@ console.log(1e9 * simulations / (spent() - begun))
 """
 
 
-def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int]) -> dict[str, Any]:
-    """Simulations of a tab, by the number of tabs at once, beside those of Node and of the extension, with the uniform evaluator.
+def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int], core: bool) -> dict[str, Any]:
+    """The core in a tab, by the number of tabs at once, beside Node and the extension, with the uniform evaluator; then tabs of a run.
 
-    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. Raises `MissingExtra` as `chromium`.
+    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. `core` leaves the run out. Raises `MissingExtra`
+    as `chromium`.
     """
     settings = config.search.model_copy(update={"num_simulations": SIMULATIONS})
     turn_s = seconds / (ROUNDS * (2 + len(tabs)))
@@ -70,6 +72,7 @@ def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[i
             native = rate(config, game, settings.algorithm, turn_s)
             found = {"native": native, "node": _in_node(given)}
             rounds.append(found | {str(count): _in_tabs(browser, count, given, native) for count in tabs})
+        runs = {} if core else contributions(browser, game, seconds, tabs)
 
     def median(name: str, key: str | None = None) -> float | None:
         figures = [found[name] if key is None else found[name][key] for found in rounds if found[name] is not None]
@@ -82,7 +85,7 @@ def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[i
         "native_simulations_per_cpu_s": median("native"),
         "node_simulations_per_cpu_s": median("node"),
         "node_share": round(statistics.median(shares), 3) if shares else None,
-        "tabs": {str(count): {key: median(str(count), key) for key in rounds[0][str(count)]} for count in tabs},
+        "tabs": {each: {key: median(each, key) for key in rounds[0][each]} | runs.get(each, {}) for each in map(str, tabs)},
     }
 
 
@@ -138,7 +141,7 @@ def _in_tabs(browser: Any, count: int, given: Mapping[str, Any], native: float) 
     for page in pages:
         page.close()
     return {
-        "simulations_per_s": statistics.mean(tab["simulations"] / tab["seconds"] for tab in found),
+        "core_simulations_per_s": statistics.mean(tab["simulations"] / tab["seconds"] for tab in found),
         "native_share": statistics.mean(tab["simulations"] / cpu_s for tab, cpu_s in zip(found, spent, strict=True)) / native,
         "memory_mb": statistics.mean(memory) / 1e6,
     }

@@ -127,8 +127,9 @@ def browser(
     seconds: Seconds = 30.0,
     game: str = "connect_four",
     tabs: Annotated[list[int] | None, typer.Option("--tabs", min=1, help="Tabs that work at once; repeatable. 1 and 2 without.")] = None,
+    core: Annotated[bool, typer.Option("--core", help="The core alone, no run that tabs play for.")] = False,
 ) -> dict[str, Any]:
-    """The core in a headless Chromium: simulations in its tabs, and their share of the extension's speed."""
+    """Tabs of a headless Chromium: the core's share of the extension's speed, and what tabs do for a run."""
     return {"tabs": tuple(tabs or (1, 2))}
 
 

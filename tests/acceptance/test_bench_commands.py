@@ -35,8 +35,16 @@ def test_search(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
 def test_browser(tmp_path: Path) -> None:
-    figures = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "2")
+    figures = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "2", "--core")
     assert figures["tabs"]["2"]["native_share"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
+def test_tabs_of_a_run(tmp_path: Path) -> None:
+    (figures,) = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "1")["tabs"].values()
+    for name in ("games_per_s", "simulations_per_s", "evaluations_per_s", "gateway_cpu_s_per_game", "bytes_per_game"):
+        assert figures[name] > 0, name
 
 
 @pytest.mark.slow

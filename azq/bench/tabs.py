@@ -1,0 +1,172 @@
+"""A run whose games browsers' tabs make: what a tab does a second, and what a game costs the gateway and the wire."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from azq.bus.redis import RedisBus
+from azq.clock import now_ms
+from azq.config import Config, load
+from azq.errors import AzqError
+from azq.host.brokers import resolve
+from azq.host.fronts import free_port
+from azq.host.rundir import with_game
+from azq.process.proc import cpu_s
+from azq.process.start import AZQ, foreign_environment
+from azq.status.observe import read_weights, read_workers
+from azq.status.workers import GATEWAY
+from azq.waiting import until
+from azq.wire.connect import open_client
+from azq.wire.tabs import TabProgress, from_tab
+
+RUN = "tabs"
+SETTINGS = ("run.tag=browser", "daemon.port=0", "arena.every_s=0", "learner.publish_every_s=5.0")
+START_S = 90.0
+SETTLE_MS = 5_000  # in which a browser compiles what it will run
+SHORTEST_S = 12.0  # a tab reports every few seconds
+SWITCH_MS = 30_000
+STOP_S = 60.0
+COUNTS = ("games", "simulations", "evaluations")  # of a tab's reports
+FIRST_GAME = """() => parseInt(document.querySelector('[data-tile="in this tab"] b')?.textContent) > 0"""
+PLAYS_WITH = """(version) => Number(document.querySelector('[data-tile="mine"] b').textContent.slice(1)) >= version"""
+
+
+def contributions(browser: Any, game: str, seconds: float, tabs: Sequence[int]) -> dict[str, dict[str, float | None]]:
+    """By the number of tabs, after one another on one run: means of a tab, and costs of a game.
+
+    A learner trains beside them, as a run's does; `switch_s` is the time from new weights to a tab that plays with them, None where the
+    games were too few for any.
+    """
+    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, running(Path(folder), game) as (url, client):
+        return {str(count): _figures(browser, url, client, count, seconds) for count in tabs}
+
+
+@contextlib.contextmanager
+def running(folder: Path, game: str) -> Iterator[tuple[str, redis.Redis]]:
+    """`azq up` for tabs alone: the gateway's address, and a connection to the control plane."""
+    port = free_port()
+    settings = [f'home="{folder}"', *SETTINGS]
+    command = [*AZQ, "up", "--game", game, "--run", RUN, "--volunteers", "--port", str(port), "--json"]
+    with (folder / "up.log").open("wb") as log:
+        up = subprocess.Popen(
+            [*command, *(word for text in settings for word in ("--set", text))],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=foreign_environment(),
+        )
+    try:
+        address = until(lambda: _control_url(with_game(load(None, settings), game)), "azq up started no broker", START_S)
+        with contextlib.closing(open_client(address, timeout_s=5.0)) as client:
+            yield f"http://127.0.0.1:{port}/", client
+    finally:
+        up.send_signal(signal.SIGINT)
+        try:
+            up.wait(STOP_S)
+        finally:
+            up.kill()
+
+
+def _control_url(config: Config) -> str | None:
+    """Where the control plane is; None where it is not yet."""
+    with contextlib.suppress(AzqError):
+        return resolve(config).broker.control_url
+    return None
+
+
+@dataclass
+class Overheard:
+    """What a tab and its gateway said to each other."""
+
+    size: int = 0  # bytes, both ways
+    progress: list[tuple[float, TabProgress]] = field(default_factory=list)  # with the moment, s
+
+    def listen(self, socket: Any) -> None:
+        """Follows a WebSocket of the page."""
+        socket.on("framesent", self._sent)
+        socket.on("framereceived", self._count)
+
+    def _count(self, frame: bytes) -> None:
+        self.size += len(frame)
+
+    def _sent(self, frame: bytes) -> None:
+        self._count(frame)
+        if isinstance(said := from_tab(frame), TabProgress):
+            self.progress.append((time.monotonic(), said))
+
+    def rates(self, since_s: float) -> dict[str, float]:
+        """What was done a second between the first and the last report after a moment."""
+        (first_s, first), *_, (last_s, last) = [each for each in self.progress if each[0] >= since_s]
+        return {name: (getattr(last, name) - getattr(first, name)) / (last_s - first_s) for name in COUNTS}
+
+
+def _figures(browser: Any, url: str, client: redis.Redis, count: int, seconds: float) -> dict[str, float | None]:
+    with contextlib.ExitStack() as stack:
+        tabs = [stack.enter_context(_tab(browser, url)) for _ in range(count)]
+        for page, _ in tabs:
+            page.wait_for_function(FIRST_GAME, timeout=1000 * START_S)
+        first = tabs[0][0]
+        first.wait_for_timeout(SETTLE_MS)
+        begun_s, spent_s, said = time.monotonic(), _gateway_cpu_s(client), sum(heard.size for _, heard in tabs)
+        first.wait_for_timeout(1000 * max(seconds, SHORTEST_S))
+        window_s, spent_s = time.monotonic() - begun_s, _gateway_cpu_s(client) - spent_s
+        said = sum(heard.size for _, heard in tabs) - said
+        rates = [heard.rates(begun_s) for _, heard in tabs]
+        switch_s = _switch_s(first, client)
+    means = {name: statistics.mean(rate[name] for rate in rates) for name in COUNTS}
+    games = means["games"] * count * window_s
+    return {
+        **{f"{name}_per_s": round(mean, 2) for name, mean in means.items()},
+        "gateway_cpu_s_per_game": round(spent_s / games, 6) if games else None,
+        "bytes_per_game": round(said / games) if games else None,
+        "switch_s": switch_s,
+    }
+
+
+@contextlib.contextmanager
+def _tab(browser: Any, url: str) -> Iterator[tuple[Any, Overheard]]:
+    """A device of its own that plays, and what is heard of it."""
+    context = browser.new_context()
+    page, heard = context.new_page(), Overheard()
+    page.on("websocket", heard.listen)
+    until_s = time.monotonic() + START_S
+    while True:
+        try:
+            page.goto(url)
+            break
+        except Exception:  # of playwright, which is loaded by name: the gateway does not listen yet
+            if time.monotonic() > until_s:
+                raise
+            page.wait_for_timeout(200)
+    page.locator("#go").click()
+    yield page, heard
+    context.close()
+
+
+def _gateway_cpu_s(client: redis.Redis) -> float:
+    """What the gateway's process, without its children, has spent."""
+    return cpu_s(beat.pid for beat in read_workers(RedisBus(client)) if beat.role == GATEWAY)
+
+
+def _switch_s(page: Any, client: redis.Redis) -> float | None:
+    """From the next weights' publication to a tab that plays with them; None where none came in time."""
+    bus = RedisBus(client)
+    known, until_s = max((event.version for event in read_weights(bus, RUN)), default=0), time.monotonic() + SWITCH_MS / 1000
+    while time.monotonic() < until_s:
+        page.wait_for_timeout(50)
+        for event in read_weights(bus, RUN):
+            if event.version > known:
+                page.wait_for_function(PLAYS_WITH, arg=event.version, timeout=SWITCH_MS)
+                return round((now_ms() - event.published_ms) / 1000, 2)
+    return None
