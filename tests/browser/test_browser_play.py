@@ -116,6 +116,7 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
     assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_backgammon_is_played_with_dice(table: Any) -> None:
     seen = table("backgammon")
     assert seen.wait()
@@ -171,7 +172,9 @@ def test_dark_and_narrow(table: Any) -> None:
     shot(seen.page, "play-dark-phone")
 
 
-@pytest.mark.parametrize("kind", ["resnet", "outcomes", "transformer"])
+@pytest.mark.parametrize(
+    "kind", ["resnet", pytest.param("outcomes", marks=pytest.mark.slow), pytest.param("transformer", marks=pytest.mark.slow)]
+)
 def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: str) -> None:
     site = Site(tmp_path, KINDS[kind][0])
     sha256, uri = open_store("file", directory=tmp_path / RUN / "weights").put(sharp_bytes(kind))

@@ -62,7 +62,7 @@ def test_tabs_make_games_and_each_counts_once(hall: Hall) -> None:
     assert "torch" not in hall.log()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_gateway_that_ends_costs_no_game_that_a_tab_has(hall: Hall, number: signal.Signals) -> None:
     first = hall.start_gateway()
     tabs = [hall.live(hall.tab(slots=8)) for _ in range(2)]
