@@ -4,57 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from azq import logs
-from azq.bus.base import Bus, Entry
+from azq.bus.base import Bus
+from azq.bus.catalog import VersionCatalog
 from azq.config import NetworkConfig
-from azq.errors import AzqError, WeightsError, WireError
+from azq.errors import AzqError, WeightsError
 from azq.inference.device.engine import Rung
 from azq.inference.device.model import Model
 from azq.nets import from_bytes, network_of
 from azq.store import Store
-from azq.wire import codec, keys
-from azq.wire.messages import LATEST, WeightEvent
+from azq.wire import keys
+from azq.wire.messages import WeightEvent
 
 
-class WeightCatalog:
+class WeightCatalog(VersionCatalog[WeightEvent]):
     """The weight events of one run, by version."""
 
     def __init__(self, control: Bus, run: str) -> None:
-        self._control = control
-        self.stream = keys.weights(run)
-        self.last_id = "0"
-        self._events: dict[int, WeightEvent] = {}
-        self._order: list[int] = []  # ascending
-
-    def refresh(self) -> bool:
-        """Reads new events; True when there were any."""
-        entries = self._control.after(self.stream, self.last_id)
-        self.take(entries)
-        return bool(entries)
-
-    def take(self, entries: Sequence[Entry]) -> None:
-        """Adds events that were read; one that does not decode is passed over and said."""
-        for entry in entries:
-            self.last_id = entry.id
-            try:
-                event = codec.decode(entry.frame, WeightEvent)
-            except WireError as error:
-                logs.get(__name__).warning("weight_event_unreadable", stream=entry.stream, entry=entry.id, error=str(error))
-                continue
-            if event.version not in self._events:
-                self._events[event.version] = event
-                self._order = sorted(self._events)
-
-    def newest_first(self) -> list[WeightEvent]:
-        return [self._events[version] for version in reversed(self._order)]
-
-    def find(self, version: int) -> WeightEvent | None:
-        """The event of a version, or of the newest for `LATEST`."""
-        if version == LATEST:
-            return self._events[self._order[-1]] if self._order else None
-        return self._events.get(version)
+        super().__init__(control, keys.weights(run), WeightEvent, "weight")
 
 
 Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do

@@ -10,50 +10,39 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from azq import logs
 from azq.bus.base import Bus
-from azq.errors import WireError
+from azq.bus.catalog import VersionCatalog
 from azq.games import Game
 from azq.store import Store
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import encode
 from azq.wire.messages import ModelEvent, WeightEvent
 
 PROBES = 8  # positions that a browser tries a network on
 TOLERANCE = 2.0**-12  # of the largest logit: half a step of the float16 that logits are rounded to before a search reads them
-_READ_AT_ONCE = 1000
 
 
-class ModelCatalog:
-    """The networks of one run that were made for browsers, by version."""
+class ModelCatalog(VersionCatalog[ModelEvent]):
+    """The networks of one run that were made for browsers, by version; up to date whenever it is asked."""
 
     def __init__(self, control: Bus, run: str) -> None:
-        self._control = control
-        self._stream = keys.onnx(run)
-        self._last_id = "0"
-        self._events: dict[int, ModelEvent] = {}
+        super().__init__(control, keys.onnx(run), ModelEvent, "model")
 
     def find(self, version: int) -> ModelEvent | None:
         """The network of a version; None: none was made yet."""
-        if version not in self._events:
-            self._refresh()
-        return self._events.get(version)
+        known = super().find(version)
+        return known if known is not None or not self._read() else super().find(version)
 
     def all(self) -> list[ModelEvent]:
-        """Those of all versions that were made."""
-        self._refresh()
-        return list(self._events.values())
+        """Those of all versions that were made, the newest first."""
+        self._read()
+        return self.newest_first()
 
-    def _refresh(self) -> None:
-        while entries := self._control.after(self._stream, self._last_id, count=_READ_AT_ONCE):
-            for entry in entries:
-                self._last_id = entry.id
-                try:
-                    event = decode(entry.frame, ModelEvent)
-                except WireError as error:
-                    logs.get(__name__).warning("model_event_unreadable", stream=entry.stream, entry=entry.id, error=str(error))
-                    continue
-                self._events[event.version] = event
+    def _read(self) -> bool:
+        found = False
+        while self.refresh():
+            found = True
+        return found
 
 
 def make_model(control: Bus, store: Store, game: Game, weights: WeightEvent, catalog: ModelCatalog) -> ModelEvent:
