@@ -33,6 +33,7 @@ from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
+from azq.process.webserver import WebServer
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
 from azq.volunteers.backing import Backing
@@ -51,7 +52,6 @@ from workers.context import sections_now
 
 QUEUE = queue_name(Kind.SELFPLAY, BROWSER)
 BACKOFF = Backoff(0.2, 5.0)
-START_WITHIN_S = 15.0
 STOP_WITHIN_S = 10.0
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
 
@@ -115,50 +115,30 @@ def url_of(config: GatewayConfig, listener: socket.socket) -> str:
     return config.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-class TabServer(uvicorn.Server):
-    """uvicorn in a thread; signals stay with the main thread."""
-
-    def __init__(self, app: ASGIApp, config: GatewayConfig) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="asyncio",
-                ws="websockets-sansio",
-                ws_max_size=2 * MAX_TAB_BYTES,  # a frame that is only somewhat too long is answered
-                ws_per_message_deflate=False,
-                ws_ping_interval=20.0,
-                ws_ping_timeout=20.0,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=2,
-                ssl_certfile=config.tls_certificate,
-                ssl_keyfile=config.tls_key,
-            )
-        )
-        self.loop: asyncio.AbstractEventLoop
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        await super().startup(sockets)
-
-
 @contextlib.contextmanager
-def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[TabServer]:
+def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[WebServer]:
     """Serves while entered. Raises `AzqError` where it does not get that far."""
-    server = TabServer(app, config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="tabs", daemon=True)
-    thread.start()
-    deadline_s, pause = time.monotonic() + START_WITHIN_S, threading.Event()
-    while not server.started:
-        if not thread.is_alive() or time.monotonic() > deadline_s:
-            raise AzqError("the gateway did not start to listen; see the lines above")
-        pause.wait(0.01)
+    settings = uvicorn.Config(
+        app,
+        loop="asyncio",
+        ws="websockets-sansio",
+        ws_max_size=2 * MAX_TAB_BYTES,  # a frame that is only somewhat too long is answered
+        ws_per_message_deflate=False,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=config.tls_certificate,
+        ssl_keyfile=config.tls_key,
+    )
+    server = WebServer(settings, listener, "the gateway", stop_within_s=STOP_WITHIN_S)
+    server.start()
     try:
         yield server
     finally:
-        server.should_exit = True
-        thread.join(STOP_WITHIN_S)
+        server.stop()
 
 
 class JobSource(threading.Thread):
@@ -226,7 +206,7 @@ class JobSource(threading.Thread):
         return True
 
 
-def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, server: uvicorn.Server, stop: StopSign) -> None:
+def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, server: WebServer, stop: StopSign) -> None:
     """Says what the gateway does until it is told to stop. Raises `AccessRefused`, and `AzqError` where it serves no more."""
     worker = config.worker
     slots = config.gateway.jobs
@@ -234,7 +214,7 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
     while True:
-        if server.should_exit and not stop.is_set():
+        if server.ending and not stop.is_set():
             raise AzqError("the gateway's server ended; see the lines above")
         children.tick()
         for name, counter in ((GAMES_PER_S, "accepted"), (SIMULATIONS_PER_S, "simulations")):

@@ -8,8 +8,6 @@ import itertools
 import os
 import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,8 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from azq import games, logs
 from azq.config import BrokerConfig, Config, RunSections
-from azq.errors import AzqError
 from azq.inference.ask.stream import open_stream
+from azq.process.webserver import WebServer
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
@@ -35,7 +33,6 @@ from daemon.api.services import Services, guesses
 from daemon.serve.door import BACKLOG, Door, Phase, url_of
 from daemon.serve.loop import Loop
 
-START_WITHIN_S = 15.0
 STOP_WITHIN_S = 5.0
 SWEEP_S = 1
 PROBE_TIMEOUT_S = 1.0  # a scrape must not wait for a data plane that hangs
@@ -94,8 +91,8 @@ class Conversation(H11Protocol):
         return Phase.ANSWER if answering else Phase.HEADERS
 
 
-class Server:
-    """uvicorn in a thread; signals stay with the main thread."""
+class Server(WebServer):
+    """The REST interface behind its door."""
 
     def __init__(self, app: FastAPI, listener: Door, *, certificate: Path | None = None, key: Path | None = None) -> None:
         settings = uvicorn.Config(
@@ -114,29 +111,12 @@ class Server:
             ssl_certfile=certificate,
             ssl_keyfile=key,
         )
-        self._server = uvicorn.Server(settings)
+        super().__init__(settings, listener, "the REST interface", stop_within_s=STOP_WITHIN_S)
         self._listener = listener
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="rest", daemon=True)
-
-    def start(self) -> None:
-        """Returns once it listens; `AzqError` when it does not get that far."""
-        self._thread.start()
-        deadline = time.monotonic() + START_WITHIN_S
-        waiting = threading.Event()
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise AzqError("the REST interface did not start; see the lines above")
-            waiting.wait(0.01)
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Lets open requests end, for a while."""
-        self._server.should_exit = True
-        if self._thread.ident is not None:
-            self._thread.join(STOP_WITHIN_S)
+        super().stop()
         self._listener.close()
 
 
