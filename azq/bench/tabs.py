@@ -19,7 +19,7 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, load
 from azq.errors import AzqError
-from azq.host.brokers import resolve
+from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.host.rundir import with_game
 from azq.process.proc import cpu_s
@@ -27,7 +27,6 @@ from azq.process.start import AZQ, foreign_environment
 from azq.status.observe import read_weights, read_workers
 from azq.status.workers import GATEWAY
 from azq.waiting import until
-from azq.wire.connect import open_client
 from azq.wire.tabs import TabProgress, from_tab
 
 RUN = "tabs"
@@ -67,8 +66,8 @@ def running(folder: Path, game: str) -> Iterator[tuple[str, redis.Redis]]:
             env=foreign_environment(),
         )
     try:
-        address = until(lambda: _control_url(with_game(load(None, settings), game)), "azq up started no broker", START_S)
-        with contextlib.closing(open_client(address, timeout_s=5.0)) as client:
+        config = with_game(load(None, settings), game)
+        with contextlib.closing(until(lambda: _client(config), "azq up started no broker", START_S)) as client:
             yield f"http://127.0.0.1:{port}/", client
     finally:
         up.send_signal(signal.SIGINT)
@@ -78,10 +77,10 @@ def running(folder: Path, game: str) -> Iterator[tuple[str, redis.Redis]]:
             up.kill()
 
 
-def _control_url(config: Config) -> str | None:
-    """Where the control plane is; None where it is not yet."""
+def _client(config: Config) -> redis.Redis | None:
+    """A connection to the control plane; None where it is not yet."""
     with contextlib.suppress(AzqError):
-        return resolve(config).broker.control_url
+        return open_control(config)[1]
     return None
 
 

@@ -118,9 +118,9 @@ class NetworkFiles:
 
 
 class PublicFigures:
-    """`/v1/public`, worked out at most every other second whoever asks."""
+    """What everybody may ask for, worked out at most every other second whoever asks."""
 
-    def __init__(self, tell: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, tell: Callable[[], object]) -> None:
         self._tell = tell
         self._until_s = 0.0
         self._body = b""
@@ -167,9 +167,6 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
             return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
         return Response(msgspec.json.encode(found), media_type="application/json")
 
-    async def play(request: Request) -> Response:
-        return Response(msgspec.json.encode(await asyncio.to_thread(public.playable)), media_type="application/json")
-
     routes: list[BaseRoute] = [
         Route("/", to("/web/contribute/")),
         Route("/progress", to("/web/progress/")),
@@ -177,7 +174,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         Route("/favicon.ico", to("/web/icon.svg")),
         Route("/healthz", is_well),
         Route("/v1/public", PublicFigures(public.figures).answer),
-        Route("/v1/public/play", play),
+        Route("/v1/public/play", PublicFigures(public.playable).answer),
         Route("/v1/public/games/{uid:int}", game),
         Route("/models/{name}", NetworkFiles(networks).answer),
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),

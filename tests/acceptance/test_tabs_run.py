@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from acceptance.test_whole_loop import AZQ, QUICK, environment, losing_lines, mo
 from browsing import launched
 from waiting import until
 
+from azq.host.fronts import free_port
 from azq.replay.readers import SegmentReader
 from azq.volunteers.judging import WORKER_PREFIX
 
@@ -26,12 +26,6 @@ SETTINGS = (
     "selfplay.random_opening_plies=2",
     "learner.publish_every_s=5",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -27,6 +27,9 @@ class Told:
         self.asked += 1
         return {"run": "r"}
 
+    def playable(self) -> None:
+        return None
+
     def game(self, uid: int) -> None:
         return None
 
