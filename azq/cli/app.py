@@ -12,6 +12,7 @@ from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
+from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
@@ -60,6 +61,7 @@ COMMANDS: dict[str, Command] = {
     "top": look.top,
     "doctor": look.doctor,
     "profile": look.profile,
+    "validate": validate,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,
