@@ -11,7 +11,7 @@ from azq import games
 from azq.actor import Arenas, SelfPlay, Slice
 from azq.bus.memory import MemoryBus
 from azq.clock import now_ms
-from azq.config import InferenceConfig, RunSections
+from azq.config import RunSections
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.opening import LearnerSetup, prepare_training
@@ -47,7 +47,7 @@ def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]
     setup = LearnerSetup(RUN, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Silence(), consumer=RUN)
     learner, arenas, never = setup.open(), Arenas(), threading.Event()
     catalog = WeightCatalog(bus, RUN)
-    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), InferenceConfig(**HOST))) as evaluator:
+    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
         told = 0
         try:
             while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -63,7 +64,7 @@ def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
 
 @contextlib.contextmanager
 def _system(sections: RunSections, hardship: Hardship) -> Iterator[System]:
-    host = [f"inference.{name}={value!r}".lower().replace("'", '"') for name, value in HOST.items()]
+    host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
     system, passed = System(folder, sections.run.game, overrides), False

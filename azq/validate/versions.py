@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from azq.config import RunSections, dump_run, parse_run
+from azq.config import InferenceConfig, RunSections, dump_run, parse_run
 from azq.presets import preset
 from azq.wire.messages import WeightEvent
 
@@ -35,7 +35,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
-HOST = {"device": "cpu", "precision": "float32", "threads": 1, "compile": False}  # of inference
+HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 
 
 @dataclass(frozen=True, slots=True)
