@@ -71,12 +71,11 @@ def lockstep_sections(game: str, seed: int, evaluator: str) -> RunSections:
 
 def overrides_of(sections: RunSections) -> list[str]:
     """All settings of a run as after `--set`, so that no file and no environment has a say."""
-    return [
-        f"{name}.{key}={json.dumps(value)}"
-        for name, section in dump_run(sections).items()
-        for key, value in section.items()
-        if not isinstance(value, dict)
-    ]
+    return [f"{name}.{key}={_toml(value)}" for name, section in dump_run(sections).items() for key, value in section.items()]
+
+
+def _toml(value: Any) -> str:
+    return f"{{{', '.join(f'{key} = {_toml(item)}' for key, item in value.items())}}}" if isinstance(value, dict) else json.dumps(value)
 
 
 def fingerprint(sections: RunSections) -> str:
