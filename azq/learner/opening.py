@@ -178,8 +178,8 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         except WeightsError as error:
             log.warning("weights_passed_over", file=path.name, reason=str(error))
             continue
-        size = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
-        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
+        blocks, channels = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
+        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), blocks, channels)
 
 
 def open_follower(run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace) -> Follower:

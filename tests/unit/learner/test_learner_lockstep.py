@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +15,10 @@ from replay_games import frame
 from azq.wire import keys
 
 GAMES, STEPS, VERSIONS = 6, 4, 4
-SETTINGS = {"lockstep_games": GAMES, "lockstep_steps": STEPS, "lr_drops": (), "min_window": 1, "prefetch_batches": 0}
+SETTINGS: dict[str, Any] = {"lockstep_games": GAMES, "lockstep_steps": STEPS, "lr_drops": (), "min_window": 1, "prefetch_batches": 0}
 
 
-def learned(place: Workplace, *, shuffle: int | None = None, deaths: tuple[int, ...] = (), **options: float) -> list[tuple[object, ...]]:
+def learned(place: Workplace, *, shuffle: int | None = None, deaths: tuple[int, ...] = (), **options: Any) -> list[tuple[object, ...]]:
     """The versions that come of it; a learner dies after so many turns, and another goes on."""
     torch.set_num_threads(1)  # more of them sum in another order
     learner, done = place.learner(**SETTINGS, **options), 0

@@ -1,6 +1,7 @@
 """What a validation is set to, and how it is compared."""
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +23,8 @@ VERSIONS = [
 def test_the_first_version_that_differs_is_named_with_what_differs(place, field):
     other = list(VERSIONS)
     for index in range(place, 5):
-        changed = {"step": 0} if field == "step" else {field: "other"}
-        other[index] = replace(VERSIONS[index], hash="other", **{name: value for name, value in changed.items() if name != "hash"})
+        changed: dict[str, Any] = {"hash": "other", field: 0 if field == "step" else "other"}
+        other[index] = replace(VERSIONS[index], **changed)
     found = first_difference("queue", other, VERSIONS)
     assert (found.version, found.differs) == (place + 1, {"hash": "gradients", "step": "missing"}.get(field, field))
     assert first_difference("queue", other[:place], VERSIONS) is None
@@ -51,7 +52,15 @@ def test_lockstep_refuses_what_goes_by_the_clock():
 
 
 def report(**changes):
-    facts = {"game": "g", "seed": 0, "machine": "m", "settings": "s", "versions": VERSIONS, "runs": {}, "baseline": "agrees"}
+    facts: dict[str, Any] = {
+        "game": "g",
+        "seed": 0,
+        "machine": "m",
+        "settings": "s",
+        "versions": VERSIONS,
+        "runs": {},
+        "baseline": "agrees",
+    }
     return ValidationReport(**facts | {"first_difference": None} | changes)
 
 
@@ -70,7 +79,7 @@ def test_an_answer_is_a_baseline_for_its_own_kind_of_machine_alone(tmp_path):
 
 
 def test_kept_baselines_are_sound_and_found_by_machine_and_settings():
-    assert kept_baseline("tic_tac_toe", "an abacus", "s").startswith("none of tic_tac_toe on this kind of machine")
+    assert str(kept_baseline("tic_tac_toe", "an abacus", "s")).startswith("none of tic_tac_toe on this kind of machine")
     sections = lockstep_sections("tic_tac_toe", 0, "local")
     found = kept_baseline("tic_tac_toe", machine_kind(), fingerprint(sections))
     assert isinstance(found, str) or (found.passed and found.versions[0].games == 0)
