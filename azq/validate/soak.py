@@ -95,17 +95,18 @@ def soak(sections: RunSections, hardship: Hardship, iterations: int) -> SoakRepo
     sections, count = sections.model_copy(update={"learner": learner}), iterations + 1
     game, seen, rng = games.load(sections.run.game, **sections.run.params), Soak(), random.Random(hardship.seed)
     packed = random_observations(NetSpec.of(game), POSITIONS)
-    with started(sections, hardship) as system, contextlib.ExitStack() as stack, system.client() as client:
+    with started(sections, hardship) as system:
         folder = system.folder / RUN
-        catalog, fetch = WeightCatalog(RedisBus(client), RUN), fetch_from(open_store("file", directory=folder / "weights"))
-        published = stack.enter_context(contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch, HOST)))
-        served = stack.enter_context(contextlib.closing(open_stream(system.config().broker, RUN, sections, game, "soak")))
-        for version in range(1, count + 1):
-            await_version(system, version)
-            seen.look(system)
-            seen.compare(version, *(_evaluated(each, packed, version) for each in (served, published)))
-            if rng.random() < CHECKED:
-                seen.verify(folder, catalog)
+        with system.client() as client, contextlib.ExitStack() as stack:
+            catalog, fetch = WeightCatalog(RedisBus(client), RUN), fetch_from(open_store("file", directory=folder / "weights"))
+            published = stack.enter_context(contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch, HOST)))
+            served = stack.enter_context(contextlib.closing(open_stream(system.config().broker, RUN, sections, game, "soak")))
+            for version in range(1, count + 1):
+                await_version(system, version)
+                seen.look(system)
+                seen.compare(version, *(_evaluated(each, packed, version) for each in (served, published)))
+                if rng.random() < CHECKED:
+                    seen.verify(folder, catalog)
         found = versions(system, sections)[:count]
         system.stop()
         events = [event for _, event in SegmentReader(folder / "segments").newest(count * learner.lockstep_games)]
