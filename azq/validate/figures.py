@@ -16,7 +16,7 @@ from azq.wire.messages import SampleEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SoakLine:
     """One figure, its bounds, and whether it keeps them."""
 
     what: str
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class GameFigures:
-    lines: Sequence[Line]
+    lines: Sequence[SoakLine]
     curves: Mapping[str, Sequence[float]]  # a point a version
 
 
@@ -52,12 +52,12 @@ def game_figures(game: Rules, events: Sequence[SampleEvent], learner: LearnerCon
     rows = [_of_version(game, group, learner) for group in by_version]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     lines = [
-        Line("versions whose games are not all in the log", sum(len(group) != learner.lockstep_games for group in by_version), most=0),
-        Line("plies searched with other weights than their version's", sum(columns.pop("stale")), most=0),
-        Line("policy targets that do not sum to 1", sum(columns.pop("unsummed")), most=0),
-        Line("largest size of a root value", max(columns.pop("largest value")), most=1.0),
-        Line("least mean entropy of a version's targets, nats", min(columns["entropy of targets, nats"]), least=0.01),
-        Line("largest share of one result in a version", max(columns["share of first player's wins"]), most=0.999),
+        SoakLine("versions whose games are not all in the log", sum(len(group) != learner.lockstep_games for group in by_version), most=0),
+        SoakLine("plies searched with other weights than their version's", sum(columns.pop("stale")), most=0),
+        SoakLine("policy targets that do not sum to 1", sum(columns.pop("unsummed")), most=0),
+        SoakLine("largest size of a root value", max(columns.pop("largest value")), most=1.0),
+        SoakLine("least mean entropy of a version's targets, nats", min(columns["entropy of targets, nats"]), least=0.01),
+        SoakLine("largest share of one result in a version", max(columns["share of first player's wins"]), most=0.999),
     ]
     return GameFigures(lines, columns)
 

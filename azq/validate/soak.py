@@ -30,7 +30,7 @@ from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.store import open_store
 from azq.validate.alone import play_alone
-from azq.validate.figures import Line, game_figures, slope_per_100
+from azq.validate.figures import SoakLine, game_figures, slope_per_100
 from azq.validate.queued import PATIENCE_S, PREFIX, Hardship, await_version, started, versions
 from azq.validate.versions import HOST, first_difference
 from azq.waiting import until
@@ -81,7 +81,7 @@ class Soak:
 class SoakReport:
     game: str
     versions: int
-    lines: Sequence[Line]
+    lines: Sequence[SoakLine]
     curves: Mapping[str, Sequence[float]]
 
     @property
@@ -115,7 +115,7 @@ def soak(sections: RunSections, hardship: Hardship, iterations: int) -> SoakRepo
     figures = game_figures(game, sorted(events, key=lambda event: event.record.uid), learner, iterations)
     first = first_difference("queue", found, alone)
     lines = [
-        Line("versions other than in one process", iterations + 2 - first.version if first else 0, most=0),
+        SoakLine("versions other than in one process", iterations + 2 - first.version if first else 0, most=0),
         *_lines(seen),
         *figures.lines,
     ]
@@ -124,16 +124,16 @@ def soak(sections: RunSections, hardship: Hardship, iterations: int) -> SoakRepo
     )
 
 
-def _lines(seen: Soak) -> list[Line]:
+def _lines(seen: Soak) -> list[SoakLine]:
     settled = {role: curve[int(SETTLED * len(curve)) :] for role, curve in sorted(seen.memory.items())}
     return [
-        Line("versions with NaN or infinity", seen.finite.count(False), most=0),
-        Line("looks at which the ledger did not balance", seen.balanced.count(False), most=0),
-        Line("duplicates dropped", seen.duplicates, most=0),
-        Line("swaps after which served and published weights differ", len(seen.drifted), most=0),
-        Line("checkpoints read", len(seen.checkpoints), least=1),
-        Line("checkpoints that are not what was published", seen.checkpoints.count(False), most=0),
-        *(Line(f"memory of {role}, MB per 100 versions", slope_per_100(curve), most=MOST_MB) for role, curve in settled.items()),
+        SoakLine("versions with NaN or infinity", seen.finite.count(False), most=0),
+        SoakLine("looks at which the ledger did not balance", seen.balanced.count(False), most=0),
+        SoakLine("duplicates dropped", seen.duplicates, most=0),
+        SoakLine("swaps after which served and published weights differ", len(seen.drifted), most=0),
+        SoakLine("checkpoints read", len(seen.checkpoints), least=1),
+        SoakLine("checkpoints that are not what was published", seen.checkpoints.count(False), most=0),
+        *(SoakLine(f"memory of {role}, MB per 100 versions", slope_per_100(curve), most=MOST_MB) for role, curve in settled.items()),
     ]
 
 
