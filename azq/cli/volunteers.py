@@ -94,6 +94,18 @@ def volunteers_unblock(settings: Config, name: Name) -> Answer:
     return Answer({"unblocked": found.contributor}, f"{found.name} is in {standing.trust}")
 
 
+@volunteers_app.command("rename")
+@with_settings
+def volunteers_rename(
+    settings: Config, name: Name, to: Annotated[str, typer.Option("--to", help="The new name; without it he has none.")] = ""
+) -> Answer:
+    """Give a contributor another name, or none; from then on he cannot change it himself."""
+    with _contributors(settings) as contributors:
+        found = contributors.find(name)
+        called = contributors.rename(found.contributor, to)
+    return Answer({"renamed": found.contributor, "name": called}, f"{found.name} is called {called}")
+
+
 @volunteers_app.command("purge")
 @with_settings
 def volunteers_purge(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,13 @@ class MemoryGuests(Guests):
         self._guests: dict[str, Volunteer] = {}
         self._samples: dict[str, list[int]] = {}  # of each game, by contributor
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer:
+    def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer:
         with self._lock:
-            name = f"guest-{len(self._guests) + 1}"
-            return self._guests.setdefault(token or name, Volunteer(name, name, name))
+            fresh = f"guest-{len(self._guests) + 1}"
+            known = self._guests.get(token or fresh, Volunteer(fresh, fresh, fresh))
+            taken = name in {other.name for other in self._guests.values()} - {known.name}
+            self._guests[known.token] = found = replace(known, name=known.name if taken else name or known.name)
+            return replace(found, problem=f"somebody else is called {name}" if taken else "")
 
     def closed(self) -> str:
         return ""
@@ -58,7 +62,7 @@ class MemoryGuests(Guests):
             return {name: {"games": len(each), "samples": sum(each)} for name, each in self._samples.items()}
 
     def name(self, contributor: str) -> str:
-        return contributor
+        return self._guests[contributor].name
 
     def figures(self, contributors: Collection[str]) -> dict[str, dict[str, int]]:
         done = self.credit(())
@@ -70,7 +74,7 @@ class MemoryGuests(Guests):
         return dict.fromkeys(("ever", "month", "day"), sums)
 
     def leaderboard(self) -> list[dict[str, object]]:
-        return [{"name": name, "device": "", **sums, "last_ms": 0} for name, sums in self.credit(()).items()]
+        return [{"name": self.name(who), "device": "", **sums, "last_ms": 0} for who, sums in self.credit(()).items()]
 
 
 class Believer(Judge):

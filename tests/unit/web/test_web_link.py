@@ -36,7 +36,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
         const game = {{ uid: 2 ** 40, ticket: bytes(1), actions: bytes(2), policies: bytes(3), rootValues: bytes(4), simulations: bytes(5),
           weightVersions: bytes(6), spentMs: 7 }};
         const said = [
-          {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r" }},
+          {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r", name: "Ann" }},
           {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8 }},
           {{ tag: "Progress", games: 1, simulations: 2, evaluations: 3, plies: 4, playing: [2 ** 40], version: 5, cpu: 0.5 }},
           {{ tag: "GamesComplete", games: [tabGame(game)] }},
@@ -48,7 +48,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     """
     told: dict[str, Any] = json.loads(node(script))
     hello, ready, progress, complete, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
-    assert hello == tabs.Hello("1", "t", "", "d", "r")
+    assert hello == tabs.Hello("1", "t", "", "d", "r", "Ann")
     assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8)
     assert progress == tabs.TabProgress(1, 2, 3, 4, (2**40,), 5, 0.5)
     assert complete == tabs.GamesComplete((tabs.TabGame(2**40, b"\1", b"\2", b"\3", b"\4", b"\5", b"\6", 7),))
