@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
-from azq.errors import AzqError
+from azq.errors import AzqError, NotFound
 from azq.status.viewer import GameView
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
@@ -118,31 +118,42 @@ class NetworkFiles:
 
 
 class PublicFigures:
-    """What everybody may ask for, worked out at most every other second whoever asks."""
+    """What everybody may ask for of each run, `?run=NAME`, worked out at most every other second whoever asks."""
 
-    def __init__(self, tell: Callable[[], object]) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
-        self._until_s = 0.0
-        self._body = b""
+        self._told: dict[str, tuple[float, bytes]] = {}  # until when, by run
         self._lock = asyncio.Lock()
 
     async def answer(self, request: Request) -> Response:
+        run = request.query_params.get("run", "")
         async with self._lock:
-            if time.monotonic() >= self._until_s:
-                try:
-                    self._body = msgspec.json.encode(await asyncio.to_thread(self._tell))
-                except AzqError as error:
-                    return PlainTextResponse(f"no figures just now: {error}", HTTPStatus.SERVICE_UNAVAILABLE)
-                self._until_s = time.monotonic() + PUBLIC_LIFE_S
-        return Response(self._body, media_type="application/json")
+            until_s, body = self._told.get(run, (0.0, b""))
+            if time.monotonic() < until_s:
+                return Response(body, media_type="application/json")
+            answer = await answered(partial(self._tell, run))
+            if answer.status_code == HTTPStatus.OK:
+                self._told[run] = time.monotonic() + PUBLIC_LIFE_S, bytes(answer.body)
+            return answer
+
+
+async def answered(call: Callable[[], object]) -> Response:
+    """What a call in a thread returns, as JSON, or why it returns nothing."""
+    try:
+        return Response(msgspec.json.encode(await asyncio.to_thread(call)), media_type="application/json")
+    except NotFound as error:
+        status, detail = HTTPStatus.NOT_FOUND, str(error)
+    except AzqError as error:
+        status, detail = HTTPStatus.SERVICE_UNAVAILABLE, f"no figures just now: {error}"
+    return Response(msgspec.json.encode({"detail": detail}), status, media_type="application/json")
 
 
 class Telling(Protocol):
-    """What everybody may ask for; each call may take a while and raise `AzqError`."""
+    """What everybody may ask for of a run, by its name, or of the busiest; may take a while and raise `AzqError`, `NotFound` among it."""
 
-    def figures(self) -> dict[str, Any]: ...
-    def playable(self) -> Playable | None: ...
-    def game(self, uid: int) -> GameView | None: ...
+    def figures(self, run: str = "") -> dict[str, Any]: ...
+    def playable(self, run: str = "") -> Playable | None: ...
+    def game(self, uid: int, run: str = "") -> GameView: ...
 
 
 def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
@@ -162,10 +173,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         return PlainTextResponse("ok\n")
 
     async def game(request: Request) -> Response:
-        found = await asyncio.to_thread(public.game, request.path_params["uid"])
-        if found is None:
-            return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        return await answered(partial(public.game, request.path_params["uid"], request.query_params.get("run", "")))
 
     routes: list[BaseRoute] = [
         Route("/", to("/web/contribute/")),

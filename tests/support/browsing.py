@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from azq.bench.browser import chromium, open_tab
+from azq.bench.browser import open_tab
 from azq.errors import MissingExtra
+from azq.host.browser import chromium
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from azq.bench.browser import web
+from azq.host.browser import web
 
 WEB = web()
 SUPPORT = Path(__file__).parent

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import uvicorn
 from sharp_nets import KINDS, sharp_bytes
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from waiting import until
 
 from azq import games
@@ -34,6 +35,7 @@ from azq.wire.messages import GameRecord, Job, MatchResult, MatchSpec, ModelEven
 from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
+OTHER = "others"  # a second run, where a site has one
 
 
 class MemoryGuests(Guests):
@@ -100,7 +102,9 @@ class Believer(Judge):
 class TabSite:
     """`start` serves on a free port; `publish` puts out weights, which tabs get within a second or two."""
 
-    def __init__(self, folder: Path, kind: str = "mlp", num_simulations: int = 32, most_games: int = 400) -> None:
+    def __init__(
+        self, folder: Path, kind: str = "mlp", num_simulations: int = 32, most_games: int = 400, runs: tuple[str, ...] = (RUN,)
+    ) -> None:
         self.kind, self.game = kind, games.load(KINDS[kind][0])
         self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
@@ -113,7 +117,10 @@ class TabSite:
         self.sections = RunSections(
             run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",))
         )
-        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
+        self.runs = runs
+        for run in runs:
+            self.ledger.create_run(RunRecord(run, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
+        self.answers: list[tuple[str, int]] = []  # path and status of each
         self.url = ""
         self._server: uvicorn.Server | None = None
 
@@ -128,15 +135,15 @@ class TabSite:
     # What the gateway asks of its networks.
 
     def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
-        return self.update
+        return self.update and msgspec.structs.replace(self.update, run=record.run)
 
     def read(self, sha256: str) -> bytes | None:
         event = self._models.get(sha256)
         return self.store.get(event.uri, event.sha256) if event else None
 
-    def finished(self) -> list[SampleEvent]:
+    def finished(self, run: str = RUN) -> list[SampleEvent]:
         """All games that were committed."""
-        return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(RUN), 10_000)]
+        return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(run), 10_000)]
 
     def rate(self, versions: int) -> None:
         """Matches of so many versions, each stronger than the one before."""
@@ -151,7 +158,9 @@ class TabSite:
         gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, Believer(self.game), self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
         site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
-        settings = uvicorn.Config(site, host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(
+            self._noted(site), host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1
+        )
         self._server = server = uvicorn.Server(settings)
 
         async def serve() -> None:
@@ -162,10 +171,22 @@ class TabSite:
         self._thread.start()
         until(lambda: server.started, "the gateway")
         self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
-        lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
-        assert lease is not None
-        ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(RUN), self.sections, lambda: None)
+        for run in self.runs:
+            job = self.ledger.enqueue(Job("", run, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
+            lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
+            assert lease is not None
+            ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(run), self.sections, lambda: None)
+
+    def _noted(self, app: ASGIApp) -> ASGIApp:
+        async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+            async def note(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    self.answers.append((scope["path"], message["status"]))
+                await send(message)
+
+            await app(scope, receive, note)
+
+        return noted
 
     def stop(self) -> None:
         """The gateway ends; its games return to the pool."""

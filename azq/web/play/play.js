@@ -4,7 +4,7 @@ import { Refused, takeToken } from "../api.js";
 import { beside, board } from "../board.js";
 import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
-import { askForToken, themeButton } from "../frame.js";
+import { askForToken, pages, themeButton } from "../frame.js";
 import { Replay, thoughts } from "../replay.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
@@ -21,7 +21,7 @@ const page = { core: null, source: null, run: null, rules: null, opponents: [], 
 function readAddress() {
   const said = new URLSearchParams(location.hash.slice(1));
   const moves = (said.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
-  return { run: said.get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
+  return { run: said.get("run") ?? new URLSearchParams(location.search).get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
 }
 
 function address() {
@@ -255,6 +255,7 @@ async function start() {
   page.core ??= await loadCore("/web/azq.wasm");
   page.source ??= await findSource(guarded);
   if (!page.source.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
+  if (page.source.gateway && !document.querySelector(".pages")) document.querySelector(".mark").after(pages("play"));
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
   await openRun(said.run, said);
   try {
@@ -263,6 +264,7 @@ async function start() {
     begin();
     problem(`the link's moves are not those of a game (${error.message}); this is a new one`);
   }
+  if (said.run && said.run !== page.run.name) problem(`there is no run ${said.run} to play against; this is ${page.run.name}`);
 }
 
 /** A click on what may be done; on a point of backgammon it plays where there is one move from there, else shows where to. */

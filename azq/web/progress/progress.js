@@ -3,8 +3,8 @@
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
 import { ago, count, many, percent, signed, whole } from "../format.js";
-import { themeButton } from "../frame.js";
-import { fetchPublic, knownRun, strength } from "../public.js";
+import { pages, themeButton } from "../frame.js";
+import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { Replay, results } from "../replay.js";
 
 const ASK_MS = 5000;
@@ -35,9 +35,11 @@ function build() {
     byDevice = !byDevice;
     draw();
   });
+  const runs = h("select", { id: "runs", "aria-label": "run", hidden: true });
+  runs.addEventListener("change", () => location.assign(`?run=${encodeURIComponent(runs.value)}`));
   $("main").replaceChildren(
     h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Progress"), h("p", { id: "about", class: "muted" })),
-      h("div", { class: "go" }, h("a", { class: "button", href: "../contribute/" }, "contribute"))),
+      h("div", { class: "go" }, runs, h("a", { id: "join", class: "button", href: "../contribute/" }, "contribute"))),
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { id: "totals", class: "tiles three" }),
     h("div", { class: "halves" },
@@ -45,6 +47,7 @@ function build() {
         h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
       h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
     replay.element);
+  document.querySelector(".mark").after(pages("progress"));
   document.querySelector("header").append(themeButton());
 }
 
@@ -52,6 +55,8 @@ function draw() {
   show($("problem"), problem);
   show($("link"), h("span", { class: `pill ${problem ? "bad" : "good"}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
   if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment.");
+  $("runs").hidden = facts.runs.length < 2;
+  show($("runs"), facts.runs.map(({ run }) => h("option", { value: run, selected: run === facts.run }, run)));
   show($("title"), `${facts.game.replaceAll("_", " ")} · ${facts.run}`);
   show($("about"), `Version ${facts.version}, learned from ${whole(facts.run_totals.games)} games; volunteers played ${percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games))} of them.`);
   show($("totals"), PERIODS.map(([period, words]) => {
@@ -97,7 +102,7 @@ async function route() {
   if (uid === opened && ply !== undefined) return replay.goToPly(Number(ply));
   opened = uid;
   try {
-    replay.open(await fetchPublic(`/games/${uid}`), Number(ply ?? 0));
+    replay.open(await fetchPublic(`/games/${uid}`, runOfAddress()), Number(ply ?? 0));
   } catch (error) {
     replay.refuse(error.message);
   }
@@ -108,7 +113,7 @@ async function follow() {
   for (;;) {
     if (!document.hidden) {
       try {
-        facts = knownRun(await fetchPublic());
+        facts = knownRun(await fetchPublic("", runOfAddress()));
         problem = "";
       } catch (error) {
         problem = error.message;
