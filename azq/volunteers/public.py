@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.errors import NotFound, WireError
@@ -19,7 +21,7 @@ from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, MatchResult
+from azq.wire.messages import LearnerStatus, MatchResult, SampleEvent
 
 LEADERS = 100
 SHOWN = 20  # of the newest games
@@ -55,7 +57,11 @@ class Public:
         if room is None or event is None:
             raise NotFound("it is none of the newest games")
         game = room.sections.run
-        return view(game.game, GameFiles().load(game.game, game.params), event)
+        named = msgspec.structs.replace(event, worker=self._name(event))
+        return view(game.game, GameFiles().load(game.game, game.params), named)
+
+    def _name(self, event: SampleEvent) -> str:
+        return self._guests.name(event.worker.removeprefix(WORKER_PREFIX))
 
     def _room(self, run: str) -> Room | None:
         rooms = dict(self._gateway.rooms)
@@ -86,7 +92,7 @@ class Public:
                     "uid": event.record.uid,
                     "plies": len(event.record.actions) // 2,
                     "returns": event.returns,
-                    "name": self._guests.name(event.worker.removeprefix(WORKER_PREFIX)),
+                    "name": self._name(event),
                     "finished_ms": event.finished_ms,
                 }
                 for event in tuple(room.newest)[: -SHOWN - 1 : -1]

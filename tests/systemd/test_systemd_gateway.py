@@ -1,4 +1,4 @@
-"""The gateway's unit under a real systemd: tabs play through it, it is hardened, comes back after a death or a hang, and gives games back."""
+"""The gateway's unit under a real systemd: tabs play through it; it is hardened, comes back after a death or a hang, gives games back."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import { board } from "../board.js";
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { clock, count, many, percent, signed, whole } from "../format.js";
+import { clock, count, many, signed, whole } from "../format.js";
 import { pages, themeButton } from "../frame.js";
 import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { sha256 } from "../sha256.js";
@@ -299,7 +299,7 @@ function drawRun() {
   show($("title"), facts?.game ? `Play ${facts.game.replaceAll("_", " ")} for ${facts.run}` : "Play games for a run");
   show($("run"),
     tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations", run.simulations ? String(run.simulations) : "–"),
-    tile("games", facts ? count(facts.run_totals.games) : "–"), tile("of volunteers", facts ? percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games)) : "–"), tile("tabs now", facts ? String(facts.tabs) : "–"));
+    tile("games", facts ? count(facts.run_totals.games) : "–", "of this run, whoever played them"), tile("by volunteers", facts ? count(facts.totals.ever.games) : "–", "of all runs"), tile("tabs now", facts ? String(facts.tabs) : "–"));
 }
 
 /** What is known of the run that this tab plays for, or would. */

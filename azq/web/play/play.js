@@ -254,10 +254,11 @@ async function start() {
   const said = readAddress();
   page.core ??= await loadCore("/web/azq.wasm");
   page.source ??= await findSource(guarded);
-  if (!page.source.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
   if (page.source.gateway && !document.querySelector(".pages")) document.querySelector(".mark").after(pages("play"));
+  if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
   await openRun(said.run, said);
+  document.querySelector(".play").classList.remove("waiting");
   try {
     begin(said.moves);
   } catch (error) {
@@ -297,4 +298,4 @@ $("runs").addEventListener("change", telling(async () => { await openRun($("runs
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
 takeToken();
-telling(start)();
+telling(start)().finally(() => page.table || ($("status").textContent = ""));
