@@ -24,7 +24,7 @@ from azq.volunteers.guests import Guests, Volunteer
 from azq.volunteers.judges import Histories
 from azq.volunteers.names import guest_name, is_nobody, sounds_like, tidy, unfit
 from azq.volunteers.standing import ContributorStanding, TrackRecord, Trusted, standing_of
-from azq.volunteers.tallies import DAY_S, PERIODS, Tallies
+from azq.volunteers.tallies import DAY_S, PERIODS, SUMS, Tallies
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -260,4 +260,4 @@ def _hashed(secret: str) -> bytes:
 
 
 def _games(sums: dict[str, int]) -> dict[str, int]:
-    return {name: sums.get(name, 0) for name in ("games", "samples")}
+    return {name: sums.get(name, 0) for name in SUMS}

@@ -6,14 +6,12 @@ import asyncio
 import gzip
 import re
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,10 +24,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError, NotFound
-from azq.status.viewer import GameView
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
-from azq.volunteers.playable import Playable
+from azq.volunteers.public import Public
 
 FOLDER = str(files("azq") / "web")
 CORE = "azq.wasm"
@@ -83,38 +80,30 @@ def _packed(file: Path) -> bytes:
     return gzip.compress(file.read_bytes(), mtime=0)
 
 
-class NetworkFiles:
+def network_files(networks: Networks) -> Callable[[Request], Awaitable[Response]]:
     """`/models/<sha256>.onnx`: what a name says never changes."""
 
-    def __init__(self, networks: Networks) -> None:
-        self._networks = networks
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+    @lru_cache(NETWORKS_KEPT)
+    def read(sha256: str) -> bytes:
+        if (data := networks.read(sha256)) is None:
+            raise NotFound("nobody was told of it")
+        return data
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         name = request.path_params["name"]
         found = re.fullmatch(r"([0-9a-f]{64})\.onnx", name)
-        headers = {"ETag": f'"{found[1]}"', "Cache-Control": FOREVER} if found else {}
-        if found and request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        data = await self._read(found[1]) if found else None
-        if data is None:
+        if found is None:
             return PlainTextResponse(f"no network {name} is served here", HTTPStatus.NOT_FOUND)
-        return Response(data, media_type="application/octet-stream", headers=headers)
+        headers = {"ETag": f'"{found[1]}"', "Cache-Control": FOREVER}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        try:
+            return Response(await asyncio.to_thread(read, found[1]), media_type="application/octet-stream", headers=headers)
+        except AzqError as error:
+            log.warning("network_unread", sha256=found[1], reason=str(error))
+            return PlainTextResponse(f"no network {name} is served here", HTTPStatus.NOT_FOUND)
 
-    async def _read(self, sha256: str) -> bytes | None:
-        if sha256 not in self._kept:
-            try:
-                data = await asyncio.to_thread(self._networks.read, sha256)
-            except AzqError as error:
-                log.warning("network_unread", sha256=sha256, reason=str(error))
-                data = None
-            if data is None:
-                return None
-            self._kept[sha256] = data
-            while len(self._kept) > NETWORKS_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(sha256)
-        return self._kept[sha256]
+    return answer
 
 
 class PublicFigures:
@@ -148,15 +137,7 @@ async def answered(call: Callable[[], object]) -> Response:
     return Response(msgspec.json.encode({"detail": detail}), status, media_type="application/json")
 
 
-class Telling(Protocol):
-    """What everybody may ask for of a run, by its name, or of the busiest; may take a while and raise `AzqError`, `NotFound` among it."""
-
-    def figures(self, run: str = "") -> dict[str, Any]: ...
-    def playable(self, run: str = "") -> Playable | None: ...
-    def game(self, uid: int, run: str = "") -> GameView: ...
-
-
-def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
+def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
     """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves."""
 
     @asynccontextmanager
@@ -184,7 +165,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         Route("/v1/public", PublicFigures(public.figures).answer),
         Route("/v1/public/play", PublicFigures(public.playable).answer),
         Route("/v1/public/games/{uid:int}", game),
-        Route("/models/{name}", NetworkFiles(networks).answer),
+        Route("/models/{name}", network_files(networks)),
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]

@@ -15,6 +15,7 @@ from azq.wire.messages import SampleEvent
 
 DAY_S = 86_400
 PERIODS = {"ever": ("ever", 0), "month": ("%Y-%m", 400 * DAY_S), "day": ("%Y-%m-%d", 40 * DAY_S)}  # name of its key, life
+SUMS = ("games", "samples")
 
 
 class Tallies:
@@ -41,13 +42,10 @@ class Tallies:
 
     def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
         """What some did, ever."""
-        fields = [(contributor, what) for contributor in contributors for what in ("games", "samples")]
+        fields = [f"{what} {contributor}" for contributor in contributors for what in SUMS]
         with translate(self.client):
-            values: Any = self.client.hmget(self._key("ever"), [f"{what} {contributor}" for contributor, what in fields]) if fields else []
-        sums: dict[str, dict[str, int]] = {}
-        for (contributor, what), value in zip(fields, values, strict=True):
-            sums.setdefault(contributor, {})[what] = int(value or 0)
-        return sums
+            values: Any = iter(self.client.hmget(self._key("ever"), fields) if fields else ())  # type: ignore[arg-type]
+        return {contributor: {what: int(next(values) or 0) for what in SUMS} for contributor in contributors}
 
     def sums(self, period: str) -> dict[str, dict[str, int]]:
         """Games, samples and the time of the last game of each contributor in a period."""
@@ -64,7 +62,7 @@ class Tallies:
         found = {}
         for period in PERIODS:
             sums = self.sums(period).values()
-            found[period] = {name: sum(one.get(name, 0) for one in sums) for name in ("games", "samples")} | {"contributors": len(sums)}
+            found[period] = {name: sum(one.get(name, 0) for one in sums) for name in SUMS} | {"contributors": len(sums)}
         return found
 
     def _key(self, period: str) -> str:

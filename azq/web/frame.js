@@ -25,9 +25,12 @@ export function themeButton() {
   return button;
 }
 
-/** The ways to the pages for everybody; `current` is the folder of this one. */
-export const pages = (current) => h("nav", { class: "pages", "aria-label": "pages" },
-  PAGES.map((one) => h("a", { href: `/web/${one}/`, "aria-current": one === current && "page" }, one)));
+/** Shows the ways to the pages for everybody; `current` is the folder of this one. */
+export function showPages(current) {
+  if (document.querySelector(".pages")) return;
+  const links = PAGES.map((one) => h("a", { href: `/web/${one}/`, "aria-current": one === current && "page" }, one));
+  document.querySelector(".mark").after(h("nav", { class: "pages", "aria-label": "pages" }, links));
+}
 
 let asking = null;
 

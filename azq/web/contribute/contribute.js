@@ -4,7 +4,7 @@ import { board } from "../board.js";
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
 import { clock, count, many, signed, whole } from "../format.js";
-import { pages, themeButton } from "../frame.js";
+import { showPages, themeButton } from "../frame.js";
 import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { sha256 } from "../sha256.js";
 import { Crew } from "./crew.js";
@@ -259,7 +259,7 @@ function build() {
         h("section", { class: "panel" }, h("h2", {}, "the run"), h("div", { id: "choice", class: "control", hidden: true }, h("label", { for: "runs" }, "play for"), runs), h("p", { id: "elsewhere", class: "warn" }),
           h("div", { id: "run", class: "tiles three" })),
         chart.element)));
-  document.querySelector(".mark").after(pages("contribute"));
+  showPages("contribute");
   document.querySelector("header").append(themeButton());
 }
 

@@ -4,7 +4,7 @@ import { Refused, takeToken } from "../api.js";
 import { beside, board } from "../board.js";
 import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
-import { askForToken, pages, themeButton } from "../frame.js";
+import { askForToken, showPages, themeButton } from "../frame.js";
 import { Replay, thoughts } from "../replay.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
@@ -254,7 +254,7 @@ async function start() {
   const said = readAddress();
   page.core ??= await loadCore("/web/azq.wasm");
   page.source ??= await findSource(guarded);
-  if (page.source.gateway && !document.querySelector(".pages")) document.querySelector(".mark").after(pages("play"));
+  if (page.source.gateway) showPages("play");
   if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
   await openRun(said.run, said);

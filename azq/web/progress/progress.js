@@ -3,7 +3,7 @@
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
 import { ago, count, many, signed, whole } from "../format.js";
-import { pages, themeButton } from "../frame.js";
+import { showPages, themeButton } from "../frame.js";
 import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { Replay, results } from "../replay.js";
 
@@ -47,7 +47,7 @@ function build() {
         h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
       h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
     replay.element);
-  document.querySelector(".mark").after(pages("progress"));
+  showPages("progress");
   document.querySelector("header").append(themeButton());
 }
 
