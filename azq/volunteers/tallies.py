@@ -44,7 +44,7 @@ class Tallies:
         """What some did, ever."""
         fields = [f"{what} {contributor}" for contributor in contributors for what in SUMS]
         with translate(self.client):
-            values: Any = iter(self.client.hmget(self._key("ever"), fields) if fields else ())  # type: ignore[arg-type]
+            values: Any = iter(self.client.hmget(self._key("ever"), fields) if fields else ())
         return {contributor: {what: int(next(values) or 0) for what in SUMS} for contributor in contributors}
 
     def sums(self, period: str) -> dict[str, dict[str, int]]:
