@@ -13,13 +13,12 @@ from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.guests import Guests
-from azq.volunteers.judging import WORKER_PREFIX
 from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, MatchResult
+from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, MatchResult
 
 LEADERS = 100
 SHOWN = 20  # of the newest games
@@ -79,7 +78,7 @@ class Public:
                     "uid": event.record.uid,
                     "plies": len(event.record.actions) // 2,
                     "returns": event.returns,
-                    "name": self._guests.name(event.worker.removeprefix(WORKER_PREFIX)),
+                    "name": self._guests.name(event.worker.removeprefix(BROWSER_PREFIX)),
                     "finished_ms": event.finished_ms,
                 }
                 for event in tuple(room.newest)[: -SHOWN - 1 : -1]

@@ -14,7 +14,7 @@ from waiting import until
 
 from azq.host.fronts import free_port
 from azq.replay.readers import SegmentReader
-from azq.volunteers.judging import WORKER_PREFIX
+from azq.wire.messages import BROWSER_PREFIX
 
 RUN = "tabs"
 SETTINGS = (
@@ -51,7 +51,7 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     assert last["weight_version"] > 2
     workers = {event.worker for _, event in SegmentReader(tmp_path / RUN / "segments").newest(10_000)}
     assert len(workers) == 2
-    assert all(worker.startswith(WORKER_PREFIX) for worker in workers)
+    assert all(worker.startswith(BROWSER_PREFIX) for worker in workers)
     # 162 with a network that knows nothing; as a rule none is left.
     assert len(losing_lines(move_of(tmp_path, RUN))) <= 10
 
