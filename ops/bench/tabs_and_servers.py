@@ -79,7 +79,7 @@ def all_decisions(name: str) -> tuple[Position, ...]:
         if text not in solved:
             if state.is_terminal():
                 return state.returns()[len(actions) % 2]
-            moves = {}
+            moves: dict[tuple[int, ...], float] = {}
             for action in state.legal_actions():
                 child = state.clone()
                 child.apply_action(action)

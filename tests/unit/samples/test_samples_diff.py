@@ -18,7 +18,7 @@ from azq.samples.played import ROW, read_games
 from azq.wire.messages import SampleEvent
 
 GAMES = 400
-HONEST = {"algorithm": "puct", "num_simulations": 32, "temperature_plies": 4}
+HONEST: dict[str, Any] = {"algorithm": "puct", "num_simulations": 32, "temperature_plies": 4}
 
 
 @cache
