@@ -56,8 +56,8 @@ def stats_text(found: Mapping[str, SampleStats]) -> str:
     """A column a group, the largest ones."""
     shown = dict(sorted(found.items(), key=lambda group: -group[1].games)[:SHOWN])
     columns = [_column(each) for each in shown.values()]
-    lines = [f"{'':<26}" + "".join(f"{name[-24:]:>26}" for name in shown)]
-    lines += [f"{label:<26}" + "".join(f"{column[label]:>26}" for column in columns) for label in columns[0]]
+    lines = [f"{'':<26}" + "".join(f"{name[-28:]:>32}" for name in shown)]
+    lines += [f"{label:<26}" + "".join(f"{column[label]:>32}" for column in columns) for label in columns[0]]
     more = len(found) - len(shown)
     return "\n".join([*lines, f"and {more} smaller groups: --json"] if more else lines)
 
