@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import ConfigError, NotFound
+from azq.games import Game
 from azq.wire.messages import BROWSER_PREFIX, SampleEvent
 
 BINS = 10  # of root values from -1 to 1
@@ -37,12 +38,6 @@ ROW = np.dtype(
         ("bins", "f4", (3, BINS)),  # searched plies by root value: number, sum of root values, sum of results
     ]
 )
-
-
-class Seats(Protocol):
-    """What figures ask of a game's rules; `azq._core.Game` fulfils it."""
-
-    def replay(self, actions: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int8], NDArray[np.float32]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def source_of(worker: str) -> str:
     return "browser" if worker.startswith(BROWSER_PREFIX) else "server"
 
 
-def read_games(rules: Seats, events: Iterable[SampleEvent], opening_plies: int = OPENING_PLIES) -> PlayedGames:
+def read_games(rules: Game, events: Iterable[SampleEvent], opening_plies: int = OPENING_PLIES) -> PlayedGames:
     """The figures of games, read one after the other. Raises `NotFound` without any, `IllegalActionError` for those of other rules."""
     workers: dict[str, int] = {}
     newest = 0
