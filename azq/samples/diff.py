@@ -47,9 +47,9 @@ class SamplesDiff:
 
 
 def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, seed: int = 0) -> SamplesDiff:
-    """Compares games, rows of `ROW`; with `match_versions` only those of versions that both have, permuted within each version.
+    """Compares games, rows of `ROW`; with `match_versions` only those of versions that both have.
 
-    So another mix of versions is no difference.
+    They are permuted within a version, and each version has one weight in both groups, so another mix of versions is no difference.
     """
     kept = [first, second]
     if match_versions:
@@ -60,8 +60,9 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
     if not min(sizes):
         return SamplesDiff(sizes, left_out, [], TOO_FEW)
     rows = np.concatenate(kept)
-    labels = _labels(rows["version"] if match_versions else np.zeros(len(rows)), sizes[0], np.random.default_rng(seed))
-    distances = {name: _distances(rows[name], labels, name in CLASSES) for name in NUMBERS + CLASSES}
+    strata = np.unique(rows["version"] if match_versions else np.zeros(len(rows)), return_inverse=True)[1]
+    labels, weights = _labels(strata, sizes[0], np.random.default_rng(seed)), _weights(strata, sizes[0])
+    distances = {name: _distances(rows[name], labels, weights, name in CLASSES) for name in NUMBERS + CLASSES}
     # Equal sums in another order differ by a rounding.
     p_values = {name: float((found >= found[0] - 1e-9).mean()) for name, found in distances.items()}
     corrected = holm(p_values)
@@ -69,7 +70,7 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
     for name, found in distances.items():
         noticed = float(np.quantile(found[1:], 1 - ALPHA / len(distances)))
         verdict = DIFFERS if corrected[name] < ALPHA else TOO_FEW if noticed > COARSE else AGREES
-        of_first, of_second = (_told(rows[name], part[name], name in CLASSES) for part in kept)
+        of_first, of_second = (_told(rows[name], np.where(labels[0] == own, weights[own], 0.0), name in CLASSES) for own in (1, 0))
         figures.append(Comparison(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
     verdicts = {figure.verdict for figure in figures}
     return SamplesDiff(sizes, left_out, figures, next(each for each in (DIFFERS, TOO_FEW, AGREES) if each in verdicts))
@@ -95,26 +96,33 @@ def _labels(strata: NDArray[Any], first: int, rng: np.random.Generator) -> NDArr
     return labels
 
 
-def _distances(figures: NDArray[Any], labels: NDArray[np.bool_], classes: bool) -> NDArray[np.float64]:
+def _weights(strata: NDArray[np.intp], first: int) -> NDArray[np.float64]:
+    """(2, N) what a game counts in the second and in the first group: each stratum has one share of both (Mantel and Haenszel's)."""
+    every, of_first = np.bincount(strata), np.bincount(strata[:first], minlength=strata.max() + 1)
+    shares = np.stack([of_first, every - of_first]) / every
+    weights: NDArray[np.float64] = (shares / (shares[0] * shares[1] * every).sum())[:, strata]
+    return weights
+
+
+def _distances(figures: NDArray[Any], labels: NDArray[np.bool_], weights: NDArray[np.float64], classes: bool) -> NDArray[np.float64]:
     """(1 + B,) between the two groups, for each labelling."""
     of = np.unique(figures, return_inverse=True)[1]  # NaNs are one class, the last
     if classes:
         rank = np.argsort(np.argsort(-np.bincount(of), kind="stable"), kind="stable")
         of = np.minimum(rank, TOLD_APART)[of]
-    every = np.bincount(of)
-    size, first = len(figures), int(labels[0].sum())
-    found = []
+    width, found = of.max() + 1, []
     for start in range(0, len(labels), AT_ONCE):
         part = labels[start : start + AT_ONCE]
-        flat = (of + len(every) * np.arange(len(part))[:, None])[part]
-        counts = np.bincount(flat, minlength=len(part) * len(every)).reshape(len(part), -1)
-        apart = counts / first - (every - counts) / (size - first)
+        flat = of + width * np.arange(len(part))[:, None]
+        apart = np.bincount(flat.ravel(), np.where(part, weights[1], -weights[0]).ravel(), len(part) * width).reshape(len(part), -1)
         found.append(np.abs(apart).sum(axis=1) / 2 if classes else np.abs(apart.cumsum(axis=1)).max(axis=1))
     return np.concatenate(found)
 
 
-def _told(both: NDArray[Any], part: NDArray[Any], classes: bool) -> float:
-    if not classes:
-        return float(np.nanmean(part)) if np.isfinite(part).any() else 0.0
-    values, counts = np.unique(both, return_counts=True)
-    return float((part == values[counts.argmax()]).mean())
+def _told(figures: NDArray[Any], weights: NDArray[np.float64], classes: bool) -> float:
+    """A mean, or the share of what is commonest."""
+    if classes:
+        values, counts = np.unique(figures, return_counts=True)
+        return float(weights @ (figures == values[counts.argmax()]))
+    known = np.isfinite(figures)
+    return float(weights[known] @ figures[known] / max(1e-12, weights[known].sum()))
