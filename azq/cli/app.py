@@ -12,6 +12,7 @@ from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
+from azq.cli.samples import samples_app
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
@@ -69,6 +70,7 @@ GROUPS = {
     "runs": rest.runs_app,
     "jobs": rest.jobs_app,
     "weights": rest.weights_app,
+    "samples": samples_app,
     "fleet": fleet.fleet_app,
     "volunteers": volunteers_app,
     "config": look.config_app,
