@@ -51,6 +51,7 @@ COMMANDS: dict[str, Command] = {
     "move": play.move,
     "match": play.match,
     "grade": play.grade,
+    "replay": play.replay,
     "worker": processes.worker,
     "inference": processes.inference,
     "learner": processes.learner,
