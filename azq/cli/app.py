@@ -61,6 +61,7 @@ COMMANDS: dict[str, Command] = {
     "top": look.top,
     "doctor": look.doctor,
     "profile": look.profile,
+    "compare": look.compare,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,
