@@ -62,6 +62,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": look.doctor,
     "profile": look.profile,
     "compare": look.compare,
+    "report": look.report,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import numpy as np
 from azq.arena import positions
 from azq.arena.grade import Mark, marks
 from azq.arena.match import unit
-from azq.arena.player import Ground
-from azq.arena.players import make_player
 from azq.arena.rating import Z95
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.console.move import open_player
+from azq.console.play import Seating, seated
 from azq.console.profile import pyplot_of
 from azq.errors import ConfigError
 from azq.host.brokers import reading_control
@@ -41,26 +38,26 @@ def compare_runs(
     if by not in AXES:
         raise ConfigError(f"--by {by!r} is not one of {', '.join(AXES)}")
     if len(weights) not in (0, len(runs)):
-        raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one each with commas, or none for the newest")
+        raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one for each in turn, or none for the newest")
     with reading_control(config) as client:
         compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in runs], by)
     if not count or not positions.available(compared.game):
         return compared, []
     chosen = positions.choose(positions.load(compared.game), count, 0)
     graded = [
-        _marked(config, run, version, num_simulations, chosen) for run, version in zip(runs, weights or ["latest"] * len(runs), strict=True)
+        _marked(config, run, version, num_simulations, compared.game, chosen)
+        for run, version in zip(runs, weights or ["latest"] * len(runs), strict=True)
     ]
     return compared, [_paired(run, graded[0], found) for run, found in zip(runs[1:], graded[1:], strict=True)]
 
 
-Marked = tuple[int, float, list[Mark]]  # weight version, the game's unit of loss, a mark each position
+Marked = tuple[str, float, list[Mark]]  # the player, the game's unit of loss, a mark each position
 
 
-def _marked(config: Config, run: str, weights: str, num_simulations: int, chosen: Sequence[positions.Position]) -> Marked:
-    agent = open_player(config, game=None, run=run, weights=weights, num_simulations=num_simulations)
-    with closing(agent.evaluator):
-        ground = Ground(agent.game, agent.evaluator, agent.search, num_simulations, slots=SLOTS, latest=agent.weight_version)
-        return agent.weight_version, unit(agent.game).loss_scale, marks(agent.game, make_player("latest", ground), chosen)
+def _marked(config: Config, run: str, weights: str, num_simulations: int, game: str, chosen: Sequence[positions.Position]) -> Marked:
+    seating = Seating(game, run, weights, num_simulations, slots=SLOTS)
+    with seated(config, seating, ["latest"]) as (rules, (player,)):
+        return player.name, unit(rules).loss_scale, marks(rules, player, chosen)
 
 
 def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
@@ -70,7 +67,7 @@ def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
         "errors": [(one.loses_class, two.loses_class) for one, two in zip(first[2], other[2], strict=True)],
         "loss": [(scale * one.loss, scale * two.loss) for one, two in zip(first[2], other[2], strict=True)],
     }
-    found: dict[str, Any] = {"run": run, "versions": [first[0], other[0]], "positions": len(first[2])}
+    found: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[2])}
     for name, pairs in columns.items():
         table = np.asarray(pairs, np.float64)
         difference, low, high = paired_interval(table[:, 1] - table[:, 0])
@@ -113,7 +110,7 @@ def comparison_text(compared: Comparison, paired: Sequence[dict[str, Any]]) -> l
             told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
             values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
             lines.append(
-                f"{pair['run']} v{pair['versions'][1]}, {name}: {told}: {values} of v{pair['versions'][0]}, {pair['positions']} positions"
+                f"{pair['run']} {pair['players'][1]}, {name}: {told}: {values} of {pair['players'][0]}, {pair['positions']} positions"
             )
     if compared.settings:
         lines += ["", "settings that differ"]

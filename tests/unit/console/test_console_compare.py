@@ -13,6 +13,7 @@ from azq.arena.positions import load as load_positions
 from azq.bus.embedded import EmbeddedServer
 from azq.config import Config, dump_run, load
 from azq.console import compare as comparing
+from azq.console import move
 from azq.console.compare import compare_runs, comparison_text, comparison_values, paired_interval
 from azq.console.move import Agent
 from azq.errors import ConfigError, InvalidRequest, NotFound
@@ -48,10 +49,10 @@ def test_networks_meet_the_same_positions(monkeypatch: pytest.MonkeyPatch) -> No
     def open_player(config: Config, *, weights: str, num_simulations: int, **_: object) -> Agent:
         return Agent(game, UniformEvaluator(7), int(weights), config.search, num_simulations)
 
-    monkeypatch.setattr(comparing, "open_player", open_player)
-    first, other = (comparing._marked(load(), "any", str(version), count, chosen) for version, count in ((3, 16), (4, 200)))
+    monkeypatch.setattr(move, "open_player", open_player)
+    first, other = (comparing._marked(load(), "any", str(version), count, "connect_four", chosen) for version, count in ((3, 16), (4, 200)))
     found = comparing._paired("other", first, other)
-    assert (found["versions"], found["positions"]) == ([3, 4], 12)
+    assert (found["players"], found["positions"]) == (["weights:3", "weights:4"], 12)
     assert found["loss"]["low"] <= found["loss"]["difference"] <= found["loss"]["high"]
     assert found["errors"]["values"][0] == pytest.approx(sum(mark.loses_class for mark in first[2]) / 12, abs=1e-6)
 
