@@ -318,6 +318,8 @@ class HistoryPoint(Message, frozen=True):
     step: int = 0  # 0: no live learner, or none that has begun
     weight_version: int = 0
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
+    games: int = 0  # finished
+    cores: dict[str, float] = {}  # CPU by role, of processes that tell their phases
 
 
 class PurgeOrders(Message, frozen=True):
