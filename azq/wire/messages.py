@@ -81,6 +81,8 @@ class WeightEvent(Message, frozen=True):
     published_ms: int
     blocks: int = 0  # of the network they are for; 0: older weights, whose event does not say
     channels: int = 0
+    samples_sha256: str = ""  # in lockstep: of the samples that were new since the version before, in no order
+    order_sha256: str = ""  # and of the batches that were drawn since then, one after the other
 
 
 class ModelEvent(Message, frozen=True):
