@@ -136,6 +136,7 @@ class LearnerConfig(Section):
     threads: FewOrNone = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile, which takes a minute when training begins; used where a step is then measured to be faster
+    freeze: Literal["none", "trunk"] = "none"  # what does not learn; trunk: all but the heads, for weights that came from elsewhere
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
@@ -152,6 +153,8 @@ class LearnerConfig(Section):
     def _sound(self) -> LearnerConfig:
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.freeze != "none" and self.growth:
+            raise ValueError("growth changes the trunk that freeze keeps as it is; set one of the two")
         if self.batch_size < self.ranks:
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self

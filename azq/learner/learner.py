@@ -18,6 +18,7 @@ from azq.errors import StoreError
 from azq.goals import Done, Goals
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
+from azq.learner.curves import ResultCurves
 from azq.learner.data.intake import Intake
 from azq.learner.data.intake_loop import IntakeLoop
 from azq.learner.lockstep import Lockstep
@@ -25,7 +26,7 @@ from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.tracking import ResultCurves, Tracker
+from azq.learner.tracking.tracker import Tracker
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
 from azq.nets import WeightsMeta, to_bytes
@@ -124,7 +125,7 @@ class Learner:
         self.save()
         self._voice.attempt(self.report)
         self.ranks.close()
-        self.tracker.flush()
+        self.tracker.close()
         log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
 
     def shares(self) -> dict[str, float]:
@@ -244,6 +245,7 @@ class Learner:
         event = self.publisher.publish(data, version, step, **told)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
+        self.tracker.published(event, partial(self.publisher.fetch, event))
         self._track()
         self.trainer.reset_losses()
 
@@ -264,6 +266,7 @@ class Learner:
             "weights/version": float(status.weight_version),
         }
         values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
+        values |= {name.replace("_", "/", 1): share for name, share in self.shares().items()}
         self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
         self.tracker.flush()
 

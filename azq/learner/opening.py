@@ -33,7 +33,7 @@ from azq.learner.rounds import Ranks
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
-from azq.learner.tracking import Tracker
+from azq.learner.tracking.tracker import Tracker
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta

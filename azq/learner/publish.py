@@ -75,6 +75,10 @@ class Publisher:
             self._forget_old()
         return event
 
+    def fetch(self, event: WeightEvent) -> bytes:
+        """Weights that were published, as their file; raises `StoreError`."""
+        return self._store.get(event.uri, event.sha256)
+
     def offer_again(self, events: Iterable[WeightEvent]) -> None:
         """Announces the newest weights that are whole to a stream that holds none: its control plane forgot them."""
         for event, _ in self.whole(sorted(events, key=lambda event: event.version, reverse=True)):
