@@ -79,9 +79,9 @@ def _toml(value: Any) -> str:
 
 
 def fingerprint(sections: RunSections) -> str:
-    """Of the settings that weights follow from; who evaluates is none of them."""
-    values = dump_run(sections)
-    del values["selfplay"]["evaluator"]
+    """Of the settings that weights follow from, but for defaults: a setting that is new alters none. Who evaluates is none of them."""
+    values = sections.model_dump(mode="json", exclude_defaults=True)
+    values["selfplay"].pop("evaluator", None)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
