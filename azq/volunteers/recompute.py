@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
+from azq.wire.tabs import luck_of
 
 SLOTS = 256  # plies that are searched in step
 Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (L, A), values (L, V)
@@ -78,7 +79,7 @@ def _search(
 ) -> list[Difference]:
     search = _core.Search(game, config, num_slots=len(chosen), seed=seed, autoplay=False)
     for slot, each in enumerate(chosen):
-        search.start(slot, each.uid, each.game["actions"][: each.ply])
+        search.start(slot, luck_of(each.uid), each.game["actions"][: each.ply])
     capacity = len(chosen) * config.leaves_per_step
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while leaves := search.collect(packed, slots):

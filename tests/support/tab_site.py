@@ -123,7 +123,7 @@ class TabSite:
 
     # What the gateway asks of its networks.
 
-    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
+    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
         return self.update
 
     def read(self, sha256: str) -> bytes | None:
