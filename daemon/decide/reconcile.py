@@ -120,11 +120,9 @@ def _survives(view: JobView, state: RunState) -> bool:
 
 def _route(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_name(Kind.EVAL, evaluation.tag)
-    return (
-        evaluation
-        if slots_of(offers, queue) or not evaluation.specs
-        else do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
-    )
+    if slots_of(offers, queue) or not evaluation.specs:
+        return evaluation
+    return do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
 def _deliver(state: RunState, own_tag: str, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -198,7 +196,10 @@ def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene
     matches = _matches(arena, sections.run.seed, seen)
     tabs = Kind.EVAL in sections.volunteers.kinds and not finished and slots_of(scene.offers, TABS_MATCHES)
     for_tabs = [match for match in matches if tabs and match.second.startswith("weights:")]
-    specs = [*(match for match in matches if match not in for_tabs), *_grade(sections, seen.weight_version, scene)]
+    specs: list[MatchSpec | GradeSpec] = [
+        *(match for match in matches if match not in for_tabs),
+        *_grade(sections, seen.weight_version, scene),
+    ]
     return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs)) if specs or for_tabs else None
 
 
