@@ -22,8 +22,8 @@ from azq.config import SearchConfig
 from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
 from azq.search.search import exploring, make_search
-from azq.waiting import Backoff
 from azq.volunteers.recompute import Outputs
+from azq.waiting import Backoff
 from azq.wire.arrays import pack_record, unpack_record
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord
