@@ -116,7 +116,8 @@ def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Ou
     return [_brought(record, handed.ticket) for record, handed in zip(records, asked.games, strict=True)]
 
 
-def _uniform(asked: EvalGames) -> Callable[[int, NDArray[np.uint8]], Outputs]:
+def uniform(asked: EvalGames) -> Callable[[int, NDArray[np.uint8]], Outputs]:
+    """Outputs that are all alike, for `play_match`."""
     game = games.load(asked.networks[0].game, **asked.networks[0].params)
     width, depth = game.num_distinct_actions(), game.value_size()
     return lambda _, packed: (np.zeros((len(packed), width), np.float16), np.zeros((len(packed), depth), np.float16))
@@ -206,7 +207,7 @@ class SimulatedTab:
                     self._play = Play(self._told, heard, self.slots)
                 self._play.take(heard)
             case EvalGames():
-                brought = play_match(heard, _uniform(heard))
+                brought = play_match(heard, uniform(heard))
                 self.finished.update((game.uid, game) for game in brought)
                 _bring(socket, brought)
             case Accepted():
