@@ -21,6 +21,7 @@ from azq.wire.tabs import Accepted, Refused, TabGame, is_match
 NOT_YOURS = "it was not handed to you"
 LATE = "others play it, or it is finished"
 DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
+MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
 CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
 
 Ticket = Callable[[int, str, GameRecord], bytes]  # of a game by its number, for a contributor, from what he is handed
@@ -67,6 +68,7 @@ class Tab:
     heard_s: float
     room: int = 0  # games that it plays at once
     match_room: int = 0  # games of matches, besides
+    slow: bool = False  # it kept one for too long, and gets no more
     plays: set[int] = field(default_factory=set)  # with a lease or without
 
 
@@ -161,12 +163,15 @@ class Sessions:
             self._refuse(tab, uid, LATE, "late")
 
     def expire(self, now_s: float) -> None:
-        """Games of tabs that were silent for too long go to others; claims that waited too long are refused."""
+        """Games of tabs that were silent, or kept a match waiting, for too long go to others; claims that waited too long are refused."""
         for uid, game in self.games.items():
             if game.place is not Place.PLAYING:
                 continue
             tab = self.tabs.get(game.tab)
-            if now_s - max(game.since_s, tab.heard_s if tab else 0.0) >= self._patience.silent_s:
+            slow = is_match(uid) and now_s - game.since_s >= MATCH_HELD_S
+            if slow and tab is not None:
+                tab.slow = True
+            if slow or now_s - max(game.since_s, tab.heard_s if tab else 0.0) >= self._patience.silent_s:
                 self._wait(uid, now_s)
         for (uid, contributor), claim in tuple(self.claims.items()):
             if now_s - claim.since_s >= self._patience.late_s:
@@ -301,7 +306,7 @@ class Sessions:
 
     def _room(self, tab: Tab, now_s: float, *, match: bool = False) -> int:
         """How many more games a tab gets; a silent one none."""
-        if now_s - tab.heard_s >= self._patience.silent_s:
+        if now_s - tab.heard_s >= self._patience.silent_s or (match and tab.slow):
             return 0
         return max(0, tab.match_room - sum(map(is_match, tab.plays)) if match else tab.room - len(tab.plays))
 
