@@ -65,7 +65,7 @@ class Recomputer(Believer):
         return GamesVerdict(found.returns, found.refused)
 
 
-@pytest.mark.parametrize("kind", ["mlp", "outcomes"])
+@pytest.mark.parametrize("kind", ["resnet", "outcomes"])
 def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
     site = TabSite(tmp_path, kind)
     for version, seed in SEEDS.items():
