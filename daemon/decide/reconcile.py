@@ -195,7 +195,7 @@ def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene
         return None
     matches = _matches(arena, sections.run.seed, seen)
     tabs = Kind.EVAL in sections.volunteers.kinds and not finished and slots_of(scene.offers, TABS_MATCHES)
-    for_tabs = [match for match in matches if tabs and match.second.startswith("weights:")]
+    for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
     specs: list[MatchSpec | GradeSpec] = [match for match in matches if match not in for_tabs]
     specs += _grade(sections, seen.weight_version, scene)
     return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs)) if specs or for_tabs else None

@@ -19,10 +19,10 @@ from azq.inference.device.model import Model
 from azq.ledger.types import JobState
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
+from azq.search.again import Outputs
 from azq.status.observe import Standings, read_standing
 from azq.volunteers.judging import GamesBatch, GamesVerdict
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.recompute import Outputs
 from azq.volunteers.standing import Judgement
 from azq.volunteers.verification import Verification
 from azq.wire.codec import encode

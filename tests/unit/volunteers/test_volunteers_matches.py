@@ -19,10 +19,10 @@ from azq.arena import match as arena
 from azq.config import RunSections
 from azq.drill.tab import play_match
 from azq.errors import ConfigError, WireError
+from azq.search.again import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.matches import TabMatch, deal_match, versions_named
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.recompute import Outputs
 from azq.volunteers.standing import Judgement
 from azq.volunteers.verification import Verification
 from azq.wire.codec import encode

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from azq import games
 from azq.config import RunSections
+from azq.search.again import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.matches import deal_match
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.recompute import Outputs
 from azq.volunteers.verification import Verification
 from azq.wire import tabs
 from azq.wire.codec import encode
