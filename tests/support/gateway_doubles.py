@@ -38,8 +38,8 @@ class Hall(Fleet):
 
     def open(self, *, slice_s: float = 300.0, matches: bool = False, **selfplay: Any) -> None:
         """Makes the run, and jobs of it from now on."""
-        kinds = ("selfplay", "eval") if matches else ("selfplay",)
-        self.create_run(volunteers=VolunteersConfig(kinds=kinds, slice_s=slice_s), **selfplay)
+        volunteers = VolunteersConfig(kinds=("selfplay", "eval") if matches else ("selfplay",), slice_s=slice_s)
+        self.create_run(volunteers=volunteers, **selfplay)
         self._threads[0].start()
 
     def start_gateway(self) -> subprocess.Popen[bytes]:

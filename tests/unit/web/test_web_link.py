@@ -137,7 +137,7 @@ def test_games_of_matches_are_brought_as_such():
     said = story(
         f"""
         import {{ isMatch, luckOf }} from "{CONTRIBUTE}/wire.js";
-        for (const uid of {uids}) link.offer(game(uid));
+        link.take({uids}.map((uid) => ({{ ...game(uid), run: "r" }})));
         link.start();
         world.sockets[0].welcome();
         say(world.sockets[0].sent.slice(1).map(([tag, games]) => [tag, games.map((each) => Number(each[1]))]));
