@@ -10,7 +10,7 @@ from inference_doubles import weights
 from waiting import until
 
 from azq.bus.redis import RedisBus
-from azq.config import Config, RunSections
+from azq.config import BrokerConfig, Config, RunSections
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
@@ -25,10 +25,8 @@ from workers.models import follow
 
 def test_versions_of_matches_are_made_besides_the_newest(broker: Any, tmp_path: Path) -> None:
     client = connect(broker.control_url)
-    volunteers = {"kinds": ["selfplay", "eval"]}
-    record = record_of(
-        "r", RunSections.model_validate({"run": {"game": "connect_four"}, "volunteers": volunteers}), tmp_path / "r", created_ms=1
-    )
+    sections = RunSections.model_validate({"run": {"game": "connect_four"}, "volunteers": {"kinds": ["selfplay", "eval"]}})
+    record = record_of("r", sections, tmp_path / "r", created_ms=1)
     ledger, bus = Ledger(client), RedisBus(client)
     ledger.create_run(record)
     publisher = Publisher(bus, open_run_store("file", record, tmp_path, client), "r")
@@ -38,7 +36,9 @@ def test_versions_of_matches_are_made_besides_the_newest(broker: Any, tmp_path: 
         ledger.enqueue(Job("", "r", Kind.EVAL, "browser", payload=encode(spec)))
     ledger.enqueue(Job("", "r", Kind.EVAL, "cpu", payload=encode(MatchSpec("weights:4", "weights:3", 2, 8, 0, 1))))
     catalog, stop = ModelCatalog(bus, "r"), threading.Event()
-    worker = threading.Thread(target=follow, args=(Config(home=tmp_path, broker={"control_url": broker.control_url}), client, stop))
+    worker = threading.Thread(
+        target=follow, args=(Config(home=tmp_path, broker=BrokerConfig(control_url=broker.control_url)), client, stop)
+    )
     worker.start()
     try:
         until(lambda: len(catalog.all()) >= 2, "networks")

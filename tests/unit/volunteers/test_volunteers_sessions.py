@@ -69,9 +69,9 @@ def test_a_game_goes_out_comes_back_and_counts_once():
     assert sessions.counts == {"accepted": 1, "duplicate": 2}
 
 
-def with_match(games: int = 6, match_room: int = 4, **opened_with: int) -> Sessions:
+def with_match(games: int = 6, match_room: int = 4) -> Sessions:
     """As `opened`, with a match under a lease of its own."""
-    sessions = opened(**opened_with)
+    sessions = opened()
     for tab in sessions.tabs.values():
         tab.match_room = match_room
     sessions.adopted("r:2", [GameRecord(MATCH_UIDS + place) for place in range(games)], 0.0)
