@@ -51,6 +51,7 @@ from azq.wire.tabs import MAX_TAB_BYTES
 from workers.context import sections_now
 
 SELFPLAY, MATCHES = queue_name(Kind.SELFPLAY, BROWSER), queue_name(Kind.EVAL, BROWSER)
+MATCH_ROLE = f"{GATEWAY}-matches"
 BACKOFF = Backoff(0.2, 5.0)
 STOP_WITHIN_S = 10.0
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
@@ -197,7 +198,9 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
     """Says what the gateway does until it is told to stop. Raises `AccessRefused`, and `AzqError` where it serves no more."""
     worker = config.worker
     slots = config.gateway.jobs
-    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, tags=(BROWSER,), slots=slots)
+    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=slots)
+    # Of its own: leases on games take no match's place.
+    matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=slots)
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
     while True:
@@ -209,8 +212,11 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
         figures = {name: rate.per_s() for name, rate in rates.items()} | {TABS: float(len(gateway.links))}
         versions = {name: room.network.version for name, room in tuple(gateway.rooms.items()) if room.network}
         try:
-            queues = (SELFPLAY, MATCHES) if gateway.plays_matches else (SELFPLAY,)
-            presence.beat(bus, figures, queues=queues, weight_versions=versions, note=f"{len(gateway.links)} tabs")
+            presence.beat(bus, figures, weight_versions=versions, note=f"{len(gateway.links)} tabs")
+            if gateway.plays_matches:
+                matches.beat(bus)
+            else:
+                matches.leave(bus)
         except AccessRefused:
             raise
         except BrokerError as error:
@@ -222,3 +228,4 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
             break
     with contextlib.suppress(BrokerError):
         presence.leave(bus)
+        matches.leave(bus)
