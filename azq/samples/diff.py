@@ -16,6 +16,7 @@ CLASSES = ("winner", "opening")
 TOLD_APART = 16  # the commonest classes; the others are one, since many rare ones hide what is there
 MOST_GAMES = 5_000  # of a group; the newest
 PERMUTATIONS = 1_999
+EDGES = 4  # of so many versions in common or fewer all are compared
 AT_ONCE = 50  # permutations that share numpy's calls
 ALPHA = 0.01
 COARSE = 0.25  # where only larger distances would be noticed, there is nothing to tell
@@ -54,6 +55,8 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
     kept = [first, second]
     if match_versions:
         common = np.intersect1d(first["version"], second["version"])
+        # The first and last versions have the short ones of the games that began before and ended after, more so of who plays slowly.
+        common = common[1:-1] if len(common) > EDGES else common
         kept = [rows[np.isin(rows["version"], common)] for rows in kept]
     kept = [rows[-MOST_GAMES:] for rows in kept]
     sizes, left_out = (len(kept[0]), len(kept[1])), (len(first) - len(kept[0]), len(second) - len(kept[1]))
