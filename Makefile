@@ -80,8 +80,13 @@ $(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
 	$(LOCKED) -r $<
 	@touch $@
 
+# Packages that only the tests of `tracking.backends` need.
+$(VENV)/.trackers: ops/locks/trackers.txt | setup
+	$(LOCKED) -r $<
+	@touch $@
+
 lock: $(BIN)/python
 	ops/lock.sh $(BIN)/python $(WHEELS)
 
 clean:
-	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm
+	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm $(VENV)/.trackers

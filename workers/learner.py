@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -19,7 +18,8 @@ from azq.errors import ExitCode
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
-from azq.learner.tracking import TensorBoardTracker
+from azq.learner.tracking.opening import open_trackers
+from azq.learner.tracking.tracker import TrackedRun
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of
@@ -90,8 +90,7 @@ def _open(
     run, directory = view.record.run, Path(view.record.directory)
     sections = sections_of(view.record)
     beat.gauge = Gauge(prepare_training(sections.learner, place.local))
-    tracker = TensorBoardTracker(directory / "tensorboard")
-    tracker.text("run", json.dumps(sections.model_dump(mode="json"), indent=1), 0)
+    tracked = TrackedRun(run, view.record.created_ms, directory, sections.model_dump(mode="json"))
     return LearnerSetup(
         run,
         directory,
@@ -100,7 +99,7 @@ def _open(
         bus=bus,
         ledger=ledger,
         store=open_store(config.store, directory=directory / "weights", client=client),
-        tracker=tracker,
+        tracker=open_trackers(config.tracking, tracked),
         consumer=beat.worker,
         place=place,
         created_ms=view.record.created_ms,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from azq import _core
 from azq.arena.player import position
 from azq.arena.searcher import Searcher, values_of
 from azq.config import SearchConfig
 from azq.errors import ConfigError
-from azq.search.evaluator import Evaluator
+from azq.search.evaluator import Evaluator, WithOutcomes
 from azq.search.search import Result
 from azq.wire.messages import LATEST
 
@@ -21,14 +20,6 @@ MAX_LEAVES = 1 << 16
 OUTCOME_NAMES: dict[str, tuple[str, ...]] = {
     "backgammon": ("win", "win_gammon", "win_backgammon", "lose_gammon", "lose_backgammon")  # "gammon": or better
 }
-
-
-@runtime_checkable
-class WithOutcomes(Protocol):
-    """An evaluator that knows the distribution of outcomes, where the game has one."""
-
-    def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Probabilities (B, K) for the players to move."""
 
 
 def analyse(

@@ -20,21 +20,22 @@ SEED_LIMIT = 2**63
 
 
 class NetworkPlayer(Player):
-    """A network behind the run's search, without exploration."""
+    """A network, or the mean of several, behind the run's search, without exploration."""
 
-    def __init__(self, version: int, ground: Ground) -> None:
+    def __init__(self, versions: Sequence[int], ground: Ground) -> None:
         from azq.arena.searcher import Searcher
+        from azq.search.ensemble import joined
 
+        self.name = f"weights:{','.join(map(str, versions))}"
         if ground.evaluator is None:
-            raise ConfigError(f"player weights:{version} needs an evaluator")
-        self.name = f"weights:{version}"
+            raise ConfigError(f"player {self.name} needs an evaluator")
         self._searcher = Searcher(
             ground.game,
-            ground.evaluator,
+            joined(ground.evaluator, versions),
             ground.search,
             ground.num_simulations,
             slots=ground.slots,
-            weight_version=version,
+            weight_version=max(versions),
             seed=ground.seed,
             tick=ground.tick,
         )
@@ -92,8 +93,7 @@ class PlayerKind:
 
 
 def _network(name: str, ground: Ground) -> Player:
-    version = version_of(name)
-    return NetworkPlayer(ground.latest if version is None else version, ground)
+    return NetworkPlayer(versions_of(name) or (ground.latest,), ground)
 
 
 def _uct(name: str, ground: Ground) -> Player:
@@ -133,7 +133,7 @@ def _gtp(name: str, ground: Ground) -> Player:
 
 
 PLAYERS = (
-    PlayerKind("weights:<version>", "weights:[1-9][0-9]{0,8}", _network, network=True),
+    PlayerKind("weights:<version>[,<version> ...]", "weights:[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", _network, network=True),
     PlayerKind("latest", "latest", _network, network=True),
     PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
     PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
@@ -157,10 +157,16 @@ def kind_of(name: str) -> PlayerKind:
     raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
 
 
+def versions_of(name: str) -> tuple[int, ...]:
+    """The versions of `weights:<version>,...`; none for every other player."""
+    kind, _, versions = name.partition(":")
+    return tuple(int(version) for version in versions.split(",") if version.isdecimal()) if kind == "weights" else ()
+
+
 def version_of(name: str) -> int | None:
-    """The version of `weights:<version>`; None for every other player."""
-    kind, _, version = name.partition(":")
-    return int(version) if kind == "weights" and version.isdecimal() else None
+    """The one version of `weights:<version>`; None for every other player, an ensemble among them."""
+    versions = versions_of(name)
+    return versions[0] if len(versions) == 1 else None
 
 
 def make_player(name: str, ground: Ground) -> Player:

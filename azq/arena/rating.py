@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.arena.players import version_of
+from azq.arena.players import versions_of
 from azq.wire.messages import MatchResult
 
 ANCHOR = "uct:100"
@@ -72,7 +72,7 @@ def choose_anchor(players: list[str], wanted: str) -> str:
     """The player whose rating is 0: the wanted one, else the first that never changes, else the first."""
     if wanted in players:
         return wanted
-    return next((player for player in players if version_of(player) is None), players[0])
+    return next((player for player in players if not versions_of(player)), players[0])
 
 
 def _columns(matches: list[MatchResult], index: dict[str, int]) -> _Matches:

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 
 Game = Annotated[str, typer.Option("--game", help="Name of the game.")]
-Latest = Annotated[str, typer.Option("--weights", help="What `latest` means: a weights file, a version, or `latest` of the run.")]
+Latest = Annotated[
+    str, typer.Option("--weights", help="What `latest` means: a weights file, a version, `latest` of the run, or several: `a,b`.")
+]
 
 
 @with_settings
 def play(
     settings: Config,
     run: RunName = None,
-    weights: Annotated[str, typer.Option("--weights", help="A version, a file, `latest`, or `best`: the highest rated.")] = "latest",
+    weights: Annotated[
+        str, typer.Option("--weights", help="A version, a file, `latest`, the highest rated `best`, or several: `3,7`.")
+    ] = "latest",
     level: Annotated[float | None, typer.Option("--level", help="An Elo of the run's ratings; it chooses weights and simulations.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move.")] = 400,
     first: Annotated[bool, typer.Option("--first/--second", help="You begin, or the agent does.")] = True,
@@ -42,7 +46,7 @@ def move(
     settings: Config,
     game: Game,
     run: RunName = None,
-    weights: Annotated[str, typer.Option("--weights", help="A weights file, a version, or `latest` of the run.")] = "latest",
+    weights: Annotated[str, typer.Option("--weights", help="A file, a version, `latest` of the run, or several: `3,7`.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
     chance: Annotated[
         str, typer.Option("--chance", help="Dice: `sampled` by the search, or `expected`, exact over all that follow the candidates.")
@@ -94,6 +98,20 @@ def grade(
     seating = Seating(game, run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)
     return Answer(result, grade_text(result))
+
+
+@with_settings
+def replay(
+    settings: Config,
+    run: Annotated[str, typer.Option("--run", help="Name of the run; its folder is on this machine.")],
+    game: Annotated[int, typer.Option("--game", min=1, help="Number of the game, as the viewer shows it.")],
+    ply: Annotated[int | None, typer.Option("--ply", min=0, help="This ply alone, with all actions.")] = None,
+) -> Answer:
+    """Search a recorded game again with the run's weights, seed and settings: what is the same, and why something is not."""
+    from azq.console.replay import replay_game, replay_text
+
+    told = replay_game(settings, run, game, ply)
+    return Answer(told, replay_text(told))
 
 
 @games_app.command("list")

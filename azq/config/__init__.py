@@ -1,12 +1,22 @@
 """Settings that humans write: `azq.toml`, `AZQ_SECTION__KEY` in the environment, `--set section.key=value`.
 
-Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`, `gateway`) describe this host;
-run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`, `volunteers`) travel with the run to every worker.
+Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`, `gateway`, `tracking`) describe
+this host; run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`, `volunteers`) travel with the run to every worker.
 Functions elsewhere take the section they need, never the whole.
 """
 
 from azq.config.base import RUN_NAME_PATTERN, TAG_PATTERN, Tag
-from azq.config.host import BrokerConfig, DaemonConfig, GatewayConfig, InferenceConfig, ListenConfig, StoreConfig, TokenConfig, WorkerConfig
+from azq.config.host import (
+    BrokerConfig,
+    DaemonConfig,
+    GatewayConfig,
+    InferenceConfig,
+    ListenConfig,
+    StoreConfig,
+    TokenConfig,
+    TrackingConfig,
+    WorkerConfig,
+)
 from azq.config.loading import Config, forget_environment, load, merge, parse_overrides, parse_params
 from azq.config.run import (
     ArenaConfig,
@@ -44,6 +54,7 @@ __all__ = [
     "StoreConfig",
     "Tag",
     "TokenConfig",
+    "TrackingConfig",
     "VolunteersConfig",
     "WorkerConfig",
     "dump_run",

@@ -205,6 +205,13 @@ class InferenceConfig(Section):
     claim_after_s: Seconds = 2.0
 
 
+class TrackingConfig(Section):
+    """Where this host's learners send curves, settings and weights; services' addresses and keys are in the environment."""
+
+    backends: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ("tensorboard",)
+    weights_every_s: Seconds = 600.0  # between two versions that services get, the last aside
+
+
 class HostSections(Section):
     """Everything that is set on a host and stays there."""
 
@@ -215,3 +222,4 @@ class HostSections(Section):
     worker: WorkerConfig = WorkerConfig()
     inference: InferenceConfig = InferenceConfig()
     gateway: GatewayConfig = GatewayConfig()
+    tracking: TrackingConfig = TrackingConfig()

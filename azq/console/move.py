@@ -17,7 +17,9 @@ from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
+from azq.search.ensemble import EnsembleEvaluator
 from azq.search.evaluator import Evaluator
+from azq.wire.messages import LATEST
 
 BATCH_LINES = 256  # positions searched together
 MAX_LINE_BYTES = 1 << 20
@@ -57,16 +59,18 @@ class Agent:
 
 
 def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Agent:
-    """Loads weights from a file or from the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
+    """Loads weights, or several, from files or the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
     from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
-    path = weights_file(folder, weights)
+    paths = [weights_file(folder, each) for each in weights.split(",")]
     settings = folder.sections() if folder.exists() else config.run_sections()
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
-    evaluator = LocalEvaluator.from_file(rules, path, config.inference)
-    return Agent(rules, evaluator, evaluator.weight_version, settings.search, num_simulations)
+    members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
+    versions = [member.weight_version for member in members]
+    evaluator = members[0] if len(members) == 1 else EnsembleEvaluator([(member, LATEST) for member in members])
+    return Agent(rules, evaluator, max(versions), settings.search, num_simulations)
 
 
 def weights_file(folder: rundir.RunDir, weights: str) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 
 from azq import logs
 from azq.config import Config, load
+from azq.config.host import HostSections
 from azq.config.loading import section_of
 from azq.errors import AzqError, ExitCode
 from azq.process.cards import ORDER
@@ -20,7 +21,7 @@ from azq.wire.keys import Role
 
 AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
 PARENT_VARIABLE = "AZQ_PARENT_PID"
-MACHINE_SECTIONS = ("broker", "store", "daemon", "worker", "inference", "gateway")
+MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "home")
 _PR_SET_PDEATHSIG = 1
 
 

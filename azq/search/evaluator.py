@@ -8,7 +8,7 @@ Letters: L leaves, P bytes of a packed observation, A actions, V values per leaf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,14 @@ class Evaluator(Protocol):
     @property
     def resent(self) -> int:
         """Requests that had to be sent again."""
+
+
+@runtime_checkable
+class WithOutcomes(Protocol):
+    """An evaluator that knows the distribution of outcomes, where the game has one."""
+
+    def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Probabilities (B, K) for the players to move."""
 
 
 class UniformEvaluator:

@@ -33,6 +33,7 @@ PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
 # The words alone: a type that is an enumeration would be a schema of its own, with a text for other readers.
 JobKind = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([kind.value for kind in Kind]))]
+VERSION = "[1-9][0-9]{0,8}"
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -179,7 +180,9 @@ class MovesAsked(Body):
     )
 
     positions: Annotated[list[PositionAsked], Field(min_length=1, max_length=64)]
-    weights: Literal["latest", "best"] | Positive = Field(default="latest", description="A version, or `best`: the highest rated.")
+    weights: Literal["latest", "best"] | Positive | Annotated[str, Field(pattern=f"^{VERSION}(,{VERSION}){{1,7}}$")] = Field(
+        default="latest", description="A version, `best`: the highest rated, or several, `3,7`: their mean."
+    )
     num_simulations: Positive = Field(default=200, description="A position; at most `daemon.move_simulations`.")
     temperature: Annotated[float, Field(ge=0, le=10)] = Field(default=0.0, description="0: always the best move.")
     level: Annotated[float, Field(ge=-10_000, le=10_000)] | None = Field(

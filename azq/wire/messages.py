@@ -81,6 +81,8 @@ class WeightEvent(Message, frozen=True):
     published_ms: int
     blocks: int = 0  # of the network they are for; 0: older weights, whose event does not say
     channels: int = 0
+    samples_sha256: str = ""  # in lockstep: of the samples that were new since the version before, in no order
+    order_sha256: str = ""  # and of the batches that were drawn since then, one after the other
 
 
 class ModelEvent(Message, frozen=True):
@@ -318,6 +320,8 @@ class HistoryPoint(Message, frozen=True):
     step: int = 0  # 0: no live learner, or none that has begun
     weight_version: int = 0
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
+    games: int = 0  # finished
+    cores: dict[str, float] = {}  # CPU by role, of processes that tell their phases
 
 
 class PurgeOrders(Message, frozen=True):

@@ -20,6 +20,7 @@ from azq.arena.searcher import Searcher
 from azq.config import RunSections, SearchConfig
 from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound, StateConflict
 from azq.ledger.records import sections_of
+from azq.search.ensemble import joined
 from azq.search.search import Result
 from azq.status.observe import Standing, read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
@@ -78,10 +79,10 @@ def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut
     record = use.ledger.run(run).record
     sections = sections_of(record)
     game = rules_of(sections.run)
-    strength = _strength(body, use, run, sections)
+    strength, versions = _strength(body, use, run, sections)
     histories = [_history(game, number, wanted.actions, wanted.position) for number, wanted in enumerate(body.positions)]
     luck = random.Random(body.seed) if body.seed is not None else random.SystemRandom()
-    found = _searched(use, turns, record, sections, game, strength, histories, luck.getrandbits(SEED_BITS))
+    found = _searched(use, turns, record, sections, game, strength, versions, histories, luck.getrandbits(SEED_BITS))
     moves = [
         _told(position(game, history), result, line, strength.temperature, luck)
         for history, (result, line) in zip(histories, found, strict=True)
@@ -103,17 +104,21 @@ def _standing(use: Services, run: str) -> Standing:
     return read_standing(use.bus, run, use.standings)
 
 
-def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) -> Level:
-    """What the request asks for, settled. Raises `NotFound` for weights that are not, `InvalidRequest` for too large a budget."""
+def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) -> tuple[Level, Sequence[int]]:
+    """What the request asks for, settled, and the versions of the weights that play together.
+
+    Raises `NotFound` for weights that are not, `InvalidRequest` for too large a budget.
+    """
     if body.num_simulations > use.config.move_simulations:
         raise InvalidRequest(f"num_simulations {body.num_simulations} is above {use.config.move_simulations}, daemon.move_simulations")
     if body.level is not None:
-        return nearest(_levels(use, run, sections), body.level)
+        level = nearest(_levels(use, run, sections), body.level)
+        return level, (level.weight_version,)
     named = body.weights
     if named == "best":
         named = best_version(_standing(use, run).ratings) or "latest"
-    version = find_weights(use, run, str(named)).version
-    return Level(math.nan, version, body.num_simulations, body.temperature, measured=False)
+    versions = [find_weights(use, run, each).version for each in str(named).split(",")]
+    return Level(math.nan, max(versions), body.num_simulations, body.temperature, measured=False), versions
 
 
 def _history(game: games.Game, number: int, actions: Sequence[int], notation: str | None) -> Sequence[int]:
@@ -130,6 +135,7 @@ def _searched(
     sections: RunSections,
     game: games.Game,
     strength: Level,
+    versions: Sequence[int],
     histories: Sequence[Sequence[int]],
     seed: int,
 ) -> list[tuple[Result, list[int]]]:
@@ -145,7 +151,7 @@ def _searched(
     with closing(use.evaluator_of(record, sections, game)) as evaluator:
         searcher = Searcher(
             game,
-            evaluator,
+            joined(evaluator, versions),
             for_latency(sections.search, game, strength.num_simulations),
             strength.num_simulations,
             slots=min(SLOTS, len(histories)),

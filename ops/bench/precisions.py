@@ -102,7 +102,7 @@ def match(game: games.Game, data: bytes, configs: dict[str, InferenceConfig], ar
     grounds = [Ground(game, evaluator, SearchConfig(), args.num_simulations, seed=args.seed) for evaluator in evaluators]
     first, second = configs
     spec = MatchSpec(first, second, args.games, args.num_simulations, args.opening_plies, args.seed)
-    result = play_match(spec, game, *(NetworkPlayer(version, ground) for ground in grounds))
+    result = play_match(spec, game, *(NetworkPlayer((version,), ground) for ground in grounds))
     for evaluator in evaluators:
         evaluator.close()
     variance = (result.wins + result.draws / 4) / result.games - result.share**2

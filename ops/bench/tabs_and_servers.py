@@ -19,11 +19,11 @@ from typing import Any
 from azq import games
 from azq.arena.grade import mark
 from azq.arena.positions import Position, available, load
-from azq.bench.browser import chromium
 from azq.bench.tabs import tab
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.console.profile import pyplot_of
+from azq.host.browser import chromium
 from azq.host.fronts import free_port
 from azq.process.start import AZQ, foreign_environment
 from azq.replay.readers import SegmentReader

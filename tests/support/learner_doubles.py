@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
 from azq.replay.samples import Samples
 from azq.wire import keys
-from azq.wire.messages import RunRecord
+from azq.wire.messages import RunRecord, WeightEvent
 
 
 def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:
@@ -94,7 +94,7 @@ class ListTracker:
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self.seen.append((step, dict(values)))
 
-    def text(self, tag: str, text: str, step: int) -> None: ...
+    def published(self, event: WeightEvent, fetch: Callable[[], bytes]) -> None: ...
 
     def flush(self) -> None: ...
 

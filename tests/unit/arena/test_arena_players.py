@@ -18,7 +18,7 @@ from azq.arena.analyse import analyse
 from azq.arena.grade import grade
 from azq.arena.match import deal, draw_outcome, play_match
 from azq.arena.player import Ground, position
-from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player, version_of
+from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player, version_of, versions_of
 from azq.arena.searcher import Searcher
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, IllegalActionError
@@ -254,3 +254,12 @@ def test_the_expected_line_is_legal_and_ends_before_chance_and_secrets(name: str
             assert at.current_player() == mover or not game.is_hidden()
             at.apply_action(action)
     assert max(len(line) for _, line in found) > 1 or game.is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "version"),
+    [("weights:3", (3,), 3), ("weights:3,12", (3, 12), None), ("latest", (), None), ("uct:3", (), None), ("gtp:weights,3", (), None)],
+)
+def test_a_name_tells_its_versions(name: str, versions: tuple[int, ...], version: int | None) -> None:
+    assert versions_of(name) == versions
+    assert version_of(name) == version

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from browsing import in_browser
 from golden import parity, trees
 from golden.parity import FAST, SLOW, Parity
-from modules import in_browser, in_node
+from nodejs import in_node
 
 SCRIPT = Path(parity.__file__).with_suffix(".mjs")
 TREES = [*trees.CASES, *trees.SAMPLED]

@@ -103,6 +103,8 @@ def test_each_position_gets_its_move_with_what_the_search_saw(desk: Desk) -> Non
         ([{"cards": 3}], {}, 422, "cards"),
         ([{}], {"weights": 7}, 404, "no weights 7; the newest are 3"),
         ([{}], {"weights": "newest"}, 422, "weights"),
+        ([{}], {"weights": "2,7"}, 404, "no weights 7; the newest are 3"),
+        ([{}], {"weights": "2,"}, 422, "weights"),
         ([{}], {"num_simulations": 999}, 422, "daemon.move_simulations"),
         ([{}], {"temperature": -1}, 422, "temperature"),
         ([{}], {"level": 900}, 422, "`level` settles"),
@@ -145,6 +147,10 @@ def test_a_level_settles_weights_simulations_and_temperature(desk: Desk) -> None
         same = ("weight_version", "num_simulations", "temperature", "elo")
         assert [answer[name] for name in same] == [wanted[name] for name in same]
     assert desk.ask({}, weights="best").json()["weight_version"] == 3
+
+
+def test_several_versions_answer_together(desk: Desk) -> None:
+    assert desk.ask({"actions": WIN}, weights="1,2").json()["weight_version"] == 2
 
 
 def test_a_temperature_draws_moves_and_a_seed_draws_the_same(desk: Desk) -> None:

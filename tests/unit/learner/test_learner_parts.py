@@ -9,11 +9,11 @@ import torch
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
+from azq.learner.curves import elo_difference, match_curves
 from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.step.trainer import autocast_dtype
-from azq.learner.tracking import TensorBoardTracker, elo_difference, match_curves
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -76,15 +76,3 @@ def test_a_match_against_uct_gives_the_elo_curve():
     assert curves["arena/score_uct_100"] == 0.75
     assert curves["arena/elo"] > 100
     assert "arena/elo" not in match_curves(MatchResult(spec, "weights:3", "weights:2", 30, 0, 10, 1))
-
-
-def test_tensorboard_reads_back_what_was_tracked(tmp_path):
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    tracker = TensorBoardTracker(tmp_path)
-    tracker.scalars({"loss/policy": 1.5, "train/lr": 0.25}, 7)
-    tracker.text("settings", "a = 1", 0)
-    tracker.close()
-    events = [event for file in tmp_path.iterdir() for event in EventFileLoader(str(file)).Load()]
-    seen = {value.tag: event.step for event in events for value in event.summary.value}
-    assert seen == {"loss/policy": 7, "train/lr": 7, "settings/text_summary": 0}
