@@ -24,7 +24,7 @@ AGREES, DIFFERS, TOO_FEW = "agrees", "differs", "too few games"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FigureDiff:
     """A figure in two groups of games."""
 
     figure: str
@@ -43,7 +43,7 @@ class SamplesDiff:
 
     games: tuple[int, int]  # compared
     left_out: tuple[int, int]  # made with weight versions that only one has, or older than the newest that are compared
-    figures: list[Comparison]
+    figures: list[FigureDiff]
     verdict: str  # `differs` where one does
 
 
@@ -74,7 +74,7 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
         noticed = float(np.quantile(found[1:], 1 - ALPHA / len(distances)))
         verdict = DIFFERS if corrected[name] < ALPHA else TOO_FEW if noticed > COARSE else AGREES
         of_first, of_second = (_told(rows[name], np.where(labels[0] == own, weights[own], 0.0), name in CLASSES) for own in (1, 0))
-        figures.append(Comparison(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
+        figures.append(FigureDiff(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
     verdicts = {figure.verdict for figure in figures}
     return SamplesDiff(sizes, left_out, figures, next(each for each in (DIFFERS, TOO_FEW, AGREES) if each in verdicts))
 
