@@ -45,7 +45,7 @@ const handlers = {
     token.set(mine);
     me.name = name;
     problems.gateway = "";
-    if (run.name && run.name !== theirs) crew.forget(); // their numbers are of another run
+    if (run.name && run.name !== theirs) crew.anew();
     run.name = theirs;
     ready();
     see();
