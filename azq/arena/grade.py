@@ -68,12 +68,17 @@ def mark(positions: Sequence[Position], actions: Sequence[int]) -> Grade:
 
 
 def grade(game: _core.Game, player: Player, positions: Sequence[Position]) -> Grade:
+    """What a player's moves in these positions come to; raises as `marks`."""
+    return summarise(marks(game, player, positions))
+
+
+def marks(game: _core.Game, player: Player, positions: Sequence[Position]) -> list[Mark]:
     """Lets a player move in every position; raises `ConfigError` where a position is not one of this game, and what players raise."""
     turns = [Turn(game, graded) for graded in positions]
     while open_turns := [turn for turn in turns if turn.mark is None]:
         for turn, action in zip(open_turns, player.choose([turn.line for turn in open_turns]), strict=True):
             turn.play(action)
-    return summarise([turn.mark for turn in turns if turn.mark is not None])
+    return [turn.mark for turn in turns if turn.mark is not None]
 
 
 class Turn:

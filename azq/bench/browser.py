@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.bench.search import CHUNK, SIMULATIONS, TREES, rate
-from azq.bench.tabs import contributions
+from azq.bench.tabs import contributions, memory
 from azq.config import Config
 from azq.host.browser import chromium, web
 from azq.search.search import exploring_values
@@ -44,12 +44,15 @@ console.log(1e9 * simulations / (spent() - begun))
 """
 
 
-def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int], core: bool) -> dict[str, Any]:
+def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int], core: bool, minutes: float = 0.0) -> dict[str, Any]:
     """The core in a tab, by the number of tabs at once, beside Node and the extension, with the uniform evaluator; then tabs of a run.
 
-    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. `core` leaves the run out. Raises `MissingExtra`
-    as `chromium`.
+    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. `core` leaves the run out. With `minutes` the
+    memory of a tab in place of all that. Raises `MissingExtra` as `chromium`.
     """
+    if minutes:
+        with chromium() as browser:
+            return {"game": game} | memory(browser, game, minutes)
     settings = config.search.model_copy(update={"num_simulations": SIMULATIONS})
     turn_s = seconds / (ROUNDS * (2 + len(tabs)))
     given = {"game": game, "settings": exploring_values(settings), "seconds": turn_s}

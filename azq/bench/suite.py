@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from azq.errors import AzqError, ConfigError, MissingExtra
 from azq.files import publish_file
 from azq.host.devices import Wishes, plan
 from azq.host.hardware import detect
+from azq.process.source import commit
 from azq.process.start import foreign_environment
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
@@ -68,18 +68,6 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name, or its architecture where the system does not tell."""
     lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.is_file() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def commit() -> str:
-    """The source's commit, with `+` where files differ from it; empty outside a checkout, where AZQ_COMMIT may name it."""
-    folder = Path(azq.__file__).parent
-    try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--exclude=*"], cwd=folder, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return os.environ.get("AZQ_COMMIT", "")
-    return found.stdout.strip() or os.environ.get("AZQ_COMMIT", "")
 
 
 def run_all(

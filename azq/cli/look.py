@@ -89,6 +89,38 @@ def profile(
     emit(found, as_json, as_text(found))
 
 
+@with_settings
+def compare(
+    settings: Config,
+    runs: Annotated[list[str], typer.Argument(help="Names of runs of one game, of this home folder or control plane.")],
+    by: Annotated[str, typer.Option("--by", metavar="minutes|games|steps|cpu-s", help="What curves are compared over.")] = "minutes",
+    weights: Annotated[list[str] | None, typer.Option("--weights", help="Of each run in turn, for the positions; the newest.")] = None,
+    positions: Annotated[int, typer.Option("--positions", min=0, help="Graded positions that all play; 0: none.")] = 600,
+    num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a position.")] = 64,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves into this PNG (extra `plot`).")] = None,
+) -> Answer:
+    """Compare runs: curves over each other, their networks on the same graded positions with paired intervals, settings that differ."""
+    from azq.console.compare import compare_runs, comparison_text, comparison_values, plot_comparison
+
+    compared, paired = compare_runs(settings, runs, by, weights or [], positions, num_simulations)
+    if picture is not None:
+        plot_comparison(compared, picture)
+    return Answer(comparison_values(compared, paired), comparison_text(compared, paired))
+
+
+@with_settings
+def report(
+    settings: Config,
+    run: Annotated[str, typer.Argument(help="A run that is paused or over.")],
+    output: Annotated[Path | None, typer.Option("--output", help="The file, .html or .md; RUN.html by default.")] = None,
+) -> Answer:
+    """Write one page about a run that stands alone: timeline, curves, versions, ledger, cost, faults, settings."""
+    from azq.console.report import report as command
+
+    written = command(settings, run, output or Path(f"{run}.html"))
+    return Answer({"run": run, "file": str(written)}, f"{written}: the report of run {run}")
+
+
 @config_app.command("show")
 @with_settings
 def config_show(settings: Config) -> Answer:

@@ -100,6 +100,20 @@ def grade(
     return Answer(result, grade_text(result))
 
 
+@with_settings
+def replay(
+    settings: Config,
+    run: Annotated[str, typer.Option("--run", help="Name of the run; its folder is on this machine.")],
+    game: Annotated[int, typer.Option("--game", min=1, help="Number of the game, as the viewer shows it.")],
+    ply: Annotated[int | None, typer.Option("--ply", min=0, help="This ply alone, with all actions.")] = None,
+) -> Answer:
+    """Search a recorded game again with the run's weights, seed and settings: what is the same, and why something is not."""
+    from azq.console.replay import replay_game, replay_text
+
+    told = replay_game(settings, run, game, ply)
+    return Answer(told, replay_text(told))
+
+
 @games_app.command("list")
 @with_answer
 def games_list() -> Answer:

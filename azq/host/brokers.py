@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -67,6 +68,22 @@ def open_control(config: Config) -> tuple[Config, redis.Redis]:
         if config.broker.control_url:
             raise
         raise BrokerUnavailable(f"nothing runs in {config.home.absolute()}: its embedded broker does not answer; start `azq up`") from None
+
+
+@contextlib.contextmanager
+def reading_control(config: Config) -> Iterator[redis.Redis]:
+    """A connection to the control plane, also where no `azq up` runs: the embedded one of the home folder then serves for so long.
+
+    Raises as `open_control`, and `StateConflict` while another process starts there.
+    """
+    server, wait_s = EmbeddedServer("control", config.home.absolute() / BROKER_FOLDER / "control"), config.broker.connect_timeout_s
+    url = config.broker.control_url or server.known_url() or resolve(config).broker.control_url  # which says that there is none
+    with contextlib.ExitStack() as stack:
+        if not config.broker.control_url and not server.responds(ASK_TIMEOUT_S):
+            stack.enter_context(home_lock(config.home))
+            stack.callback(server.stop)
+            server.start()
+        yield stack.enter_context(connect(url, timeout_s=wait_s))
 
 
 def _started(config: Config) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.ledger.types import RunState
-from azq.phases import OF_ROLE, WALL, merged, of_heartbeat, part
+from azq.phases import CPU, OF_ROLE, WALL, merged, of_heartbeat, part
 from azq.status.state import SILENT, Desired, Observed, ObservedRun
 from azq.status.workers import FleetRates, fleet_rates, lag_of
 from azq.wire import keys
@@ -20,7 +20,7 @@ from azq.wire.messages import Heartbeat, HistoryPoint
 
 LENGTH = 34_560  # points kept of a run: two days at one every five seconds
 TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
-COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent"))
+COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent", "cores"))
 SPENT = "spent_"  # columns of shares of time: this, the role, the phase
 
 
@@ -57,14 +57,16 @@ def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tup
     for beat in observed.workers:  # what a learner does for its run is in its status, all but where its time goes
         (learners if beat.run and beat.role == "learner" else bound).setdefault(beat.run, []).append(beat)
     shared = bound.get("", [])
-    rates, lag, spent = fleet_rates(shared), lag_of(shared), spent_by(shared)  # once: hundreds of runs may share a thousand workers
+    # Once: hundreds of runs may share a thousand workers.
+    rates, lag, spent, cores = fleet_rates(shared), lag_of(shared), spent_by(shared), cores_by(shared)
     for run in desired.runs:
         seen = observed.runs.get(run.name)
         if run.state is RunState.RUNNING and seen is not None:
             team = [*shared, *bound[run.name]] if run.name in bound else None
             point = _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
-            own = (spent_by(team) if team else spent) | spent_by(learners.get(run.name, []))
-            yield run.name, msgspec.structs.replace(point, spent=own)
+            learner = learners.get(run.name, [])
+            own = (spent_by(team) if team else spent) | spent_by(learner)
+            yield run.name, msgspec.structs.replace(point, spent=own, cores=(cores_by(team) if team else cores) | cores_by(learner))
 
 
 def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
@@ -105,6 +107,7 @@ def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, i
         samples=learner.samples_inserted,
         step=learner.step,
         weight_version=version,
+        games=seen.counts.finished,
     )
 
 
@@ -133,3 +136,9 @@ def spent_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
         said = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
         found |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}
     return found
+
+
+def cores_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
+    """CPU cores in use by role, of the processes that say where their time goes."""
+    found = {role: [of_heartbeat(beat.rates) for beat in beats if beat.role == role] for role in OF_ROLE}
+    return {role: round(sum(part(merged(said), CPU).values()), 4) for role, said in found.items() if any(said)}

@@ -18,9 +18,9 @@ from azq import _core
 from azq.config import RunSections, SearchConfig
 from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import samples_of
+from azq.search.again import Arrays, ChosenPly
 from azq.search.search import exploring
 from azq.volunteers.judging import Returned
-from azq.volunteers.recompute import Arrays, ChosenPly
 from azq.wire.arrays import unpack_record
 from azq.wire.messages import GameRecord, SampleEvent
 

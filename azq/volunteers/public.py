@@ -15,13 +15,12 @@ from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.guests import Guests
-from azq.volunteers.judging import WORKER_PREFIX
 from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, MatchResult, SampleEvent
+from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, MatchResult, SampleEvent
 
 LEADERS = 100
 SHOWN = 20  # of the newest games
@@ -61,7 +60,7 @@ class Public:
         return view(game.game, GameFiles().load(game.game, game.params), named)
 
     def _name(self, event: SampleEvent) -> str:
-        return self._guests.name(event.worker.removeprefix(WORKER_PREFIX))
+        return self._guests.name(event.worker.removeprefix(BROWSER_PREFIX))
 
     def _room(self, run: str) -> Room | None:
         rooms = dict(self._gateway.rooms)

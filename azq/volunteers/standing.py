@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from azq.volunteers.recompute import Difference
+from azq.search.again import Difference, differs
 
 CHECKS = 26  # plies of a batch that are searched again
 MORE_CHECKS = 40  # once one of them differs
@@ -30,8 +30,6 @@ HALF_LIFE_GAMES = 1000.0
 WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributor: a batch; a history
 GUESSED_PLIES = 20.0  # of a game
 MOST_FAULTS = 1.75  # two refused batches within some 400 games
-#: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
-MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/benchmarks.md)
 HONEST = 1e-3  # of honest plies may differ: near ties that another rounding decided otherwise; 7e-6 to 3e-5 did, of a rough backend 1e-3
 
 
@@ -127,11 +125,6 @@ def after_batch(history: TrackRecord, found: Judgement, late: int = 0) -> TrackR
 def checks_of(plies: int, share: float) -> int:
     """How many of a batch's searched plies are searched again: the share, and enough of a batch that is smaller than it should be."""
     return min(plies, max(CHECKS, math.ceil(share * plies)))
-
-
-def differs(found: Difference) -> bool:
-    """Whether a ply is not what an honest tab's could be."""
-    return found.action or found.simulations > 0 or found.policy > MOST_POLICY or found.value > MOST_VALUE
 
 
 def most_differing(recomputed: float, chance: float) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 
 import redis
 
-from azq.volunteers.judging import WORKER_PREFIX, samples_in
+from azq.volunteers.judging import samples_in
 from azq.wire import keys
 from azq.wire.connect import translate
-from azq.wire.messages import SampleEvent
+from azq.wire.messages import BROWSER_PREFIX, SampleEvent
 
 DAY_S = 86_400
 PERIODS = {"ever": ("ever", 0), "month": ("%Y-%m", 400 * DAY_S), "day": ("%Y-%m-%d", 40 * DAY_S)}  # name of its key, life
@@ -27,7 +27,7 @@ class Tallies:
 
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Adds committed games; returns the figures of who made them."""
-        contributors = [event.worker.removeprefix(WORKER_PREFIX) for event in events]
+        contributors = [event.worker.removeprefix(BROWSER_PREFIX) for event in events]
         with translate(self.client), self.client.pipeline() as pipe:
             for event, contributor in zip(events, contributors, strict=True):
                 for period, (_, life_s) in PERIODS.items():

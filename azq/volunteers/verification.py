@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from azq.search.again import ChosenPly, Difference, Evaluate, differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, Replayed, SearchOrder, check
-from azq.volunteers.recompute import ChosenPly, Difference, Evaluate, recompute
-from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, differs, disagrees
+from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, disagrees
 
 COPIED = "its moves are those of another game"
 

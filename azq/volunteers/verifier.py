@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from azq._core import Game
 from azq.errors import AzqError, ExitCode
+from azq.search.again import Outputs
 from azq.volunteers.judging import Returned
-from azq.volunteers.recompute import Outputs
 from azq.volunteers.standing import Judgement
 from azq.wire.messages import RunRecord
 

@@ -104,8 +104,8 @@ export class Chart {
 
   #band(index, [lows, highs]) {
     const { x } = this.data;
-    const edge = (values) => values.map((value, i) => `${this.toX(x[i]).toFixed(1)} ${this.toY(value).toFixed(1)}`);
-    return s("path", { class: `band c${this.series[index].colour}`, d: x.length ? `M${[...edge(highs), ...edge(lows).reverse()].join("L")}Z` : "M0 0" });
+    const edge = (values) => values.flatMap((value, i) => (value === null ? [] : `${this.toX(x[i]).toFixed(1)} ${this.toY(value).toFixed(1)}`));
+    return s("path", { class: `band c${this.series[index].colour}`, d: edge(lows).length ? `M${[...edge(highs), ...edge(lows).reverse()].join("L")}Z` : "M0 0" });
   }
 
   #nearest(offset) {

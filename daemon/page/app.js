@@ -3,6 +3,7 @@
 import { Away, Refused, call, takeToken } from "/web/api.js";
 import { h, show } from "/web/dom.js";
 import { askForToken, themeButton } from "/web/frame.js";
+import { CompareView } from "./compare.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
 import { Viewer } from "./viewer.js";
@@ -23,6 +24,7 @@ function place() {
 function makeView({ page, run, rest }) {
   if (page === "run" && run) return new RunView(run);
   if (page === "games" && run) return new Viewer(run, rest);
+  if (page === "compare" && run) return new CompareView(run, rest);
   return new Overview();
 }
 
@@ -77,7 +79,7 @@ function drawHead(to) {
   $("runs").value = to.page === "runs" ? "" : to.run;
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
   const play = h("a", { href: `/web/play/#run=${encodeURIComponent(to.run)}` }, "play");
-  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games"), play] : []);
+  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games"), tab("compare", "compare"), play] : []);
   document.title = to.run ? `${to.run} · azq` : "azq";
 }
 

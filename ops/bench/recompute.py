@@ -29,9 +29,8 @@ from azq.inference.device.model import Model
 from azq.nets import NetSpec, from_bytes, restore, unpack
 from azq.nets.onnx import to_onnx
 from azq.nets.weights import describe
+from azq.search.again import ChosenPly, Difference, Outputs, differs, recompute
 from azq.search.search import exploring
-from azq.volunteers.recompute import ChosenPly, Difference, Outputs, recompute
-from azq.volunteers.standing import differs
 
 SLOTS = 256
 FLOAT32 = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)

@@ -48,6 +48,15 @@ def test_tabs_of_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
+def test_the_memory_of_a_tab(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "browser", "--game", "tic_tac_toe", "--minutes", "0.2")
+    assert len(figures["memory_mb"]) == 5
+    assert min(figures["memory_mb"]) > 20
+    assert figures["games"] > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluator", ["stream", "local"])
 def test_selfplay(tmp_path: Path, evaluator: str) -> None:
     figures = bench(tmp_path, "selfplay", "--evaluator", evaluator, "--seconds", "1.5", *SMALL)

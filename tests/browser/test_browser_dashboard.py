@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from browsing import launched, shot
 from page_site import RUN, Site
+from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
@@ -271,3 +272,24 @@ def test_a_form_on_a_page_of_another_site_changes_nothing(browser: Any, tmp_path
     finally:
         context.close()
         site.stop()
+
+
+def test_runs_of_a_game_are_drawn_over_each_other(visit: Any, site: Site) -> None:
+    for name, settings in (("quick", {"speed": 2.0}), ("slow", {"num_simulations": 32}), ("discs", {"game": "othello"})):
+        plant_run(site.ledger, site.bus, name, **settings)
+    seen = visit("page/#/compare/quick")
+    seen.page.locator("#common", has_text="choose a run of the same game").wait_for()
+    assert seen.page.locator("#beside option").all_inner_texts() == ["…", RUN, "slow"]
+    seen.page.locator("#beside").select_option("slow")
+    seen.page.locator("#settings td", has_text="search.num_simulations").wait_for()
+    seen.page.get_by_role("button", name="steps").click()
+    seen.page.locator("#common th", has_text="steps").wait_for()
+    assert seen.page.url.endswith("#/compare/quick/slow/steps")
+    errors = seen.page.locator('[data-chart="graded errors"]')
+    assert all("L" in path for path in errors.locator(".series path").evaluate_all("all => all.map((one) => one.getAttribute('d'))"))
+    assert seen.page.locator("#common tbody tr").count() == 4
+    shot(seen.page, "compare")
+    assert seen.complaints == []
+    for name in ("quick", "slow", "discs"):  # the other pages of this site know of one run
+        site.ledger.set_run_state(name, RunState.FINISHED)
+        site.ledger.delete_run(name)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.config import RunSections
+from azq.search.again import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.recompute import Outputs
 from azq.wire.arrays import pack_record
 from azq.wire.messages import GameRecord
 

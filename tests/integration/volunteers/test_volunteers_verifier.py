@@ -28,13 +28,13 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
+from azq.search.again import Outputs
 from azq.store import open_run_store
 from azq.volunteers.contributors import Contributors
 from azq.volunteers.guests import Volunteer
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.recompute import Outputs
 from azq.volunteers.standing import Trusted
 from azq.wire.arrays import arrays_of
 from azq.wire.connect import connect

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq import _core
+from azq.search.again import differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, SearchOrder, check
-from azq.volunteers.recompute import recompute
-from azq.volunteers.standing import differs
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
 

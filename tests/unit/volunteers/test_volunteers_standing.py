@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from azq.search.again import ChosenPly, Difference
 from azq.volunteers import verification
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Replayed
-from azq.volunteers.recompute import ChosenPly, Difference
 from azq.volunteers.standing import (
     CHECKS,
     HONEST,

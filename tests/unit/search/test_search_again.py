@@ -9,11 +9,10 @@ import pytest
 from honest_tabs import TinyNetworks, games_of, order_of
 from numpy.typing import NDArray
 
-from azq.volunteers import recompute as recomputing
+from azq.search import again as searching
+from azq.search.again import ChosenPly, Difference, Outputs, differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import SearchOrder, check
-from azq.volunteers.recompute import ChosenPly, Difference, Outputs, recompute
-from azq.volunteers.standing import differs
 
 
 def plies_of(order: SearchOrder, games: list[Returned]) -> list[ChosenPly]:
@@ -29,7 +28,7 @@ def plies_of(order: SearchOrder, games: list[Returned]) -> list[ChosenPly]:
     ],
 )
 def test_honest_games_are_what_comes_out(name: str, search: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recomputing, "SLOTS", 7)
+    monkeypatch.setattr(searching, "SLOTS", 7)
     order = order_of(name, num_simulations=8, **search)
     evaluate = TinyNetworks(order.game)
     plies = plies_of(order, games_of(order, evaluate, [3, 4], version=2) + games_of(order, evaluate, [5]))

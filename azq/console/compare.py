@@ -1,0 +1,148 @@
+"""`azq compare`: runs of a home folder beside each other, and their networks on the same graded positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from azq.arena import positions
+from azq.arena.grade import Mark, marks
+from azq.arena.match import unit
+from azq.arena.rating import Z95
+from azq.bus.redis import RedisBus
+from azq.config import Config
+from azq.console.play import Seating, seated
+from azq.console.profile import pyplot_of
+from azq.errors import ConfigError
+from azq.host.brokers import reading_control
+from azq.ledger import Ledger
+from azq.status.compare import Comparison, compare
+from azq.status.curves import AXES, FIGURES, read_course
+
+SLOTS = 256
+NAMES = {"errors": "graded errors", "elo": "Elo", "loss_policy": "policy loss", "loss_value": "value loss"}
+PAIRED = ("errors", "loss")
+
+
+def compare_runs(
+    config: Config, runs: Sequence[str], by: str, weights: Sequence[str], count: int, num_simulations: int
+) -> tuple[Comparison, list[dict[str, Any]]]:
+    """Curves and settings, and each later run against the first on `count` graded positions; none where 0 or the game has none.
+
+    Raises `ConfigError` for wrong flags, `InvalidRequest` and `NotFound` as `compare`, `NotFound` for missing weights.
+    """
+    if by not in AXES:
+        raise ConfigError(f"--by {by!r} is not one of {', '.join(AXES)}")
+    if len(weights) not in (0, len(runs)):
+        raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one for each in turn, or none for the newest")
+    with reading_control(config) as client:
+        compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in runs], by)
+    if not count or not positions.available(compared.game):
+        return compared, []
+    chosen = positions.choose(positions.load(compared.game), count, 0)
+    graded = [
+        _marked(config, run, version, num_simulations, compared.game, chosen)
+        for run, version in zip(runs, weights or ["latest"] * len(runs), strict=True)
+    ]
+    return compared, [_paired(run, graded[0], found) for run, found in zip(runs[1:], graded[1:], strict=True)]
+
+
+Marked = tuple[str, float, list[Mark]]  # the player, the game's unit of loss, a mark each position
+
+
+def _marked(config: Config, run: str, weights: str, num_simulations: int, game: str, chosen: Sequence[positions.Position]) -> Marked:
+    seating = Seating(game, run, weights, num_simulations, slots=SLOTS)
+    with seated(config, seating, ["latest"]) as (rules, (player,)):
+        return player.name, unit(rules).loss_scale, marks(rules, player, chosen)
+
+
+def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
+    """What the other run's moves have more of than the first one's, position by position, with 95 % intervals."""
+    scale = first[1]
+    columns = {
+        "errors": [(one.loses_class, two.loses_class) for one, two in zip(first[2], other[2], strict=True)],
+        "loss": [(scale * one.loss, scale * two.loss) for one, two in zip(first[2], other[2], strict=True)],
+    }
+    found: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[2])}
+    for name, pairs in columns.items():
+        table = np.asarray(pairs, np.float64)
+        difference, low, high = paired_interval(table[:, 1] - table[:, 0])
+        found[name] = {"values": table.mean(0).round(6).tolist(), "difference": difference, "low": low, "high": high}
+    return found
+
+
+def paired_interval(differences: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float, float]:
+    """The mean of differences with its 95 % interval; infinitely wide for fewer than two. Pure."""
+    mean, count = float(differences.mean()), len(differences)
+    half = Z95 * float(differences.std(ddof=1)) / count**0.5 if count > 1 else float("inf")
+    return mean, mean - half, mean + half
+
+
+def comparison_values(compared: Comparison, paired: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All of it in plain values."""
+    return {**asdict(compared), "paired": list(paired)}
+
+
+def comparison_text(compared: Comparison, paired: Sequence[dict[str, Any]]) -> list[str]:
+    """Tables for people."""
+    names = [run.run for run in compared.runs]
+    head = f"{'':<28}" + "".join(f"{name:>18}" for name in names)
+    reached = [run.reached for run in compared.runs]
+    lines = [
+        head,
+        _line("state", [str(run.state) for run in compared.runs]),
+        _line("weights", [f"v{run.weight_version}" for run in compared.runs]),
+    ]
+    for axis in AXES:
+        lines.append(_line(axis, [f"{each.on(axis):,.1f}" if axis == "minutes" else f"{each.on(axis):,.0f}" for each in reached]))
+    lines += ["", f"where all were, by {compared.by}"]
+    for row in compared.common:
+        lines.append(_line(f"{NAMES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]))
+    if paired:
+        lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
+    for pair in paired:
+        for name in PAIRED:
+            each = pair[name]
+            told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
+            values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
+            lines.append(
+                f"{pair['run']} {pair['players'][1]}, {name}: {told}: {values} of {pair['players'][0]}, {pair['positions']} positions"
+            )
+    if compared.settings:
+        lines += ["", "settings that differ"]
+    lines += [_line(row.setting, ["-" if value is None else str(value) for value in row.values]) for row in compared.settings]
+    return lines
+
+
+def _line(name: str, values: Sequence[str]) -> str:
+    return f"{name:<28}" + "".join(f"{value:>18}" for value in values)
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:.4f}"
+
+
+def plot_comparison(compared: Comparison, out: Path) -> None:
+    """Draws the curves over each other, intervals as bands; raises `MissingExtra` without matplotlib."""
+    pyplot = pyplot_of("--plot")
+    figure, places = pyplot.subplots(2, 2, figsize=(10, 6.4), dpi=120)
+    for axes, name in zip(places.flat, FIGURES, strict=True):
+        for number, run in enumerate(compared.runs):
+            curve = run.curves.get(name, [])
+            x = [point.x for point in curve]
+            axes.plot(x, [point.y for point in curve], marker="." if name in ("errors", "elo") else "", color=f"C{number}", label=run.run)
+            if curve and curve[0].low is not None:
+                axes.fill_between(
+                    x, [point.low for point in curve], [point.high for point in curve], color=f"C{number}", alpha=0.15, linewidth=0
+                )
+        axes.set(title=NAMES[name], xlabel=compared.by)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    places.flat[0].legend()
+    figure.tight_layout()
+    figure.savefig(out)
+    pyplot.close(figure)

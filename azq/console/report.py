@@ -1,0 +1,264 @@
+"""`azq report`: one page about a run that is over or paused, with all that one attaches to a paper; HTML that stands alone, or Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import azq
+from azq.arena.players import version_of
+from azq.bus.base import Bus
+from azq.bus.redis import RedisBus
+from azq.clock import now_ms
+from azq.config import Config
+from azq.config.loading import to_toml
+from azq.console.svg import line_chart, span_bar
+from azq.errors import ConfigError, StateConflict, StoreError
+from azq.files import publish_file
+from azq.host.brokers import reading_control
+from azq.ledger import Ledger
+from azq.ledger.rules.state import KEPT_EVENTS
+from azq.ledger.types import RunState
+from azq.masking import masked_settings
+from azq.process.source import commit
+from azq.status.curves import PAUSE_MS, Course, CurvePoint, read_course
+from azq.wire import keys
+from azq.wire.codec import decode, skip_unreadable
+from azq.wire.messages import RunEvent
+
+FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_aside")
+EXAMPLES = 5  # of a kind of fault
+MATCHES = 40
+STYLE = """body{font:15px/1.45 system-ui,sans-serif;color:#1c1e21;max-width:980px;margin:24px auto;padding:0 16px}
+table{border-collapse:collapse;margin:6px 0;font-size:13.5px}
+td,th{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e3e3e0;white-space:nowrap}
+td:last-child{white-space:normal;overflow-wrap:anywhere}
+.charts{display:grid;grid-template-columns:1fr 1fr;gap:8px}svg{width:100%}svg text{font:11px system-ui,sans-serif;fill:#5a5f66}
+svg text.title{font-weight:600;fill:#1c1e21}svg .end{text-anchor:end}svg .grid{stroke:#e3e3e0}svg text[fill]{fill:revert-layer}
+pre{background:#f6f6f4;padding:10px;overflow-x:auto;font-size:12.5px}"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A part of the page: pictures, a table, or a text as it is."""
+
+    title: str
+    head: tuple[str, ...] = ()
+    rows: Sequence[Sequence[str]] = ()
+    pictures: Sequence[str] = ()  # SVG
+    text: str = ""
+    note: str = ""
+
+
+def report(config: Config, run: str, out: Path) -> Path:
+    """Writes the page, Markdown where the file is called so. Raises `NotFound`, `StateConflict` for a run at work, `ConfigError`."""
+    if out.suffix not in (".html", ".md"):
+        raise ConfigError(f"--output {out} ends neither in .html nor in .md; name it so")
+    with reading_control(config) as client:
+        bus = RedisBus(client)
+        course, events = read_course(Ledger(client), bus, run), read_events(bus, run)
+    if course.view.state is RunState.RUNNING:
+        raise StateConflict(f"run {run} is still running, and its report would be half a one; stop `azq up`, or `azq runs finish {run}`")
+    title, sections = f"Run {run}", sections_of(course, events)
+    page = as_markdown(title, sections) if out.suffix == ".md" else as_html(title, sections)
+    try:
+        publish_file(out, page.encode())
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error.strerror}; name another file with --output") from None
+    return out
+
+
+def read_events(bus: Bus, run: str) -> list[RunEvent]:
+    """What became of the run and its jobs, oldest first, as far as it is kept."""
+    found = []
+    for entry in bus.after(keys.events(run), "0", count=2 * KEPT_EVENTS):
+        with skip_unreadable(entry.place):
+            found.append(decode(entry.frame, RunEvent))
+    return found
+
+
+def sections_of(course: Course, events: Sequence[RunEvent]) -> list[ReportSection]:
+    """The whole page. Pure but for this azq's own version."""
+    settings = masked_settings(msgspec.json.decode(course.view.record.sections))
+    return [
+        ReportSection("", ("", ""), list(_heads(course, settings))),
+        _timeline(course, events),
+        ReportSection("Curves", pictures=list(_charts(course))),
+        _versions(course),
+        _matches(course),
+        ReportSection(
+            "Ledger",
+            ("count", ""),
+            [(name, str(value)) for name, value in {**asdict(course.counts), "balanced": course.counts.balanced}.items()],
+        ),
+        _cost(course),
+        _faults(course, events),
+        ReportSection("Settings", text=to_toml(settings)),
+    ]
+
+
+def _heads(course: Course, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    view, last = course.view, course.moments[-1]
+    yield "game", str(settings.get("run", {}).get("game", ""))
+    yield "state", f"{view.state}" + (f": {view.reason}" if view.reason else "")
+    yield "created", _time(view.record.created_ms)
+    yield "active", f"{view.active_ms / 60_000:.1f} minutes"
+    yield "goals", ", ".join(f"{name}={limit:g}" for name, limit in view.record.until.items()) or "no end"
+    yield "games", f"{course.counts.finished:,}"
+    yield "steps", f"{max([int(last.steps), *(event.step for event in course.weights)]):,}"
+    curves = course.curves("minutes")
+    for name, text in (("elo", _elo), ("errors", _percent)):
+        if curve := curves.get(name):
+            point = max(curve, key=lambda each: each.weight_version or 0)
+            yield {"elo": "Elo", "errors": "graded errors"}[name], f"{_interval(point, text)}, weights {point.weight_version}"
+    source = commit()
+    yield "report", f"azq {azq.__version__}{f', commit {source}' if source else ''}, {_time(now_ms())}"
+
+
+def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
+    """Spin-up until the first finished game, fill until the first step, main until the run's end, then the final evaluation."""
+    view = course.view
+    played = (point.at_ms for point in course.points if point.games or point.samples)
+    trained = (point.at_ms for point in course.points if point.step)
+    begins = [view.record.created_ms, next(played, view.changed_ms), next(trained, view.changed_ms)]
+    results = [match.finished_ms for match in course.matches] + [grade.finished_ms for grade in course.grades]
+    begins += [view.changed_ms, max([view.changed_ms, *results])]
+    names = ("spin-up", "fill", "main", "final")
+    spans = [(name, max(0, end - begin) / 1000) for name, (begin, end) in zip(names, pairwise(begins), strict=True)]
+    rows = [(name, _time(begin), f"{length:,.1f} s") for (name, length), begin in zip(spans, begins, strict=False)]
+    rows += [(event.kind, _time(event.at_ms), event.about.get("reason", "")) for event in events if event.kind.startswith("run.")]
+    note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses included."
+    return ReportSection("Timeline", ("phase or change", "began", ""), rows, [span_bar(spans)], note=note)
+
+
+def _charts(course: Course) -> Iterator[str]:
+    curves = course.curves("minutes")
+    if elo := curves.get("elo"):
+        yield line_chart("Elo, with 95 % intervals", {"Elo": elo}, "minutes", _elo)
+    if errors := curves.get("errors"):
+        yield line_chart("graded errors, with 95 % intervals", {"errors": errors}, "minutes", _percent)
+    losses = {name: curves[f"loss_{name}"] for name in ("policy", "value") if f"loss_{name}" in curves}
+    if losses:
+        yield line_chart("losses", losses, "minutes", lambda value: f"{value:.2f}")
+    moments = course.moments[1:]
+    rates = [CurvePoint(moment.minutes, point.games_per_s) for moment, point in zip(moments, course.points, strict=True)]
+    if rates:
+        yield line_chart("games/s", {"games/s": rates}, "minutes", lambda value: f"{value:.3g}")
+
+
+def _versions(course: Course) -> ReportSection:
+    curves = course.curves("minutes")
+    elo, errors = ({point.weight_version: point for point in curves.get(name, [])} for name in ("elo", "errors"))
+    rows = [
+        (
+            str(event.version),
+            f"{event.step:,}",
+            _time(event.published_ms),
+            f"{event.blocks}x{event.channels}" if event.blocks else "",
+            _interval(elo[event.version], _elo) if event.version in elo else "",
+            _interval(errors[event.version], _percent) if event.version in errors else "",
+            event.sha256,
+        )
+        for event in sorted(course.weights, key=lambda event: event.version)
+    ]
+    return ReportSection("Weights", ("version", "step", "published", "network", "Elo", "graded errors", "sha256"), rows)
+
+
+def _matches(course: Course) -> ReportSection:
+    fixed = [rating for rating in course.ratings if version_of(rating.player) is None]
+    rows = [
+        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", f"{match.score:.1%}", match.error)
+        for match in course.matches
+    ]
+    told = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
+    note = f"Ratings of the opponents that never change: {told}." if told else ""
+    return ReportSection(
+        f"Matches (the newest {MATCHES})", ("first", "second", "won / drawn / lost", "share", "failed by"), rows[:MATCHES], note=note
+    )
+
+
+def _cost(course: Course) -> ReportSection:
+    spent: Counter[str] = Counter()
+    for (before, moment), point in zip(pairwise(course.moments), course.points, strict=True):
+        if 0 < moment.at_ms - before.at_ms <= PAUSE_MS:
+            spent.update({role: cores * (moment.at_ms - before.at_ms) / 1000 for role, cores in point.cores.items()})
+    rows = [(role, f"{seconds:,.0f}") for role, seconds in spent.items()]
+    total = spent.total()
+    rows += [("all", f"{total:,.0f}"), ("games per CPU-second", f"{course.moments[-1].games / total:.3g}")] if total else []
+    note = "As processes say in their heartbeats; those that several runs share count for each. Daemon, brokers and arena are not in it."
+    return ReportSection("Cost in CPU-seconds", ("role", ""), rows, note=note if rows else "Nothing was recorded of it.")
+
+
+def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
+    found = [event for event in events if event.kind in FAULTS]
+    rows: list[tuple[str, ...]] = []
+    for kind, count in Counter(event.kind for event in found).items():
+        told = [event for event in found if event.kind == kind][-EXAMPLES:]
+        rows += [
+            (kind if event is told[0] else "", str(count) if event is told[0] else "", _time(event.at_ms), _about(event)) for event in told
+        ]
+    rows += [("match", "", _time(match.finished_ms), match.error) for match in course.matches if match.error]
+    counts = course.counts
+    note = f"{counts.abandoned} games abandoned, {counts.duplicates_dropped} duplicates dropped."
+    return ReportSection("Faults", ("what", "times", "when, the newest", "about"), rows, note=note if rows else f"None is recorded. {note}")
+
+
+def _about(event: RunEvent) -> str:
+    return ", ".join(f"{name} {value}" for name, value in event.about.items() if value)
+
+
+def _interval(point: CurvePoint, text: Any) -> str:
+    return text(point.y) if point.low is None else f"{text(point.y)} ({text(point.low)} to {text(point.high)})"
+
+
+def _elo(value: float) -> str:
+    return f"{value:+.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def as_html(title: str, sections: Sequence[ReportSection]) -> str:
+    """The page with its pictures and style; it asks for nothing else. Pure."""
+    parts = [f"<h1>{escape(title)}</h1>"]
+    for section in sections:
+        parts.append(f"<h2>{escape(section.title)}</h2>" if section.title else "")
+        charts = "charts" if len(section.pictures) > 1 else "picture"
+        parts.append(f'<div class="{charts}">{"".join(section.pictures)}</div>' if section.pictures else "")
+        parts.append(f"<p>{escape(section.note)}</p>" if section.note else "")
+        parts.append(_html_table(section) if section.rows else "")
+        parts.append(f"<pre>{escape(section.text)}</pre>" if section.text else "")
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(filter(None, parts)) + "\n</body></html>\n"
+
+
+def _html_table(section: ReportSection) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in section.head)
+    rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in section.rows)
+    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def as_markdown(title: str, sections: Sequence[ReportSection]) -> str:
+    """The same without its pictures. Pure."""
+    lines = [f"# {title}", ""]
+    for section in sections:
+        lines += [f"## {section.title}", ""] if section.title else []
+        lines += [section.note, ""] if section.note else []
+        if section.rows:
+            rows = [section.head, ["---"] * len(section.head), *section.rows]
+            lines += [*("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows), ""]
+        lines += ["```toml", section.text, "```", ""] if section.text else []
+    return "\n".join(lines)

@@ -1,0 +1,68 @@
+"""Line charts as SVG text, for pages that stand alone: no script, no file beside them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+from azq.status.curves import CurvePoint
+
+WIDTH, HEIGHT = 460, 190
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 24
+COLOURS = ("#2460c8", "#b4530f", "#6b3fb5", "#2f855a")
+
+Text = Callable[[float], str]
+
+
+def line_chart(title: str, curves: Mapping[str, Sequence[CurvePoint]], x_name: str, text: Text) -> str:
+    """Curves over one axis, their intervals as bands; `text` writes a value."""
+    points = [point for curve in curves.values() for point in curve]
+    xs = [0.0, *(point.x for point in points)]
+    ys = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
+    low, high = min(ys, default=0.0), max(ys, default=1.0)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def place(x: float, y: float) -> str:
+        return f"{LEFT + width * x / (max(xs) or 1.0):.1f},{TOP + height * (high - y) / ((high - low) or 1.0):.1f}"
+
+    parts = [f'<text x="{LEFT}" y="15" class="title">{escape(title)}</text>']
+    for y in (low, (low + high) / 2, high):
+        (left, level), right = place(0.0, y).split(","), WIDTH - RIGHT
+        parts.append(f'<line x1="{left}" x2="{right}" y1="{level}" y2="{level}" class="grid"/>')
+        parts.append(f'<text x="{LEFT - 5}" y="{float(level) + 4:.1f}" class="end">{escape(text(y))}</text>')
+    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 6}">0</text>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" class="end">{max(xs):,.4g} {escape(x_name)}</text>')
+    for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        parts += _curve(curve, colour, place)
+        if len(curves) > 1:
+            parts.append(
+                f'<text x="{WIDTH - RIGHT - 70 * list(curves)[::-1].index(name)}" y="15" class="end" fill="{colour}">{escape(name)}</text>'
+            )
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
+
+
+def _curve(curve: Sequence[CurvePoint], colour: str, place: Callable[[float, float], str]) -> list[str]:
+    banded = [(point.x, point.low, point.high) for point in curve if point.low is not None and point.high is not None]
+    outline = [place(x, high) for x, _, high in banded] + [place(x, low) for x, low, _ in reversed(banded)]
+    parts = [f'<polygon points="{" ".join(outline)}" fill="{colour}" opacity="0.15"/>'] if banded else []
+    line = " ".join(place(point.x, point.y) for point in curve)
+    parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+    marked = [point for point in curve if point.weight_version is not None]
+    return parts + [
+        f'<circle cx="{at[0]}" cy="{at[1]}" r="2.2" fill="{colour}"/>' for at in (place(point.x, point.y).split(",") for point in marked)
+    ]
+
+
+def span_bar(spans: Sequence[tuple[str, float]]) -> str:
+    """Consecutive spans of time as one bar; those of no length are left out."""
+    total, left, parts = sum(length for _, length in spans) or 1.0, 0.0, []
+    for (name, length), colour in zip(spans, COLOURS, strict=False):
+        share = 940 * length / total
+        if share:
+            parts.append(
+                f'<rect x="{left:.1f}" width="{share:.1f}" height="26" fill="{colour}" opacity="0.8"><title>{escape(name)}</title></rect>'
+            )
+        if share > 9 * len(name):
+            parts.append(f'<text x="{left + 6:.1f}" y="18" fill="white">{escape(name)}</text>')
+        left += share
+    return f'<svg viewBox="0 0 940 26" role="img" aria-label="timeline">{"".join(parts)}</svg>'

@@ -1,0 +1,162 @@
+"""What a run came to over games, steps, CPU-seconds or minutes: losses, graded errors and Elo as curves. Pure but for `read_course`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from azq.arena.players import version_of
+from azq.arena.rating import Z95, Rating, rate
+from azq.bus.base import Bus
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts, RunView
+from azq.status.history import read
+from azq.status.observe import RESULTS_READ, read_results, read_weights
+from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, WeightEvent
+
+AXES = ("minutes", "games", "steps", "cpu-s")
+FIGURES = ("errors", "elo", "loss_policy", "loss_value")
+PAUSE_MS = 60_000  # moments farther apart were not spent running
+MOST_WEIGHTS = 10_000
+MOST_POINTS = 240  # of a curve
+
+
+@dataclass(frozen=True, slots=True)
+class CourseMoment:
+    """How far a run was at a moment."""
+
+    at_ms: int
+    minutes: float = 0.0  # spent running
+    games: float = 0.0  # finished
+    steps: float = 0.0
+    cpu_s: float = 0.0  # of self-play, inference and learner, as they tell it
+
+    def on(self, axis: str) -> float:
+        """Its place on one of the `AXES`."""
+        return float(getattr(self, axis.replace("-", "_")))
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A figure where a run was so far; `low` and `high` bound its 95 % interval, where it has one."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    weight_version: int | None = None
+
+
+Curves = dict[str, list[CurvePoint]]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What was recorded of a run."""
+
+    view: RunView
+    counts: LedgerCounts
+    points: Sequence[HistoryPoint]  # oldest first
+    weights: Sequence[WeightEvent]  # newest first, as the next three
+    matches: Sequence[MatchResult]
+    grades: Sequence[GradeResult]
+    ratings: Sequence[Rating]
+
+    @property
+    def moments(self) -> list[CourseMoment]:
+        """How far it was at each recorded point, from its beginning on."""
+        return list(_moments(self.view.record.created_ms, self.points))
+
+    def curves(self, axis: str) -> Curves:
+        """Its figures over an axis; a figure that was never known is not there."""
+        moments = self.moments
+        place = _placing(moments, {event.version: event for event in self.weights}, axis)
+        trained = [(moment.on(axis), point) for moment, point in zip(moments[1:], self.points, strict=True) if point.step]
+        every = max(1, -(-len(trained) // MOST_POINTS))
+        kept = trained[::-every][::-1]
+        found: dict[str, list[CurvePoint | None]] = {
+            "errors": [_error_share(place, grade) for grade in _best_known(self.grades)],
+            "elo": [_elo(place, rating) for rating in self.ratings],
+            "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
+            "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
+        }
+        return {name: sorted(known, key=lambda point: point.x) for name, each in found.items() if (known := list(filter(None, each)))}
+
+
+def read_course(ledger: Ledger, bus: Bus, run: str) -> Course:
+    """Everything recorded of a run. Raises `NotFound` naming the runs there are, `BrokerError`."""
+    view = ledger.run(run)
+    matches, grades = read_results(bus, run, RESULTS_READ)
+    weights = read_weights(bus, run, MOST_WEIGHTS)
+    return Course(view, ledger.counts(run), read(bus, run, 0), weights, matches, grades, rate(matches))
+
+
+def _moments(created_ms: int, points: Iterable[HistoryPoint]) -> Iterable[CourseMoment]:
+    now = CourseMoment(created_ms)
+    yield now
+    for point in points:
+        passed_ms = point.at_ms - now.at_ms
+        ran_s = passed_ms / 1000 if 0 < passed_ms <= PAUSE_MS else 0.0
+        now = CourseMoment(
+            at_ms=point.at_ms,
+            minutes=now.minutes + ran_s / 60,
+            games=max(now.games, point.games),
+            steps=max(now.steps, point.step),
+            cpu_s=now.cpu_s + ran_s * sum(point.cores.values()),
+        )
+        yield now
+
+
+def _placing(moments: Sequence[CourseMoment], weights: dict[int, WeightEvent], axis: str) -> Callable[[int], float | None]:
+    """Where on an axis a weight version was published; None for one that nobody knows of."""
+    at, places = [moment.at_ms for moment in moments], [moment.on(axis) for moment in moments]
+
+    def place(version: int) -> float | None:
+        event = weights.get(version)
+        if event is None:
+            return None
+        return float(event.step) if axis == "steps" else float(np.interp(event.published_ms, at, places))
+
+    return place
+
+
+def _best_known(grades: Sequence[GradeResult]) -> list[GradeResult]:
+    """Of each version the result on most positions."""
+    found: dict[int, GradeResult] = {}
+    for grade in grades:
+        if grade.positions > found.get(grade.weight_version, GradeResult(0, 0, 0, 0, 0)).positions:
+            found[grade.weight_version] = grade
+    return list(found.values())
+
+
+def _error_share(place: Callable[[int], float | None], grade: GradeResult) -> CurvePoint | None:
+    x = place(grade.weight_version)
+    if x is None:
+        return None
+    low, high = wilson(grade.errors, grade.positions)
+    return CurvePoint(x, grade.errors / grade.positions, low, high, grade.weight_version)
+
+
+def _elo(place: Callable[[int], float | None], rating: Rating) -> CurvePoint | None:
+    version = version_of(rating.player)
+    x = None if version is None else place(version)
+    return None if x is None else CurvePoint(x, rating.elo, rating.low, rating.high, version)
+
+
+def wilson(successes: int, tries: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson, JASA 1927)."""
+    share, z2 = successes / tries, Z95**2
+    middle = (share + z2 / (2 * tries)) / (1 + z2 / tries)
+    half = Z95 * (share * (1 - share) / tries + z2 / (4 * tries**2)) ** 0.5 / (1 + z2 / tries)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def value_at(curve: Sequence[CurvePoint], x: float) -> float | None:
+    """The figure at a place, between two points by proportion; None outside."""
+    for one, other in pairwise(curve):
+        if one.x <= x <= other.x:
+            return one.y if other.x == one.x else one.y + (other.y - one.y) * (x - one.x) / (other.x - one.x)
+    return curve[0].y if len(curve) == 1 and curve[0].x == x else None

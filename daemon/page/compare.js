@@ -1,0 +1,97 @@
+// Runs of one game beside each other: curves over each other, figures where all were, settings that differ.
+
+import { call } from "/web/api.js";
+import { Chart } from "/web/chart.js";
+import { h, show } from "/web/dom.js";
+import { count, fixed, percent, signed } from "/web/format.js";
+import { table } from "./tables.js";
+
+const AXES = ["minutes", "games", "steps", "cpu-s"];
+const POINTS = 300;
+const FIGURES = {
+  errors: { title: "graded errors", format: (value) => percent(value) },
+  elo: { title: "Elo", format: signed, floor: null },
+  loss_policy: { title: "policy loss", format: fixed(3), floor: null },
+  loss_value: { title: "value loss", format: fixed(3), floor: null },
+};
+
+export class CompareView {
+  asks = [[5000, this.refresh]];
+
+  constructor(run, rest) {
+    this.run = run;
+    this.head = h("div", { class: "bar" });
+    this.charts = h("div", { class: "charts two", id: "charts" });
+    this.common = h("section", { class: "panel", id: "common" });
+    this.settings = h("section", { class: "panel", id: "settings" });
+    this.element = h("div", { class: "run" }, this.head, this.charts, h("div", { class: "columns" }, this.settings, this.common));
+    this.element.addEventListener("click", ({ target }) => target.dataset.by && this.#go(this.others, target.dataset.by));
+    this.element.addEventListener("change", ({ target }) => target.id === "beside" && this.#go(target.value ? [target.value] : [], this.by));
+    this.goTo(rest);
+  }
+
+  /** Shows the runs, joined by commas, and the axis that the address names. */
+  goTo([others, by]) {
+    this.others = (others ?? "").split(",").filter(Boolean);
+    this.by = AXES.includes(by) ? by : "minutes";
+    this.refresh().catch(() => {});  // asked again by the page's own rhythm
+  }
+
+  #go(others, by) {
+    location.hash = ["#/compare", this.run, others.join(","), by].map((part, i) => (i ? encodeURIComponent(part) : part)).join("/");
+  }
+
+  async refresh() {
+    const runs = await call("/v1/runs");
+    const game = runs.find((each) => each.name === this.run)?.game;
+    this.#drawHead(runs.filter((each) => each.game === game && each.name !== this.run).map((each) => each.name));
+    if (!this.others.length) return show(this.common, h("p", { class: "empty" }, "choose a run of the same game"));
+    const names = [this.run, ...this.others].map(encodeURIComponent).join(",");
+    const found = await call(`/v1/compare?runs=${names}&by=${this.by}`);
+    this.#drawCharts(found);
+    const value = (figure) => FIGURES[figure].format;
+    show(this.common, h("h2", {}, "where all were"), table(["figure", `#${found.by}`, ...found.runs.map((run) => `#${run.run}`)],
+      found.common.map((row) => ({ key: row.figure, cells: [FIGURES[row.figure].title, count(row.x), ...row.values.map(value(row.figure))] }))));
+    show(this.settings, h("h2", {}, "settings that differ"), found.settings.length
+      ? table(["setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(told)] })))
+      : h("p", { class: "empty" }, "none"));
+  }
+
+  #drawHead(names) {
+    const option = (name) => h("option", { value: name, selected: this.others.includes(name) }, name);
+    show(this.head, h("div", { class: "head" }, h("h1", {}, this.run), " beside ",
+      h("select", { id: "beside", "aria-label": "the other run" }, h("option", { value: "" }, "…"), names.map(option))),
+    h("div", { class: "spans", role: "group", "aria-label": "drawn over" }, AXES.map((by) =>
+      h("button", { type: "button", class: "quiet", "data-by": by, "aria-pressed": String(by === this.by) }, by))));
+  }
+
+  #drawCharts({ runs, by }) {
+    const key = `${runs.map((run) => run.run)} ${by}`;
+    if (this.drawn !== key) {
+      this.drawn = key;
+      const group = new Set();
+      const series = runs.map((run, i) => ({ name: run.run, colour: i + 1 }));
+      this.made = Object.entries(FIGURES).map(([figure, settings]) =>
+        [figure, new Chart({ ...settings, series, formatX: (value) => `${count(value)} ${by}`, group })]);
+      this.charts.replaceChildren(...this.made.map(([, chart]) => chart.element));
+    }
+    const to = Math.max(...runs.flatMap((run) => Object.values(run.curves).map((curve) => curve.at(-1).x)));
+    const x = Array.from({ length: POINTS + 1 }, (_, i) => (to * i) / POINTS);
+    for (const [figure, chart] of this.made) {
+      const curves = runs.map((run) => run.curves[figure] ?? []);
+      const column = (name) => curves.map((curve) => x.map((place) => valueAt(curve, place, name)));
+      const [lows, highs] = [column("low"), column("high")];
+      chart.update({ x, ys: column("y"), domain: [0, to], bands: Object.fromEntries(curves.map((_, i) => [i, [lows[i], highs[i]]])) });
+    }
+  }
+}
+
+const told = (value) => (value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+/** A column of a curve at a place, between two points by proportion; null outside. */
+export function valueAt(curve, x, name) {
+  const after = curve.findIndex((point) => point.x >= x);
+  const [one, other] = [curve[Math.max(0, after - 1)], curve[after]];
+  if (after < 0 || one.x > x || one[name] === null) return null;
+  return other.x === one.x ? other[name] : one[name] + ((other[name] - one[name]) * (x - one.x)) / (other.x - one.x);
+}

@@ -1,0 +1,111 @@
+"""A run's page holds what was recorded, stands alone, and is written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from run_courses import CREATED_MS, courses
+
+from azq.bus.memory import MemoryBus
+from azq.config import load
+from azq.console import report as reporting
+from azq.console.report import as_html, as_markdown, read_events, report, sections_of
+from azq.console.svg import line_chart, span_bar
+from azq.errors import ConfigError, StateConflict, StoreError
+from azq.ledger import MemoryLedger
+from azq.ledger.types import RunState
+from azq.status.curves import CurvePoint
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import RunEvent
+
+FAILED = RunEvent("job.failed", CREATED_MS + 5, {"job": "3", "error": "<no memory>", "tag": "cpu"})
+
+
+class Tags(HTMLParser):
+    """Every element of a page, and what it asks for."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.asked: list[str | None] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.asked += [value for name, value in attrs if name in ("src", "href")]
+
+
+def test_the_page_stands_alone_and_tells_everything() -> None:
+    (course,) = courses({"name": "first"})
+    page = as_html("Run first", sections_of(course, [FAILED]))
+    found = Tags(page)
+    assert found.asked == []
+    assert "script" not in found.names
+    assert found.names.count("svg") == 5  # the timeline, Elo, errors, losses, games
+    for word in ("connect_four", "Timeline", "spin-up", "weights:5", "duplicates_dropped", "CPU-seconds", "num_simulations = 64"):
+        assert word in page
+    assert "&lt;no memory&gt;" in page
+    assert "<td>all</td><td>900</td>" in page, "1.5 cores for 600 seconds"
+    for picture in re.findall(r"<svg.*?</svg>", page):
+        ElementTree.fromstring(picture)
+
+
+def test_markdown_has_the_same_tables() -> None:
+    (course,) = courses({"name": "first"})
+    text = as_markdown("Run first", sections_of(course, [FAILED]))
+    assert "| job.failed | 1 | 1970-01-01 00:16:40 UTC | job 3, error <no memory>, tag cpu |" in text
+    assert "| 5 | 600 | 1970-01-01 00:26:40 UTC |" in text
+
+
+def test_a_run_that_never_trained_has_a_page_too() -> None:
+    (course,) = courses({"name": "first"})
+    bare = type(course)(course.view, course.counts, [], [], [], [], [])
+    assert "Nothing was recorded of it." in as_html("Run first", sections_of(bare, []))
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> MemoryLedger:
+    """A control plane with the run `first`, which runs."""
+    from run_courses import plant_run
+
+    bus = MemoryBus()
+    ledger = MemoryLedger(bus)
+    plant_run(ledger, bus, "first")
+    bus.publish(keys.events("first"), encode(FAILED))
+    assert FAILED in read_events(bus, "first")
+
+    @contextlib.contextmanager
+    def reading_control(_: object) -> Iterator[None]:
+        yield None
+
+    doubles: dict[str, Any] = {"reading_control": reading_control, "RedisBus": lambda _: bus, "Ledger": lambda _: ledger}
+    for name, double in doubles.items():
+        monkeypatch.setattr(reporting, name, double)
+    return ledger
+
+
+def test_a_run_at_work_and_files_of_no_kind_are_refused(planted: MemoryLedger, tmp_path: Path) -> None:
+    with pytest.raises(StateConflict, match="still running"):
+        report(load(), "first", tmp_path / "first.html")
+    planted.set_run_state("first", RunState.FINISHED)
+    with pytest.raises(ConfigError, match=r"neither in \.html nor in \.md"):
+        report(load(), "first", tmp_path / "first.pdf")
+    with pytest.raises(StoreError, match="name another file"):
+        report(load(), "first", tmp_path / "gone" / "first.html")
+    assert list(tmp_path.iterdir()) == []
+    assert report(load(), "first", tmp_path / "first.md").read_text("utf-8").startswith("# Run first")
+    assert report(load(), "first", tmp_path / "first.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_chart_of_one_point_or_none_is_well_formed() -> None:
+    for curve in ([], [CurvePoint(0.0, 1.0, 0.5, 1.5, 1)]):
+        ElementTree.fromstring(line_chart("a & b", {"one": curve, "two": curve}, "minutes", str))
+    assert span_bar([("none", 0.0)]).count("<rect") == 0

@@ -1,0 +1,68 @@
+"""Curves say what was recorded, where the run was when it was so."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_courses import CREATED_MS, EVERY_MS, POINTS, courses
+
+from azq.status.curves import MOST_POINTS, CurvePoint, value_at, wilson
+from azq.wire.messages import HistoryPoint
+
+
+def test_how_far_a_run_was_adds_up() -> None:
+    (course,) = courses({"name": "first"})
+    last = course.moments[-1]
+    assert (last.games, last.steps) == (50 * POINTS, 5 * POINTS)
+    assert last.minutes == pytest.approx(POINTS * EVERY_MS / 60_000)
+    assert last.cpu_s == pytest.approx(1.5 * POINTS * EVERY_MS / 1000)
+
+
+def test_a_pause_is_no_time_spent() -> None:
+    (course,) = courses({"name": "first"})
+    later = HistoryPoint(course.points[-1].at_ms + 3_600_000, games=7000, step=700)
+    longer = dataclasses.replace(course, points=[*course.points, later])
+    assert longer.moments[-1].minutes == course.moments[-1].minutes
+    assert longer.moments[-1].games == 7000
+
+
+@pytest.mark.parametrize(("axis", "x"), [("minutes", 2.0), ("games", 1200.0), ("steps", 120.0), ("cpu-s", 180.0)])
+def test_weights_stand_where_they_were_published(axis: str, x: float) -> None:
+    (course,) = courses({"name": "first"})
+    curves = course.curves(axis)
+    assert set(curves) == {"errors", "elo", "loss_policy", "loss_value"}
+    assert [point.weight_version for point in curves["errors"]] == [1, 2, 3, 4, 5]
+    first = curves["errors"][0]
+    assert first.x == pytest.approx(x)
+    assert (first.y, first.low) == (0.25, pytest.approx(wilson(50, 200)[0]))
+    assert [point.y for point in curves["elo"]] == sorted(point.y for point in curves["elo"])
+    assert curves["loss_policy"][-1].y == 1.0
+
+
+def test_a_figure_that_was_never_known_is_not_there() -> None:
+    (course,) = courses({"name": "first"})
+    bare = dataclasses.replace(course, matches=(), grades=(), ratings=(), points=[HistoryPoint(CREATED_MS + 1, games=3)])
+    assert bare.curves("minutes") == {}
+
+
+def test_a_long_history_is_thinned_and_keeps_its_end() -> None:
+    (course,) = courses({"name": "first"})
+    long = [HistoryPoint(CREATED_MS + 1000 * number, step=number, loss_policy=number) for number in range(1, 1001)]
+    curve = dataclasses.replace(course, points=long).curves("steps")["loss_policy"]
+    assert len(curve) <= MOST_POINTS
+    assert curve[-1].x == 1000.0
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_an_interval_holds_its_share(successes: int, more: int) -> None:
+    low, high = wilson(successes, successes + more)
+    assert 0.0 <= low <= successes / (successes + more) <= high <= 1.0
+
+
+def test_between_two_points_goes_by_proportion() -> None:
+    curve = [CurvePoint(0.0, 1.0), CurvePoint(2.0, 2.0), CurvePoint(2.0, 3.0)]
+    assert [value_at(curve, x) for x in (0.0, 1.0, 2.0, 2.1)] == [1.0, 1.5, 2.0, None]
+    assert value_at([CurvePoint(1.0, 5.0)], 1.0) == 5.0
