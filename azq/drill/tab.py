@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -83,13 +83,10 @@ class Play:
         """One evaluation of all leaves; the games that ended with it."""
         finished = self._group.finished()
         self._group.clear_finished()
-        if leaves := self._group.advance():
-            packed, _ = self._group.asked()
-            answer = self._uniform.result(self._uniform.submit(packed), timeout_s=0.0)
+        if self._group.advance():
+            answer = self._uniform.result(self._uniform.submit(self._group.asked()[0]), timeout_s=0.0)
             assert answer is not None
-            self._group.search.apply(answer.logits, answer.values, version)
-            self._group.leaves = 0
-            self.simulations += leaves
+            self.simulations += self._group.apply(replace(answer, weight_version=version))
         return [_brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
 
 
@@ -134,24 +131,20 @@ class SimulatedTab:
 
     address: str
     slots: int = 4
-    device: str = ""
-    invite: str = ""
     token: str = ""
     run: str = ""
     features: tuple[str, ...] = (MATCHES,)
     finished: dict[int, TabGame] = field(default_factory=dict)  # not yet answered
     accepted: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
-    last: Refused | None = None
+    unwanted: bool = False  # the gateway said so
     _told: ModelUpdate | None = None
     _play: Play | None = None
-    _ready: bool = False
-    _games: int = 0
 
     def live(self, until: Callable[[SimulatedTab], bool]) -> None:
         """Connects, plays and connects again until `until(tab)` holds or the gateway wants it no more."""
         failures = 0
-        while not until(self) and not (self.last and self.last.final):
+        while not until(self) and not self.unwanted:
             try:
                 with connect(f"{self.address}{PATH}", compression=None, max_size=None, proxy=None) as socket:
                     failures = 0
@@ -164,14 +157,13 @@ class SimulatedTab:
                         time.sleep(0.01)
 
     def _talk(self, socket: ClientConnection, until: Callable[[SimulatedTab], bool]) -> None:
-        self.last, self._ready = None, False
-        _say(socket, Hello(__version__, self.token, self.invite, self.device, self.run))
+        _say(socket, Hello(__version__, self.token, run=self.run))
         said_s = time.monotonic()
         while not until(self):
             busy = self._play is not None and bool(self._play.tickets)
             while (heard := _hear(socket, 0.0 if busy else 0.2)) is not None:
                 self._heed(socket, heard)
-                if self.last and self.last.final:
+                if self.unwanted:
                     return
             _bring(socket, self._advance())
             if time.monotonic() - said_s >= PROGRESS_S:
@@ -184,7 +176,6 @@ class SimulatedTab:
         if self._play is None or self._told is None:
             return []
         brought = self._play.step(self._told.version)
-        self._games += len(brought)
         self.finished.update((game.uid, game) for game in brought)
         return brought
 
@@ -196,9 +187,7 @@ class SimulatedTab:
                 self._progress(socket)
             case ModelUpdate():
                 self._told = heard
-                if not self._ready:
-                    self._ready = True
-                    _say(socket, WorkerReady("simulated", 1, "", self.features, games=self.slots))
+                _say(socket, WorkerReady("simulated", 1, "", self.features, games=self.slots))
             case PlayGames(stop=True):
                 self._play = None
             case PlayGames():
@@ -213,7 +202,7 @@ class SimulatedTab:
             case Accepted():
                 self.accepted += [uid for uid in heard.uids if self.finished.pop(uid, None)]
             case Refused():
-                self.last = heard
+                self.unwanted = heard.final
                 for uid in heard.uids:
                     self.finished.pop(uid, None)
                 self.refused += [(uid, heard.reason) for uid in heard.uids]
@@ -221,7 +210,7 @@ class SimulatedTab:
     def _progress(self, socket: ClientConnection) -> None:
         play = self._play
         simulations, playing = (play.simulations, tuple(play.tickets)) if play else (0, ())
-        _say(socket, TabProgress(self._games, simulations, simulations, 0, playing))
+        _say(socket, TabProgress(len(self.accepted) + len(self.finished), simulations, simulations, 0, playing))
 
 
 def _bring(socket: ClientConnection, brought: list[TabGame]) -> None:

@@ -37,6 +37,7 @@ from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
 OTHER = "others"  # a second run, where a site has one
+FAR = 10  # by which versions of its networks are higher
 
 
 class MemoryGuests(Guests):
@@ -139,7 +140,8 @@ class TabSite:
 
     def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
         update = self.update if version is None else self._updates.get(version)
-        return update and msgspec.structs.replace(update, run=record.run)
+        far = FAR * (record.run == OTHER)
+        return update and msgspec.structs.replace(update, run=record.run, version=update.version + far)
 
     def read(self, sha256: str) -> bytes | None:
         event = self._models.get(sha256)

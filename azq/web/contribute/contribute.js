@@ -1,11 +1,10 @@
 // The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
 
 import { board } from "../board.js";
-import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { clock, count, many, signed, whole } from "../format.js";
+import { clock, count, many, whole } from "../format.js";
 import { showPages, themeButton } from "../frame.js";
-import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
+import { fetchPublic, knownRun, runOfAddress, strengthChart } from "../public.js";
 import { sha256 } from "../sha256.js";
 import { Crew } from "./crew.js";
 import { Kept } from "./kept.js";
@@ -45,7 +44,7 @@ const handlers = {
     token.set(mine);
     me.name = name;
     problems.gateway = "";
-    if (run.name && run.name !== theirs) crew.forget(); // their numbers are of another run
+    if (run.name && run.name !== theirs) crew.anew();
     run.name = theirs;
     ready();
     see();
@@ -158,10 +157,12 @@ async function start() {
   }
   me.since = Date.now();
   going.set(true);
-  crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
+  employ();
   steer();
   link.start();
 }
+
+const employ = () => crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
 
 async function hire() {
   const response = await fetch("../azq.wasm");
@@ -226,9 +227,7 @@ function choose(name, value) {
   const before = { ...settings };
   settings[name] = value;
   save(settings);
-  if (running() && ["workers", "games", "gpu"].some((one) => settings[one] !== before[one])) {
-    crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
-  }
+  if (running() && ["workers", "games", "gpu"].some((one) => settings[one] !== before[one])) employ();
   if (running() && ["workers", "games", "quality"].includes(name)) ready();
   if (running() && name === "run") {
     link.send({ tag: "Bye" });
@@ -241,10 +240,7 @@ function choose(name, value) {
 
 // -- what there is to see
 
-const chart = new Chart({
-  title: "strength, Elo by version", series: [{ name: "Elo", colour: 3, points: true, band: true }], format: signed, formatX: (version) => `v${Math.round(version)}`,
-  floor: null, empty: "no version was rated yet",
-});
+const chart = strengthChart({ floor: null });
 
 function slider(name, { name: label, least, most, step, says }) {
   const shown = h("output", { for: name }, says(settings[name]));
@@ -335,7 +331,7 @@ async function see() {
   const wanted = run.name || settings.run;
   try {
     run.facts = knownRun(await fetchPublic("", wanted).catch((error) => (wanted ? fetchPublic() : Promise.reject(error))));
-    chart.update(strength(run.facts?.versions ?? []));
+    chart.told(run.facts?.versions ?? []);
     problems.figures = "";
   } catch (error) {
     problems.figures = running() && me.state !== "welcome" ? "" : error.message;

@@ -32,6 +32,14 @@ export class Crew {
     this.#dismiss();
   }
 
+  /** Begins for another run: with nothing of the last one, whose network would play the next one's games falsely. */
+  anew() {
+    this.#dismiss();
+    this.#model = this.#plan = null;
+    this.version = 0;
+    this.start(this.#settings);
+  }
+
   /** {name, params, version, bytes, test}, as worker.js takes it. */
   use(model) {
     this.#model?.bytes?.buffer.transfer?.(0); // given back now: a page makes little garbage, so its collector would let a hundred of them lie
