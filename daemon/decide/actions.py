@@ -31,6 +31,7 @@ class EnqueueEval:
     tag: str
     weight_version: int
     specs: tuple[MatchSpec | GradeSpec, ...]
+    step: int = 0  # of these weights
 
 
 @dataclass(frozen=True, slots=True)
